@@ -1,0 +1,1 @@
+//! Measurements: workloads, floors, peers, plots.

@@ -1,0 +1,3 @@
+//! The command `odafs`.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! The library that programs import to read files from an ODAFS server.

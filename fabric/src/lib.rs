@@ -1,0 +1,1 @@
+//! Queue pairs and memory, soft or real.

@@ -1,0 +1,1 @@
+//! What the server's network adapter does: translate, check, pin.

@@ -1,0 +1,1 @@
+//! The file server: page cache, stores, NFS and the ODAFS program.
