@@ -1,0 +1,383 @@
+//! Errors, one enum per kind of thing asked. An exception of a direct read is none of them: it is answered by RPC.
+
+use std::{io, time::Duration};
+use thiserror::Error;
+
+pub use crate::url::UrlError;
+
+/// Why a call to the server came to nothing.
+#[derive(Debug, Clone, Error)]
+pub enum CallError {
+    /// The deadline passed.
+    #[error("{call}: no answer within {after:?} (is the server stuck? a longer `Options::deadline` waits longer)")]
+    TimedOut {
+        /// The call.
+        call: &'static str,
+        /// The deadline.
+        after: Duration,
+    },
+    /// The connection was lost and could not be made again within the deadline.
+    #[error("{call}: the connection to {server} was lost and not made again: {reason} (is the server running?)")]
+    Lost {
+        /// The call.
+        call: &'static str,
+        /// The server.
+        server: String,
+        /// What the last attempt said.
+        reason: String,
+    },
+    /// The connection was lost after a call that may not be repeated had been sent.
+    #[error("{call}: the connection was lost after it was sent; it may or may not have taken effect (look before you repeat it)")]
+    Unknown {
+        /// The call.
+        call: &'static str,
+    },
+    /// The server does not have this program, version or procedure.
+    #[error("{call}: the server does not offer it ({what})")]
+    Unavailable {
+        /// The call.
+        call: &'static str,
+        /// Which of the three is missing.
+        what: &'static str,
+    },
+    /// The server refused the RPC itself.
+    #[error("{call}: the server refused the call: {reason} (see its export's access list and `--squash`)")]
+    Refused {
+        /// The call.
+        call: &'static str,
+        /// Its reason.
+        reason: String,
+    },
+    /// The answer makes no sense.
+    #[error("{call}: the server misbehaved: {what}")]
+    Misbehaved {
+        /// The call.
+        call: &'static str,
+        /// What was wrong.
+        what: String,
+    },
+}
+
+impl CallError {
+    /// The nearest kind of the standard library.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::TimedOut { .. } => io::ErrorKind::TimedOut,
+            Self::Lost { .. } | Self::Unknown { .. } => io::ErrorKind::ConnectionAborted,
+            Self::Unavailable { .. } => io::ErrorKind::Unsupported,
+            Self::Refused { .. } => io::ErrorKind::PermissionDenied,
+            Self::Misbehaved { .. } => io::ErrorKind::InvalidData,
+        }
+    }
+}
+
+/// Why [`Client::connect`](crate::Client::connect) failed.
+#[derive(Debug, Error)]
+pub enum ConnectError {
+    /// The URL is none of ours.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// Nothing answers there.
+    #[error("connect: cannot reach {server}: {source} (is it running, and is this its address?)")]
+    Unreachable {
+        /// The address asked.
+        server: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// This build lacks the fabric.
+    #[error("connect: the {fabric} fabric is not in this build ({remedy})")]
+    NoFabric {
+        /// Its name.
+        fabric: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// No export holds the URL's path.
+    #[error("connect: {server} exports nothing that holds {path} (it exports: {exports})")]
+    NoExport {
+        /// The server.
+        server: String,
+        /// The path asked for.
+        path: String,
+        /// What it does export.
+        exports: String,
+    },
+    /// The options ask for a direct route that the server does not grant.
+    #[error("connect: {server} does not grant {wanted} reads: {reason}")]
+    NotGranted {
+        /// The server.
+        server: String,
+        /// What was asked for.
+        wanted: &'static str,
+        /// Why not, and what to do.
+        reason: String,
+    },
+    /// A call made while connecting failed.
+    #[error("connect: {0}")]
+    Call(#[from] CallError),
+}
+
+/// Why a read failed.
+#[derive(Debug, Error)]
+pub enum ReadError {
+    /// The server refused it.
+    #[error("read {path} at {offset}: {status}")]
+    Server {
+        /// The file.
+        path: String,
+        /// First byte asked for.
+        offset: u64,
+        /// What it said.
+        status: Status,
+    },
+    /// `read_exact_at` met the end of the file.
+    #[error("read {path} at {offset}: the file ends after {bytes} of {wanted} bytes")]
+    EndOfFile {
+        /// The file.
+        path: String,
+        /// First byte asked for.
+        offset: u64,
+        /// Bytes there are.
+        bytes: usize,
+        /// Bytes asked for.
+        wanted: usize,
+    },
+    /// The call failed.
+    #[error("read {path} at {offset}: {source}")]
+    Call {
+        /// The file.
+        path: String,
+        /// First byte asked for.
+        offset: u64,
+        /// Why.
+        source: CallError,
+    },
+}
+
+/// Why a write or a sync failed.
+#[derive(Debug, Error)]
+pub enum WriteError {
+    /// The server refused it.
+    #[error("{verb} {path} at {offset}: {status}")]
+    Server {
+        /// `write` or `sync`.
+        verb: &'static str,
+        /// The file.
+        path: String,
+        /// First byte.
+        offset: u64,
+        /// What it said.
+        status: Status,
+    },
+    /// The call failed.
+    #[error("{verb} {path} at {offset}: {source}")]
+    Call {
+        /// `write` or `sync`.
+        verb: &'static str,
+        /// The file.
+        path: String,
+        /// First byte.
+        offset: u64,
+        /// Why.
+        source: CallError,
+    },
+    /// Unstable writes were lost in a restart of the server and more than can be kept was outstanding.
+    #[error("sync {path}: the server restarted and {bytes} unsynced bytes were lost (write them again, and sync more often)")]
+    Lost {
+        /// The file.
+        path: String,
+        /// Bytes lost.
+        bytes: u64,
+    },
+}
+
+/// Why an operation on a path failed.
+#[derive(Debug, Error)]
+pub enum PathError {
+    /// The server refused it.
+    #[error("{verb} {path}: {status}")]
+    Server {
+        /// The operation.
+        verb: &'static str,
+        /// The path.
+        path: String,
+        /// What it said.
+        status: Status,
+    },
+    /// The path lies outside the export that the client is connected to.
+    #[error("{verb} {path}: outside the export {export} (connect with a URL of the export that holds it)")]
+    OutsideExport {
+        /// The operation.
+        verb: &'static str,
+        /// The path.
+        path: String,
+        /// The export.
+        export: String,
+    },
+    /// Too many symbolic links, or a loop of them.
+    #[error("{verb} {path}: more than 40 symbolic links on the way (a loop?)")]
+    Loop {
+        /// The operation.
+        verb: &'static str,
+        /// The path.
+        path: String,
+    },
+    /// The path cannot be sent: it is empty, holds a NUL, or a name is longer than 255 bytes.
+    #[error("{verb} {path}: not a path that can be sent: {why}")]
+    BadPath {
+        /// The operation.
+        verb: &'static str,
+        /// The path.
+        path: String,
+        /// Why.
+        why: &'static str,
+    },
+    /// The call failed.
+    #[error("{verb} {path}: {source}")]
+    Call {
+        /// The operation.
+        verb: &'static str,
+        /// The path.
+        path: String,
+        /// Why.
+        source: CallError,
+    },
+}
+
+/// A status other than OK in an NFS reply (nfsstat3, RFC 1813 section 2.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Status(pub u32);
+
+impl Status {
+    /// The nearest kind of the standard library.
+    pub fn kind(self) -> io::ErrorKind {
+        use io::ErrorKind as K;
+        match self.0 {
+            1 | 13 => K::PermissionDenied,
+            2 => K::NotFound,
+            17 => K::AlreadyExists,
+            18 => K::CrossesDevices,
+            20 => K::NotADirectory,
+            21 => K::IsADirectory,
+            22 => K::InvalidInput,
+            27 => K::FileTooLarge,
+            28 => K::StorageFull,
+            30 => K::ReadOnlyFilesystem,
+            31 => K::TooManyLinks,
+            63 => K::InvalidFilename,
+            66 => K::DirectoryNotEmpty,
+            69 => K::QuotaExceeded,
+            70 => K::StaleNetworkFileHandle,
+            10004 => K::Unsupported,
+            _ => K::Other,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self.0 {
+            1 => "operation not permitted (only the owner may)",
+            2 => "no such file or directory",
+            5 => "the server met an input/output error (its log says more)",
+            6 => "no such device",
+            13 => "permission denied (see the file's mode and the server's `--squash`)",
+            17 => "it exists already",
+            18 => "across two file systems of the server (copy it instead)",
+            19 => "no such device",
+            20 => "not a directory",
+            21 => "a directory",
+            22 => "invalid argument, or not a symbolic link",
+            27 => "too large for the server's file system",
+            28 => "no space left on the server",
+            30 => "the export is read-only",
+            31 => "too many hard links",
+            63 => "the name is too long for the server's file system",
+            66 => "the directory is not empty",
+            69 => "over quota",
+            70 => "the file is gone (stale handle; open it again)",
+            71 => "too many levels of remote",
+            10001 => "the server does not know the handle (reconnect)",
+            10002 => "changed meanwhile",
+            10003 => "the directory changed while it was read (read it again)",
+            10004 => "the server does not support it",
+            10005 => "the reply does not fit",
+            10006 => "the server met a fault (its log says more)",
+            10007 => "the server does not support this type",
+            10008 => "the server asks to try later",
+            _ => "an error that has no name here",
+        }
+    }
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (status {})", self.words(), self.0)
+    }
+}
+
+impl ReadError {
+    /// The nearest kind of the standard library.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Server { status, .. } => status.kind(),
+            Self::EndOfFile { .. } => io::ErrorKind::UnexpectedEof,
+            Self::Call { source, .. } => source.kind(),
+        }
+    }
+}
+
+impl WriteError {
+    /// The nearest kind of the standard library.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Server { status, .. } => status.kind(),
+            Self::Call { source, .. } => source.kind(),
+            Self::Lost { .. } => io::ErrorKind::Other,
+        }
+    }
+}
+
+impl PathError {
+    /// The nearest kind of the standard library.
+    pub fn kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Server { status, .. } => status.kind(),
+            Self::OutsideExport { .. } => io::ErrorKind::NotFound,
+            Self::Loop { .. } => io::ErrorKind::Other,
+            Self::BadPath { .. } => io::ErrorKind::InvalidInput,
+            Self::Call { source, .. } => source.kind(),
+        }
+    }
+}
+
+impl From<ReadError> for io::Error {
+    fn from(e: ReadError) -> Self {
+        Self::new(e.kind(), e)
+    }
+}
+
+impl From<WriteError> for io::Error {
+    fn from(e: WriteError) -> Self {
+        Self::new(e.kind(), e)
+    }
+}
+
+impl From<PathError> for io::Error {
+    fn from(e: PathError) -> Self {
+        Self::new(e.kind(), e)
+    }
+}
+
+impl From<ConnectError> for io::Error {
+    fn from(e: ConnectError) -> Self {
+        let kind = match &e {
+            ConnectError::Url(_) => io::ErrorKind::InvalidInput,
+            ConnectError::Unreachable { source, .. } => source.kind(),
+            ConnectError::NoFabric { .. } => io::ErrorKind::Unsupported,
+            ConnectError::NoExport { .. } => io::ErrorKind::NotFound,
+            ConnectError::NotGranted { .. } => io::ErrorKind::PermissionDenied,
+            ConnectError::Call(c) => c.kind(),
+        };
+        Self::new(kind, e)
+    }
+}

@@ -1,0 +1,160 @@
+//! What a caller may ask of a client. Every field has a default that suits a first program.
+
+use std::time::Duration;
+
+/// Options of a [`Client`](crate::Client).
+///
+/// ```
+/// use odafs::{Options, Route, Wait};
+/// use std::time::Duration;
+///
+/// let options = Options {
+///     route: Route::Policy,
+///     wait: Wait::Block { spin: Duration::from_micros(50) },
+///     ..Options::default()
+/// };
+/// assert_eq!(options.deadline, Duration::from_secs(30));
+/// ```
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Which routes a read may take.
+    pub route: Route,
+    /// How a thread waits for an answer.
+    pub wait: Wait,
+    /// Whether pages are kept in this process between reads.
+    pub cache: Cache,
+    /// Bytes that the data cache and the directory of references share.
+    pub memory_bytes: u64,
+    /// How long any one call may take, reconnecting and retrying included.
+    pub deadline: Duration,
+    /// Connections of each kind at most. One is made at the start, the others when threads collide.
+    pub lanes: u32,
+    /// Which MAC guarded requests carry, where the server offers a choice.
+    pub mac: MacPreference,
+    /// How the data of an ODAFS READ by RPC comes back.
+    pub transfer: Transfer,
+    /// When references are fetched.
+    pub eager: Eager,
+    /// Who the RPCs say they come from (AUTH_SYS). Fabrics that know their peer ignore it.
+    pub credential: Credential,
+    /// Our X25519 secret key, for servers that admit clients by key.
+    pub identity: Option<[u8; 32]>,
+    /// The server's X25519 public key; when given, a server with another one is refused.
+    pub server_key: Option<[u8; 32]>,
+    /// Seed of the policy's probe jitter. The same seed and the same inputs take the same routes.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            route: Route::Policy,
+            wait: Wait::Block {
+                spin: Duration::from_micros(50),
+            },
+            cache: Cache::CloseToOpen,
+            memory_bytes: 64 << 20,
+            deadline: Duration::from_secs(30),
+            lanes: 8,
+            mac: MacPreference::Fastest,
+            transfer: Transfer::Inline,
+            eager: Eager::Lazy,
+            credential: Credential::of_process(),
+            identity: None,
+            server_key: None,
+            seed: 0,
+        }
+    }
+}
+
+/// Which routes a read may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Route {
+    /// Direct while the policy finds that it pays, RPC otherwise. The best direct mode granted is used.
+    #[default]
+    Policy,
+    /// RPC only: no session is opened.
+    Rpc,
+    /// Guarded direct reads whenever there is a reference, RPC otherwise.
+    Guarded,
+    /// One-sided direct reads whenever there is a reference, RPC otherwise. Connecting fails where the server
+    /// grants no more than guarded reads.
+    OneSided,
+}
+
+/// How a thread waits for an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Wait {
+    /// Poll until it is there: the shortest latency, a whole processor.
+    Spin,
+    /// Poll for so long, then sleep in the kernel.
+    Block {
+        /// Time spent polling before the thread sleeps.
+        spin: Duration,
+    },
+}
+
+/// Whether pages are kept in this process between reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Cache {
+    /// Kept, and checked against the server when a file is opened, as NFS clients do.
+    #[default]
+    CloseToOpen,
+    /// Every read sees the server.
+    Off,
+}
+
+/// Which MAC guarded requests carry, where the server offers a choice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum MacPreference {
+    /// Keyed BLAKE3 where the server has it, else HMAC-SHA-256.
+    #[default]
+    Fastest,
+    /// HMAC-SHA-256 only.
+    HmacSha256,
+    /// Keyed BLAKE3 only.
+    Blake3,
+}
+
+/// How the data of an ODAFS READ by RPC comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Transfer {
+    /// In the reply.
+    #[default]
+    Inline,
+    /// By RDMA Write into our registered memory, ahead of the reply (fabrics only).
+    Direct,
+}
+
+/// When references are fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Eager {
+    /// As they ride on the replies of reads.
+    #[default]
+    Lazy,
+    /// The whole file's, when it is opened.
+    OnOpen,
+}
+
+/// Who the RPCs say they come from: AUTH_SYS (RFC 5531 section 8.2 and appendix A).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Credential {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+    /// Further groups; the protocol carries 16 at most, the rest is left out.
+    pub groups: Vec<u32>,
+}
+
+impl Credential {
+    /// The ids of this process.
+    pub fn of_process() -> Self {
+        let groups = rustix::process::getgroups().unwrap_or_default();
+        Self {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            groups: groups.iter().map(|g| g.as_raw()).take(16).collect(),
+        }
+    }
+}

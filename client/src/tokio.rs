@@ -1,0 +1,138 @@
+//! The same client for async programs on tokio.
+//!
+//! What needs no waiting (the data cache, one-sided reads from shared memory) is done on the spot; all else on
+//! tokio's blocking threads. A future owns its buffer, so dropping it is always safe.
+
+use crate::{
+    error::{ConnectError, PathError, ReadError, WriteError},
+    metadata::{DirEntry, Metadata},
+    options::Options,
+    url::Url,
+};
+use std::path::Path;
+
+/// [`crate::Client`] for async programs.
+#[derive(Debug, Clone)]
+pub struct Client {
+    blocking: crate::Client,
+}
+
+impl Client {
+    /// Connects with the default [`Options`].
+    ///
+    /// # Errors
+    /// As [`crate::Client::connect`].
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::connect_with(url.parse()?, Options::default()).await
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// As [`crate::Client::connect_with`].
+    pub async fn connect_with(url: Url, options: Options) -> Result<Self, ConnectError> {
+        let blocking = run(move || crate::Client::connect_with(&url, options)).await?;
+        Ok(Self { blocking })
+    }
+
+    /// The same client for threads, for what this one does not wrap.
+    pub fn blocking(&self) -> &crate::Client {
+        &self.blocking
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// As [`crate::Client::open`].
+    pub async fn open(&self, path: impl AsRef<Path>) -> Result<File, PathError> {
+        let (client, path) = (self.blocking.clone(), path.as_ref().to_owned());
+        let blocking = run(move || client.open(path)).await?;
+        Ok(File { blocking })
+    }
+
+    /// Makes a file, or cuts an existing one to nothing.
+    ///
+    /// # Errors
+    /// As [`crate::Client::create`].
+    pub async fn create(&self, path: impl AsRef<Path>) -> Result<File, PathError> {
+        let (client, path) = (self.blocking.clone(), path.as_ref().to_owned());
+        let blocking = run(move || client.create(path)).await?;
+        Ok(File { blocking })
+    }
+
+    /// What is known about a file.
+    ///
+    /// # Errors
+    /// As [`crate::Client::stat`].
+    pub async fn stat(&self, path: impl AsRef<Path>) -> Result<Metadata, PathError> {
+        let (client, path) = (self.blocking.clone(), path.as_ref().to_owned());
+        run(move || client.stat(path)).await
+    }
+
+    /// The entries of a directory, all of them.
+    ///
+    /// # Errors
+    /// As [`crate::Client::read_dir`].
+    pub async fn read_dir(&self, path: impl AsRef<Path>) -> Result<Vec<DirEntry>, PathError> {
+        let (client, path) = (self.blocking.clone(), path.as_ref().to_owned());
+        run(move || client.read_dir(path)?.collect()).await
+    }
+}
+
+/// [`crate::File`] for async programs.
+#[derive(Debug, Clone)]
+pub struct File {
+    blocking: crate::File,
+}
+
+impl File {
+    /// The same file for threads, for what this one does not wrap.
+    pub fn blocking(&self) -> &crate::File {
+        &self.blocking
+    }
+
+    /// Reads up to `length` bytes from `offset` on; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// As [`crate::File::read_at`].
+    pub async fn read_at(&self, offset: u64, length: usize) -> Result<Vec<u8>, ReadError> {
+        let mut buf = vec![0; length];
+        if let Some(bytes) = self.blocking.try_read_at(&mut buf, offset) {
+            buf.truncate(bytes);
+            return Ok(buf);
+        }
+        let file = self.blocking.clone();
+        run(move || {
+            let bytes = file.read_at(&mut buf, offset)?;
+            buf.truncate(bytes);
+            Ok(buf)
+        })
+        .await
+    }
+
+    /// Writes all of `data` at `offset`, unstable.
+    ///
+    /// # Errors
+    /// As [`crate::File::write_at`].
+    pub async fn write_at(&self, data: Vec<u8>, offset: u64) -> Result<(), WriteError> {
+        let file = self.blocking.clone();
+        run(move || file.write_at(&data, offset)).await
+    }
+
+    /// Brings all that was written to stable storage.
+    ///
+    /// # Errors
+    /// As [`crate::File::sync`].
+    pub async fn sync(&self) -> Result<(), WriteError> {
+        let file = self.blocking.clone();
+        run(move || file.sync()).await
+    }
+}
+
+/// Runs `job` on a thread that may block; a panic in it goes on in the caller.
+async fn run<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> T {
+    match ::tokio::task::spawn_blocking(job).await {
+        Ok(value) => value,
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+    }
+}

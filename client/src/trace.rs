@@ -1,0 +1,116 @@
+//! Which route each part of a read took, and why: for `odafs cat --why` and for the tests.
+
+use std::{fmt, time::Duration};
+
+/// A read with the route of each of its parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Traced {
+    /// Bytes read.
+    pub bytes: usize,
+    /// Its parts, in the order of the file.
+    pub steps: Vec<Step>,
+}
+
+/// One part of a read: what was served by one route for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    /// First byte, in the file.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u32,
+    /// Who served it.
+    pub taken: Taken,
+    /// Why it took that route.
+    pub why: Why,
+    /// How long it took, from its choice to its last byte.
+    pub took: Duration,
+}
+
+/// The route that served a part of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Taken {
+    /// This process's data cache.
+    Cache,
+    /// A one-sided direct read.
+    OneSided,
+    /// A guarded direct read.
+    Guarded,
+    /// ODAFS READ by RPC.
+    Rpc,
+    /// Plain NFS READ by RPC.
+    PlainRpc,
+}
+
+/// Why a part of a read took its route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Why {
+    /// The page was in the data cache.
+    Cached,
+    /// The directory holds a reference and direct reads are asked for, or pay.
+    Referenced,
+    /// The policy is on RPC and this read probes whether direct reads pay again.
+    Probe,
+    /// The directory holds no reference for the page.
+    NoReference,
+    /// The directory holds a reference, but the policy finds that direct reads do not pay.
+    PolicyOnRpc,
+    /// The direct read was refused, or its stamp had moved.
+    Refused(Exception),
+    /// The options ask for RPC.
+    RpcAsked,
+    /// There is no session for direct reads: the server does not offer them, or has refused them.
+    NoSession,
+}
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cache => "cache",
+            Self::OneSided => "one-sided",
+            Self::Guarded => "guarded",
+            Self::Rpc => "rpc",
+            Self::PlainRpc => "plain-rpc",
+        })
+    }
+}
+
+/// Why a direct read was refused. It is a value, never an error: the read goes on by RPC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Exception {
+    /// Paged out.
+    NotResident = 1,
+    /// Content, access key or epoch changed.
+    Stale,
+    /// Rights changed, or the session's key.
+    Revoked,
+    /// The frame could not be pinned, or a cap was reached.
+    Busy,
+    /// Bad MAC, unknown session or no right.
+    Denied,
+    /// Sequence seen, or too old.
+    Replayed,
+    /// Beyond the reference.
+    OutOfBounds,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cached => f.write_str("the page is in the data cache"),
+            Self::Referenced => f.write_str("the directory holds a reference"),
+            Self::Probe => f.write_str("the policy probes whether direct reads pay again"),
+            Self::NoReference => f.write_str("the directory holds no reference"),
+            Self::PolicyOnRpc => f.write_str("the policy finds that direct reads do not pay"),
+            Self::Refused(exception) => write!(f, "the direct read was refused: {exception:?}"),
+            Self::RpcAsked => f.write_str("the options ask for RPC"),
+            Self::NoSession => f.write_str("there is no session for direct reads"),
+        }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let end = self.offset + u64::from(self.length);
+        write!(f, "{}..{end} {} in {:?}: {}", self.offset, self.taken, self.took, self.why)
+    }
+}

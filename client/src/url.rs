@@ -1,0 +1,247 @@
+//! The addresses of files: `odafs://`, `odafs+shm://`, `odafs+verbs://` and `nfs://`.
+//!
+//! Sans-IO. Percent-encoding as in RFC 3986 section 2.1.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+use thiserror::Error;
+
+/// The address of a file on a server.
+///
+/// ```
+/// let url: odafs::Url = "odafs+shm:///run/odafs.sock?/data/a%20b".parse()?;
+/// assert_eq!(url.server, odafs::ServerAddress::Shm("/run/odafs.sock".into()));
+/// assert_eq!(url.path, b"/data/a b");
+/// assert_eq!(url.to_string(), "odafs+shm:///run/odafs.sock?/data/a%20b");
+/// # Ok::<(), odafs::UrlError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Url {
+    /// Where the server is.
+    pub server: ServerAddress,
+    /// The path, which begins with the export's name; always absolute.
+    pub path: Vec<u8>,
+    /// TCP port of the MOUNT program, where it is not the NFS port (`nfs://` only).
+    pub mount_port: Option<u16>,
+}
+
+/// Where a server is, and over which fabric it is reached.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ServerAddress {
+    /// `odafs://`: iWARP over TCP, RPC and direct reads on one port.
+    Tcp(Host),
+    /// `odafs+shm://`: shared memory, through this Unix socket.
+    Shm(PathBuf),
+    /// `odafs+verbs://`: RDMA hardware, or the kernel's soft RDMA.
+    Verbs(Host),
+    /// `nfs://`: RPC over TCP only, any NFSv3 server.
+    Nfs(Host),
+}
+
+/// A host and a port.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Host {
+    /// Name or address; an IPv6 address without its brackets.
+    pub name: String,
+    /// Port.
+    pub port: u16,
+}
+
+/// Why a URL is none of ours.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("not a URL of a file server: {text:?}: {why}")]
+pub struct UrlError {
+    /// What was given.
+    pub text: String,
+    /// What is wrong with it, and what would be right.
+    pub why: &'static str,
+}
+
+impl FromStr for Url {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        parse(text).map_err(|why| UrlError { text: text.to_owned(), why })
+    }
+}
+
+const SCHEMES: &str = "it begins with none of odafs://, odafs+shm://, odafs+verbs:// and nfs://";
+
+fn parse(text: &str) -> Result<Url, &'static str> {
+    let (scheme, rest) = text.split_once("://").ok_or(SCHEMES)?;
+    match scheme {
+        "odafs+shm" => parse_shm(rest),
+        "odafs" => parse_host(rest, 20049, ServerAddress::Tcp),
+        "odafs+verbs" => parse_host(rest, 20049, ServerAddress::Verbs),
+        "nfs" => parse_host(rest, 2049, ServerAddress::Nfs),
+        _ => Err(SCHEMES),
+    }
+}
+
+/// `/SOCKET?/PATH`, split at the first `?`.
+fn parse_shm(rest: &str) -> Result<Url, &'static str> {
+    use std::os::unix::ffi::OsStringExt as _;
+    let (socket, path) = rest.split_once('?').unwrap_or((rest, "/"));
+    let socket = decode(socket)?;
+    if socket.first() != Some(&b'/') {
+        return Err("the socket is an absolute path, as in odafs+shm:///run/odafs.sock?/PATH");
+    }
+    Ok(Url {
+        server: ServerAddress::Shm(std::ffi::OsString::from_vec(socket).into()),
+        path: absolute(decode(path)?)?,
+        mount_port: None,
+    })
+}
+
+/// `HOST[:PORT][/PATH][?mountport=N]`.
+fn parse_host(rest: &str, port: u16, address: fn(Host) -> ServerAddress) -> Result<Url, &'static str> {
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, path) = match rest.find('/') {
+        Some(at) => rest.split_at(at),
+        None => (rest, "/"),
+    };
+    let server = address(parse_authority(authority, port)?);
+    let mount_port = parse_query(query)?;
+    if mount_port.is_some() && !matches!(server, ServerAddress::Nfs(_)) {
+        return Err("mountport= is for nfs:// URLs alone");
+    }
+    Ok(Url { server, path: absolute(decode(path)?)?, mount_port })
+}
+
+fn parse_authority(authority: &str, default_port: u16) -> Result<Host, &'static str> {
+    const PORT: &str = "the port is a number from 1 to 65535";
+    const BRACKET: &str = "an IPv6 address stands in brackets, as in [::1]:2049";
+    if authority.contains('@') {
+        return Err("a user name has no place in it");
+    }
+    let (name, port) = match authority.strip_prefix('[') {
+        Some(rest) => {
+            let (name, after) = rest.split_once(']').ok_or(BRACKET)?;
+            name.parse::<std::net::Ipv6Addr>().map_err(|_| BRACKET)?;
+            let port = match after {
+                "" => None,
+                _ => Some(after.strip_prefix(':').ok_or(BRACKET)?),
+            };
+            (name.to_owned(), port)
+        }
+        None => {
+            let (name, port) = match authority.split_once(':') {
+                Some((name, port)) => (name, Some(port)),
+                None => (authority, None),
+            };
+            let name = String::from_utf8(decode(name)?).map_err(|_| "the host's name is not UTF-8")?;
+            if name.contains(['[', ']', ':', '/', '?', '#']) || name.contains(char::is_control) {
+                return Err(BRACKET);
+            }
+            (name, port)
+        }
+    };
+    if name.is_empty() {
+        return Err("the host is missing, as in odafs://HOST/PATH");
+    }
+    let port = match port {
+        None => default_port,
+        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().map_err(|_| PORT)?,
+        Some(_) => return Err(PORT),
+    };
+    if port == 0 {
+        return Err(PORT);
+    }
+    Ok(Host { name, port })
+}
+
+fn parse_query(query: &str) -> Result<Option<u16>, &'static str> {
+    const WANT: &str = "after the path only ?mountport=N is known";
+    if query.is_empty() {
+        return Ok(None);
+    }
+    let digits = query.strip_prefix("mountport=").ok_or(WANT)?;
+    match digits.parse::<u16>() {
+        Ok(port) if port > 0 && digits.bytes().all(|b| b.is_ascii_digit()) => Ok(Some(port)),
+        _ => Err(WANT),
+    }
+}
+
+fn absolute(path: Vec<u8>) -> Result<Vec<u8>, &'static str> {
+    match path.first() {
+        None => Ok(b"/".to_vec()),
+        Some(b'/') => Ok(path),
+        Some(_) => Err("the path is absolute: it begins with /"),
+    }
+}
+
+/// Takes percent-encoding away, strictly: a `%` without two hexadecimal digits, and a NUL, are errors.
+fn decode(text: &str) -> Result<Vec<u8>, &'static str> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        let byte = match (first, after) {
+            (b'%', [high, low, after @ ..]) => {
+                rest = after;
+                let digit = |d: u8| (d as char).to_digit(16);
+                let (high, low) = digit(*high).zip(digit(*low)).ok_or(PERCENT)?;
+                (high * 16 + low) as u8
+            }
+            (b'%', _) => return Err(PERCENT),
+            (byte, _) => byte,
+        };
+        if byte == 0 {
+            return Err("a NUL has no place in a path");
+        }
+        bytes.push(byte);
+    }
+    Ok(bytes)
+}
+
+const PERCENT: &str = "a % is followed by two hexadecimal digits; a % itself is written %25";
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.server)?;
+        if let ServerAddress::Shm(_) = self.server {
+            f.write_str("?")?;
+        }
+        encode(f, &self.path)?;
+        match self.mount_port {
+            Some(port) => write!(f, "?mountport={port}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use std::os::unix::ffi::OsStrExt as _;
+        match self {
+            Self::Tcp(host) => write!(f, "odafs://{host}"),
+            Self::Verbs(host) => write!(f, "odafs+verbs://{host}"),
+            Self::Nfs(host) => write!(f, "nfs://{host}"),
+            Self::Shm(socket) => {
+                f.write_str("odafs+shm://")?;
+                encode(f, socket.as_os_str().as_bytes())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.contains(':') {
+            write!(f, "[{}]:{}", self.name, self.port)
+        } else {
+            encode(f, self.name.as_bytes())?;
+            write!(f, ":{}", self.port)
+        }
+    }
+}
+
+/// Percent-encodes all but the unreserved characters of RFC 3986 section 2.3 and `/`.
+fn encode(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
+    for &byte in bytes {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => write!(f, "{}", byte as char)?,
+            _ => write!(f, "%{byte:02X}")?,
+        }
+    }
+    Ok(())
+}
