@@ -81,14 +81,24 @@ impl Client {
     /// # Errors
     /// As [`create_with`](Self::create_with), and when it exists.
     pub fn create_new(&self, path: impl AsRef<Path>) -> Result<File, PathError> {
-        self.create_with(path, &CreateOptions { exclusive: true, ..CreateOptions::default() })
+        self.create_with(
+            path,
+            &CreateOptions {
+                exclusive: true,
+                ..CreateOptions::default()
+            },
+        )
     }
 
     /// Makes a file.
     ///
     /// # Errors
     /// The server refused it (no such directory, no right, read-only, no space), or the call failed.
-    pub fn create_with(&self, _path: impl AsRef<Path>, _options: &CreateOptions) -> Result<File, PathError> {
+    pub fn create_with(
+        &self,
+        _path: impl AsRef<Path>,
+        _options: &CreateOptions,
+    ) -> Result<File, PathError> {
         todo!()
     }
 
@@ -152,7 +162,11 @@ impl Client {
     ///
     /// # Errors
     /// The name exists, or the call failed.
-    pub fn symlink(&self, _target: impl AsRef<Path>, _path: impl AsRef<Path>) -> Result<(), PathError> {
+    pub fn symlink(
+        &self,
+        _target: impl AsRef<Path>,
+        _path: impl AsRef<Path>,
+    ) -> Result<(), PathError> {
         todo!()
     }
 
@@ -168,7 +182,11 @@ impl Client {
     ///
     /// # Errors
     /// The new name exists, the two lie apart, or the call failed.
-    pub fn hard_link(&self, _existing: impl AsRef<Path>, _new: impl AsRef<Path>) -> Result<(), PathError> {
+    pub fn hard_link(
+        &self,
+        _existing: impl AsRef<Path>,
+        _new: impl AsRef<Path>,
+    ) -> Result<(), PathError> {
         todo!()
     }
 
@@ -176,7 +194,11 @@ impl Client {
     ///
     /// # Errors
     /// There is no such file, no right to do so, or the call failed.
-    pub fn set_attributes(&self, _path: impl AsRef<Path>, _changes: &Changes) -> Result<Metadata, PathError> {
+    pub fn set_attributes(
+        &self,
+        _path: impl AsRef<Path>,
+        _changes: &Changes,
+    ) -> Result<Metadata, PathError> {
         todo!()
     }
 

@@ -9,7 +9,9 @@ pub use crate::url::UrlError;
 #[derive(Debug, Clone, Error)]
 pub enum CallError {
     /// The deadline passed.
-    #[error("{call}: no answer within {after:?} (is the server stuck? a longer `Options::deadline` waits longer)")]
+    #[error(
+        "{call}: no answer within {after:?} (is the server stuck? a longer `Options::deadline` waits longer)"
+    )]
     TimedOut {
         /// The call.
         call: &'static str,
@@ -17,7 +19,9 @@ pub enum CallError {
         after: Duration,
     },
     /// The connection was lost and could not be made again within the deadline.
-    #[error("{call}: the connection to {server} was lost and not made again: {reason} (is the server running?)")]
+    #[error(
+        "{call}: the connection to {server} was lost and not made again: {reason} (is the server running?)"
+    )]
     Lost {
         /// The call.
         call: &'static str,
@@ -27,7 +31,9 @@ pub enum CallError {
         reason: String,
     },
     /// The connection was lost after a call that may not be repeated had been sent.
-    #[error("{call}: the connection was lost after it was sent; it may or may not have taken effect (look before you repeat it)")]
+    #[error(
+        "{call}: the connection was lost after it was sent; it may or may not have taken effect (look before you repeat it)"
+    )]
     Unknown {
         /// The call.
         call: &'static str,
@@ -41,7 +47,9 @@ pub enum CallError {
         what: &'static str,
     },
     /// The server refused the RPC itself.
-    #[error("{call}: the server refused the call: {reason} (see its export's access list and `--squash`)")]
+    #[error(
+        "{call}: the server refused the call: {reason} (see its export's access list and `--squash`)"
+    )]
     Refused {
         /// The call.
         call: &'static str,
@@ -183,7 +191,9 @@ pub enum WriteError {
         source: CallError,
     },
     /// Unstable writes were lost in a restart of the server and more than can be kept was outstanding.
-    #[error("sync {path}: the server restarted and {bytes} unsynced bytes were lost (write them again, and sync more often)")]
+    #[error(
+        "sync {path}: the server restarted and {bytes} unsynced bytes were lost (write them again, and sync more often)"
+    )]
     Lost {
         /// The file.
         path: String,
@@ -206,7 +216,9 @@ pub enum PathError {
         status: Status,
     },
     /// The path lies outside the export that the client is connected to.
-    #[error("{verb} {path}: outside the export {export} (connect with a URL of the export that holds it)")]
+    #[error(
+        "{verb} {path}: outside the export {export} (connect with a URL of the export that holds it)"
+    )]
     OutsideExport {
         /// The operation.
         verb: &'static str,

@@ -122,6 +122,10 @@ pub struct ReadRequest<'a> {
 impl<'a> ReadRequest<'a> {
     /// A read of `buf.len()` bytes from `offset` on.
     pub fn new(offset: u64, buf: &'a mut [u8]) -> Self {
-        Self { offset, buf, bytes: 0 }
+        Self {
+            offset,
+            buf,
+            bytes: 0,
+        }
     }
 }

@@ -111,6 +111,10 @@ impl fmt::Display for Why {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.offset + u64::from(self.length);
-        write!(f, "{}..{end} {} in {:?}: {}", self.offset, self.taken, self.took, self.why)
+        write!(
+            f,
+            "{}..{end} {} in {:?}: {}",
+            self.offset, self.taken, self.took, self.why
+        )
     }
 }

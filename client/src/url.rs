@@ -60,7 +60,10 @@ impl FromStr for Url {
     type Err = UrlError;
 
     fn from_str(text: &str) -> Result<Self, UrlError> {
-        parse(text).map_err(|why| UrlError { text: text.to_owned(), why })
+        parse(text).map_err(|why| UrlError {
+            text: text.to_owned(),
+            why,
+        })
     }
 }
 
@@ -93,7 +96,11 @@ fn parse_shm(rest: &str) -> Result<Url, &'static str> {
 }
 
 /// `HOST[:PORT][/PATH][?mountport=N]`.
-fn parse_host(rest: &str, port: u16, address: fn(Host) -> ServerAddress) -> Result<Url, &'static str> {
+fn parse_host(
+    rest: &str,
+    port: u16,
+    address: fn(Host) -> ServerAddress,
+) -> Result<Url, &'static str> {
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (authority, path) = match rest.find('/') {
         Some(at) => rest.split_at(at),
@@ -104,7 +111,11 @@ fn parse_host(rest: &str, port: u16, address: fn(Host) -> ServerAddress) -> Resu
     if mount_port.is_some() && !matches!(server, ServerAddress::Nfs(_)) {
         return Err("mountport= is for nfs:// URLs alone");
     }
-    Ok(Url { server, path: absolute(decode(path)?)?, mount_port })
+    Ok(Url {
+        server,
+        path: absolute(decode(path)?)?,
+        mount_port,
+    })
 }
 
 fn parse_authority(authority: &str, default_port: u16) -> Result<Host, &'static str> {
@@ -128,7 +139,8 @@ fn parse_authority(authority: &str, default_port: u16) -> Result<Host, &'static 
                 Some((name, port)) => (name, Some(port)),
                 None => (authority, None),
             };
-            let name = String::from_utf8(decode(name)?).map_err(|_| "the host's name is not UTF-8")?;
+            let name =
+                String::from_utf8(decode(name)?).map_err(|_| "the host's name is not UTF-8")?;
             if name.contains(['[', ']', ':', '/', '?', '#']) || name.contains(char::is_control) {
                 return Err(BRACKET);
             }
@@ -140,7 +152,9 @@ fn parse_authority(authority: &str, default_port: u16) -> Result<Host, &'static 
     }
     let port = match port {
         None => default_port,
-        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => digits.parse().map_err(|_| PORT)?,
+        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => {
+            digits.parse().map_err(|_| PORT)?
+        }
         Some(_) => return Err(PORT),
     };
     if port == 0 {
@@ -239,7 +253,9 @@ impl fmt::Display for Host {
 fn encode(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     for &byte in bytes {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => write!(f, "{}", byte as char)?,
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
+                write!(f, "{}", byte as char)?
+            }
             _ => write!(f, "%{byte:02X}")?,
         }
     }
