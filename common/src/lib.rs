@@ -1,2 +1,10 @@
 //! What both ends of ODAFS must agree on: wire formats, references, sessions. No IO, no clock, no unsafe.
 #![forbid(unsafe_code)]
+
+pub mod connect;
+pub mod direct;
+pub mod exception;
+pub mod mac;
+pub mod page;
+pub mod reference;
+pub mod session;

@@ -1,0 +1,386 @@
+//! The direct protocol: guarded reads and the attaching of a connection to a session.
+//!
+//! Messages are little-endian with fixed layouts, every field aligned to its size (docs/WIRE.md).
+
+use crate::connect::Nonce;
+use crate::exception::Exception;
+use crate::mac::{MacAlgorithm, MacKey, TAG_BYTES, Tag};
+use crate::reference::{AccessKey, Epoch, Handle};
+
+/// Version of the direct protocol.
+pub const VERSION: u8 = 1;
+
+/// First bytes of the messages: `opcode` of requests is their second byte, that of answers their first.
+pub mod opcode {
+    /// A guarded read.
+    pub const READ: u8 = 1;
+    /// Attaches the connection to a session.
+    pub const ATTACH: u8 = 2;
+    /// Answer to [`READ`].
+    pub const COMPLETION: u8 = 0x81;
+    /// Answer to [`ATTACH`].
+    pub const ATTACHED: u8 = 0x82;
+}
+
+fn put<const N: usize>(out: &mut [u8], at: usize, bytes: [u8; N]) {
+    out[at..at + N].copy_from_slice(&bytes);
+}
+
+fn half(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+}
+
+/// A guarded read: one page, or part of one.
+///
+/// | at | field | | at | field |
+/// |---|---|---|---|---|
+/// | 0 | version u8 | | 24 | address u64 |
+/// | 1 | opcode u8 | | 32 | key u64 |
+/// | 2 | mac u8 | | 40 | epoch u64 |
+/// | 3 | flags u8: 1 inline, 2 odd key generation | | 48 | sink offset u64 |
+/// | 4 | session u32 | | 56 | handle u32 |
+/// | 8 | connection u32 | | 60 | length u32 |
+/// | 12 | sink tag u32 | | 64 | tag [16] over the 64 before it |
+/// | 16 | sequence u64 | | | |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// MAC that the tag was made with.
+    pub mac: MacAlgorithm,
+    /// The data shall follow the completion rather than be written to the sink.
+    pub inline: bool,
+    /// Low bit of the generation of the session's key: tells the two valid ones apart after a rekey.
+    pub odd_generation: bool,
+    /// Session.
+    pub session: u32,
+    /// The connection's number, from [`Attached`].
+    pub connection: u32,
+    /// Steering tag of the client's memory that takes the data.
+    pub sink_tag: u32,
+    /// Grows with each request of the connection; never used twice.
+    pub sequence: u64,
+    /// First byte wanted, as an offset in the arena.
+    pub address: u64,
+    /// From the reference.
+    pub key: AccessKey,
+    /// From the reference.
+    pub epoch: Epoch,
+    /// Where in the client's memory the data goes.
+    pub sink_offset: u64,
+    /// From the reference.
+    pub handle: Handle,
+    /// Bytes wanted.
+    pub length: u32,
+}
+
+impl Request {
+    /// Bytes on the wire, tag included.
+    pub const BYTES: usize = Self::BODY + TAG_BYTES;
+    /// Bytes under the tag.
+    pub const BODY: usize = 64;
+    const INLINE: u8 = 1;
+    const ODD: u8 = 2;
+
+    /// The message, sealed with `key`.
+    pub fn seal(&self, key: &MacKey) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[0] = VERSION;
+        out[1] = opcode::READ;
+        out[2] = self.mac as u8;
+        out[3] = if self.inline { Self::INLINE } else { 0 } | if self.odd_generation { Self::ODD } else { 0 };
+        put(&mut out, 4, self.session.to_le_bytes());
+        put(&mut out, 8, self.connection.to_le_bytes());
+        put(&mut out, 12, self.sink_tag.to_le_bytes());
+        put(&mut out, 16, self.sequence.to_le_bytes());
+        put(&mut out, 24, self.address.to_le_bytes());
+        put(&mut out, 32, self.key.0.to_le_bytes());
+        put(&mut out, 40, self.epoch.0.to_le_bytes());
+        put(&mut out, 48, self.sink_offset.to_le_bytes());
+        put(&mut out, 56, self.handle.0.to_le_bytes());
+        put(&mut out, 60, self.length.to_le_bytes());
+        let tag = key.tag(&out[..Self::BODY]);
+        put(&mut out, Self::BODY, tag);
+        out
+    }
+
+    /// The fields and the tag, unverified. `None`: not a read of this version.
+    pub fn parse(message: &[u8]) -> Option<(Request, &[u8; Self::BODY], &Tag)> {
+        let message: &[u8; Self::BYTES] = message.try_into().ok()?;
+        let (body, tag) = message.split_first_chunk::<{ Self::BODY }>()?;
+        let tag: &Tag = tag.try_into().ok()?;
+        if body[0] != VERSION || body[1] != opcode::READ || body[3] & !(Self::INLINE | Self::ODD) != 0 {
+            return None;
+        }
+        let request = Request {
+            mac: MacAlgorithm::from_code(body[2].into())?,
+            inline: body[3] & Self::INLINE != 0,
+            odd_generation: body[3] & Self::ODD != 0,
+            session: half(body, 4),
+            connection: half(body, 8),
+            sink_tag: half(body, 12),
+            sequence: word(body, 16),
+            address: word(body, 24),
+            key: AccessKey(word(body, 32)),
+            epoch: Epoch(word(body, 40)),
+            sink_offset: word(body, 48),
+            handle: Handle(half(body, 56)),
+            length: half(body, 60),
+        };
+        Some((request, body, tag))
+    }
+}
+
+/// How a guarded read ended. 32 bytes; with `inline` set, `length` bytes of data follow.
+///
+/// `{ opcode u8, flags u8 (1 inline), status u16, length u32, sequence u64, epoch u64, feedback u64 }`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// `Ok`: so many bytes were moved.
+    pub result: Result<u32, Exception>,
+    /// The data follows this header.
+    pub inline: bool,
+    /// Of the request; 0 when the request was too garbled to have one.
+    pub sequence: u64,
+    /// The export's epoch when the request was judged.
+    pub epoch: Epoch,
+    /// The server's word on its cache, packed by [`Feedback::pack`].
+    pub feedback: u64,
+}
+
+impl Completion {
+    /// Bytes of the header.
+    pub const BYTES: usize = 32;
+    const INLINE: u8 = 1;
+
+    /// The header's bytes.
+    pub fn encode(&self) -> [u8; Self::BYTES] {
+        let (status, length) = match self.result {
+            Ok(length) => (0, length),
+            Err(exception) => (exception.code(), 0),
+        };
+        let mut out = [0; Self::BYTES];
+        out[0] = opcode::COMPLETION;
+        out[1] = if self.inline { Self::INLINE } else { 0 };
+        put(&mut out, 2, status.to_le_bytes());
+        put(&mut out, 4, length.to_le_bytes());
+        put(&mut out, 8, self.sequence.to_le_bytes());
+        put(&mut out, 16, self.epoch.0.to_le_bytes());
+        put(&mut out, 24, self.feedback.to_le_bytes());
+        out
+    }
+
+    /// The header and the data behind it (empty unless inline). `None`: malformed, or the data has another length
+    /// than the header says.
+    pub fn parse(message: &[u8]) -> Option<(Completion, &[u8])> {
+        let (header, data) = message.split_first_chunk::<{ Self::BYTES }>()?;
+        if header[0] != opcode::COMPLETION || header[1] & !Self::INLINE != 0 {
+            return None;
+        }
+        let inline = header[1] & Self::INLINE != 0;
+        let length = half(header, 4);
+        let result = match u16::from_le_bytes([header[2], header[3]]) {
+            0 => Ok(length),
+            code => Err(Exception::from_code(code)?),
+        };
+        let expected = if inline && result.is_ok() { length as usize } else { 0 };
+        let completion = Completion {
+            result,
+            inline,
+            sequence: word(header, 8),
+            epoch: Epoch(word(header, 16)),
+            feedback: word(header, 24),
+        };
+        (data.len() == expected).then_some((completion, data))
+    }
+}
+
+/// The server's word on its cache, which rides on every answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Feedback {
+    /// Pages evicted per second.
+    pub evictions_per_second: u32,
+    /// Cache hits per thousand reads.
+    pub hit_permille: u16,
+    /// Seconds since evictions were last frequent.
+    pub settled_seconds: u16,
+}
+
+impl Feedback {
+    /// In one word, so that it can be read in one load.
+    pub const fn pack(self) -> u64 {
+        self.evictions_per_second as u64 | (self.hit_permille as u64) << 32 | (self.settled_seconds as u64) << 48
+    }
+
+    /// Inverse of [`pack`](Self::pack).
+    pub const fn unpack(word: u64) -> Feedback {
+        Feedback {
+            evictions_per_second: word as u32,
+            hit_permille: (word >> 32) as u16,
+            settled_seconds: (word >> 48) as u16,
+        }
+    }
+}
+
+/// Attaches a connection to a session: sent by the client, first thing.
+///
+/// `{ version u8, opcode u8, 0 u8, flags u8 (1 wants one-sided), session u32, nonce [16], tag [16] }`. The tag is over
+/// the 24 bytes before it and the server's nonce of this connection, under the session's attach key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attach {
+    /// Session.
+    pub session: u32,
+    /// The client's nonce.
+    pub nonce: Nonce,
+    /// Asks for one-sided access.
+    pub one_sided: bool,
+}
+
+impl Attach {
+    /// Bytes on the wire.
+    pub const BYTES: usize = Self::BODY + TAG_BYTES;
+    const BODY: usize = 24;
+
+    fn body(&self) -> [u8; Self::BODY] {
+        let mut out = [0; Self::BODY];
+        out[0] = VERSION;
+        out[1] = opcode::ATTACH;
+        out[3] = u8::from(self.one_sided);
+        put(&mut out, 4, self.session.to_le_bytes());
+        put(&mut out, 8, self.nonce);
+        out
+    }
+
+    fn transcript(&self, server: &Nonce) -> [u8; Self::BODY + 16] {
+        let mut out = [0; Self::BODY + 16];
+        put(&mut out, 0, self.body());
+        put(&mut out, Self::BODY, *server);
+        out
+    }
+
+    /// The message, sealed with the session's attach key.
+    pub fn seal(&self, key: &MacKey, server: &Nonce) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        put(&mut out, 0, self.body());
+        put(&mut out, Self::BODY, key.tag(&self.transcript(server)));
+        out
+    }
+
+    /// Does the tag hold on a connection whose server nonce this is?
+    pub fn verify(&self, key: &MacKey, server: &Nonce, tag: &Tag) -> bool {
+        key.verify(&self.transcript(server), tag)
+    }
+
+    /// The fields and the tag, unverified. `None`: not an attach of this version.
+    pub fn parse(message: &[u8]) -> Option<(Attach, &Tag)> {
+        let message: &[u8; Self::BYTES] = message.try_into().ok()?;
+        let (body, tag) = message.split_first_chunk::<{ Self::BODY }>()?;
+        if body[0] != VERSION || body[1] != opcode::ATTACH || body[2] != 0 || body[3] > 1 {
+            return None;
+        }
+        let attach = Attach {
+            session: half(body, 4),
+            nonce: std::array::from_fn(|i| body[8 + i]),
+            one_sided: body[3] == 1,
+        };
+        Some((attach, tag.try_into().ok()?))
+    }
+}
+
+/// The server's answer to [`Attach`].
+///
+/// `{ opcode u8, flags u8 (1 one-sided granted), status u16, connection u32, arena tag u32, stamps tag u32, tag [16] }`.
+/// The tag is over the 16 bytes before it, the client's nonce and the server's, under the session's attach key; all
+/// zeros when the server refuses, for then there may be no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// Why not, if not.
+    pub result: Result<Grant, Exception>,
+}
+
+/// What an attached connection may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// Number that requests on this connection carry.
+    pub connection: u32,
+    /// Steering tags of the arena and of its stamps, where one-sided access was granted.
+    pub one_sided: Option<ExposedTags>,
+}
+
+/// Steering tags of an export's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExposedTags {
+    /// Of the arena.
+    pub arena: u32,
+    /// Of the stamps.
+    pub stamps: u32,
+}
+
+impl Attached {
+    /// Bytes on the wire.
+    pub const BYTES: usize = Self::BODY + TAG_BYTES;
+    const BODY: usize = 16;
+
+    fn body(&self) -> [u8; Self::BODY] {
+        let mut out = [0; Self::BODY];
+        out[0] = opcode::ATTACHED;
+        match self.result {
+            Ok(grant) => {
+                put(&mut out, 4, grant.connection.to_le_bytes());
+                if let Some(tags) = grant.one_sided {
+                    out[1] = 1;
+                    put(&mut out, 8, tags.arena.to_le_bytes());
+                    put(&mut out, 12, tags.stamps.to_le_bytes());
+                }
+            }
+            Err(exception) => put(&mut out, 2, exception.code().to_le_bytes()),
+        }
+        out
+    }
+
+    fn transcript(&self, client: &Nonce, server: &Nonce) -> [u8; Self::BODY + 32] {
+        let mut out = [0; Self::BODY + 32];
+        put(&mut out, 0, self.body());
+        put(&mut out, Self::BODY, *client);
+        put(&mut out, Self::BODY + 16, *server);
+        out
+    }
+
+    /// The message of a grant, sealed with the session's attach key.
+    pub fn seal(grant: Grant, key: &MacKey, client: &Nonce, server: &Nonce) -> [u8; Self::BYTES] {
+        let attached = Attached { result: Ok(grant) };
+        let mut out = [0; Self::BYTES];
+        put(&mut out, 0, attached.body());
+        put(&mut out, Self::BODY, key.tag(&attached.transcript(client, server)));
+        out
+    }
+
+    /// The message of a refusal.
+    pub fn refuse(exception: Exception) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        put(&mut out, 0, Attached { result: Err(exception) }.body());
+        out
+    }
+
+    /// What the server answered; a grant only if its tag holds. `None`: malformed or forged.
+    pub fn open(message: &[u8], key: &MacKey, client: &Nonce, server: &Nonce) -> Option<Attached> {
+        let message: &[u8; Self::BYTES] = message.try_into().ok()?;
+        let (body, tag) = message.split_first_chunk::<{ Self::BODY }>()?;
+        if body[0] != opcode::ATTACHED || body[1] > 1 {
+            return None;
+        }
+        let status = u16::from_le_bytes([body[2], body[3]]);
+        if status != 0 {
+            return Some(Attached { result: Err(Exception::from_code(status)?) });
+        }
+        let one_sided = (body[1] == 1).then(|| ExposedTags { arena: half(body, 8), stamps: half(body, 12) });
+        let attached = Attached { result: Ok(Grant { connection: half(body, 4), one_sided }) };
+        key.verify(&attached.transcript(client, server), tag.try_into().ok()?).then_some(attached)
+    }
+}
+
+#[cfg(test)]
+#[path = "direct_tests.rs"]
+mod tests;
