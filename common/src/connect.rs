@@ -57,7 +57,11 @@ impl PrivateData {
             _ => return None,
         };
         let nonce = std::array::from_fn(|i| bytes[8 + i]);
-        Some(PrivateData { role, one_sided: bytes[6] & 1 != 0, nonce })
+        Some(PrivateData {
+            role,
+            one_sided: bytes[6] & 1 != 0,
+            nonce,
+        })
     }
 }
 
@@ -67,7 +71,11 @@ mod tests {
 
     #[test]
     fn round_trip_and_refusals() {
-        let data = PrivateData { role: Role::Direct, one_sided: true, nonce: [9; 16] };
+        let data = PrivateData {
+            role: Role::Direct,
+            one_sided: true,
+            nonce: [9; 16],
+        };
         let wire = data.encode();
         assert_eq!(PrivateData::decode(&wire), Some(data));
         let mut padded = wire.to_vec();

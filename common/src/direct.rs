@@ -90,7 +90,8 @@ impl Request {
         out[0] = VERSION;
         out[1] = opcode::READ;
         out[2] = self.mac as u8;
-        out[3] = if self.inline { Self::INLINE } else { 0 } | if self.odd_generation { Self::ODD } else { 0 };
+        out[3] = if self.inline { Self::INLINE } else { 0 }
+            | if self.odd_generation { Self::ODD } else { 0 };
         put(&mut out, 4, self.session.to_le_bytes());
         put(&mut out, 8, self.connection.to_le_bytes());
         put(&mut out, 12, self.sink_tag.to_le_bytes());
@@ -111,7 +112,10 @@ impl Request {
         let message: &[u8; Self::BYTES] = message.try_into().ok()?;
         let (body, tag) = message.split_first_chunk::<{ Self::BODY }>()?;
         let tag: &Tag = tag.try_into().ok()?;
-        if body[0] != VERSION || body[1] != opcode::READ || body[3] & !(Self::INLINE | Self::ODD) != 0 {
+        if body[0] != VERSION
+            || body[1] != opcode::READ
+            || body[3] & !(Self::INLINE | Self::ODD) != 0
+        {
             return None;
         }
         let request = Request {
@@ -185,7 +189,11 @@ impl Completion {
             0 => Ok(length),
             code => Err(Exception::from_code(code)?),
         };
-        let expected = if inline && result.is_ok() { length as usize } else { 0 };
+        let expected = if inline && result.is_ok() {
+            length as usize
+        } else {
+            0
+        };
         let completion = Completion {
             result,
             inline,
@@ -211,7 +219,9 @@ pub struct Feedback {
 impl Feedback {
     /// In one word, so that it can be read in one load.
     pub const fn pack(self) -> u64 {
-        self.evictions_per_second as u64 | (self.hit_permille as u64) << 32 | (self.settled_seconds as u64) << 48
+        self.evictions_per_second as u64
+            | (self.hit_permille as u64) << 32
+            | (self.settled_seconds as u64) << 48
     }
 
     /// Inverse of [`pack`](Self::pack).
@@ -353,14 +363,25 @@ impl Attached {
         let attached = Attached { result: Ok(grant) };
         let mut out = [0; Self::BYTES];
         put(&mut out, 0, attached.body());
-        put(&mut out, Self::BODY, key.tag(&attached.transcript(client, server)));
+        put(
+            &mut out,
+            Self::BODY,
+            key.tag(&attached.transcript(client, server)),
+        );
         out
     }
 
     /// The message of a refusal.
     pub fn refuse(exception: Exception) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
-        put(&mut out, 0, Attached { result: Err(exception) }.body());
+        put(
+            &mut out,
+            0,
+            Attached {
+                result: Err(exception),
+            }
+            .body(),
+        );
         out
     }
 
@@ -373,11 +394,22 @@ impl Attached {
         }
         let status = u16::from_le_bytes([body[2], body[3]]);
         if status != 0 {
-            return Some(Attached { result: Err(Exception::from_code(status)?) });
+            return Some(Attached {
+                result: Err(Exception::from_code(status)?),
+            });
         }
-        let one_sided = (body[1] == 1).then(|| ExposedTags { arena: half(body, 8), stamps: half(body, 12) });
-        let attached = Attached { result: Ok(Grant { connection: half(body, 4), one_sided }) };
-        key.verify(&attached.transcript(client, server), tag.try_into().ok()?).then_some(attached)
+        let one_sided = (body[1] == 1).then(|| ExposedTags {
+            arena: half(body, 8),
+            stamps: half(body, 12),
+        });
+        let attached = Attached {
+            result: Ok(Grant {
+                connection: half(body, 4),
+                one_sided,
+            }),
+        };
+        key.verify(&attached.transcript(client, server), tag.try_into().ok()?)
+            .then_some(attached)
     }
 }
 

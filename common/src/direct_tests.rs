@@ -56,8 +56,13 @@ fn requests_of_other_shapes_are_none() {
 
 #[test]
 fn completion_layout() {
-    let completion =
-        Completion { result: Ok(3), inline: true, sequence: 4, epoch: Epoch(5), feedback: 6 };
+    let completion = Completion {
+        result: Ok(3),
+        inline: true,
+        sequence: 4,
+        epoch: Epoch(5),
+        feedback: 6,
+    };
     let mut wire = completion.encode().to_vec();
     assert_eq!(wire[..8], [0x81, 1, 0, 0, 3, 0, 0, 0]);
     assert_eq!([wire[8], wire[16], wire[24]], [4, 5, 6]);
@@ -71,14 +76,29 @@ fn completion_layout() {
 #[test]
 fn every_exception_travels() {
     for exception in Exception::ALL {
-        let completion =
-            Completion { result: Err(exception), inline: false, sequence: 1, epoch: Epoch(2), feedback: 0 };
-        assert_eq!(Completion::parse(&completion.encode()), Some((completion, &[][..])));
+        let completion = Completion {
+            result: Err(exception),
+            inline: false,
+            sequence: 1,
+            epoch: Epoch(2),
+            feedback: 0,
+        };
+        assert_eq!(
+            Completion::parse(&completion.encode()),
+            Some((completion, &[][..]))
+        );
         let refused = Attached::refuse(exception);
         let opened = Attached::open(&refused, &key(), &[0; 16], &[0; 16]).unwrap();
         assert_eq!(opened.result, Err(exception));
     }
-    let mut unknown = Completion { result: Ok(0), inline: false, sequence: 1, epoch: Epoch(2), feedback: 0 }.encode();
+    let mut unknown = Completion {
+        result: Ok(0),
+        inline: false,
+        sequence: 1,
+        epoch: Epoch(2),
+        feedback: 0,
+    }
+    .encode();
     unknown[2] = 8;
     assert!(Completion::parse(&unknown).is_none());
 }
@@ -86,31 +106,65 @@ fn every_exception_travels() {
 #[test]
 fn an_attach_is_good_for_its_nonces_only() {
     let (client, server) = ([1; 16], [2; 16]);
-    let attach = Attach { session: 9, nonce: client, one_sided: true };
+    let attach = Attach {
+        session: 9,
+        nonce: client,
+        one_sided: true,
+    };
     let wire = attach.seal(&key(), &server);
     let (parsed, tag) = Attach::parse(&wire).unwrap();
     assert_eq!(parsed, attach);
     assert!(parsed.verify(&key(), &server, tag));
     assert!(!parsed.verify(&key(), &[3; 16], tag));
-    assert!(!Attach { one_sided: false, ..parsed }.verify(&key(), &server, tag));
-    assert!(!Attach { session: 8, ..parsed }.verify(&key(), &server, tag));
+    assert!(
+        !Attach {
+            one_sided: false,
+            ..parsed
+        }
+        .verify(&key(), &server, tag)
+    );
+    assert!(
+        !Attach {
+            session: 8,
+            ..parsed
+        }
+        .verify(&key(), &server, tag)
+    );
 
-    let grant = Grant { connection: 4, one_sided: Some(ExposedTags { arena: 5, stamps: 6 }) };
+    let grant = Grant {
+        connection: 4,
+        one_sided: Some(ExposedTags {
+            arena: 5,
+            stamps: 6,
+        }),
+    };
     let answer = Attached::seal(grant, &key(), &client, &server);
-    assert_eq!(Attached::open(&answer, &key(), &client, &server).unwrap().result, Ok(grant));
+    assert_eq!(
+        Attached::open(&answer, &key(), &client, &server)
+            .unwrap()
+            .result,
+        Ok(grant)
+    );
     assert!(Attached::open(&answer, &key(), &[9; 16], &server).is_none());
     assert!(Attached::open(&answer, &key(), &client, &[9; 16]).is_none());
     for at in 0..Attached::BYTES {
         let mut forged = answer;
         forged[at] ^= 1;
         let opened = Attached::open(&forged, &key(), &client, &server);
-        assert!(opened.is_none_or(|a| a.result.is_err()), "a grant with byte {at} changed was taken");
+        assert!(
+            opened.is_none_or(|a| a.result.is_err()),
+            "a grant with byte {at} changed was taken"
+        );
     }
 }
 
 #[test]
 fn feedback_packs() {
-    let feedback = Feedback { evictions_per_second: 1 << 31, hit_permille: 999, settled_seconds: 60_000 };
+    let feedback = Feedback {
+        evictions_per_second: 1 << 31,
+        hit_permille: 999,
+        settled_seconds: 60_000,
+    };
     assert_eq!(Feedback::unpack(feedback.pack()), feedback);
 }
 

@@ -59,7 +59,10 @@ impl Exception {
 
     /// Is the reference worth nothing any more? After the others it may be used again.
     pub const fn forgets_reference(self) -> bool {
-        matches!(self, Exception::NotResident | Exception::Stale | Exception::Revoked)
+        matches!(
+            self,
+            Exception::NotResident | Exception::Stale | Exception::Revoked
+        )
     }
 }
 
@@ -85,7 +88,10 @@ mod tests {
 
     #[test]
     fn busy_denied_replayed_and_bounds_keep_the_reference() {
-        let kept: Vec<_> = Exception::ALL.into_iter().filter(|e| !e.forgets_reference()).collect();
+        let kept: Vec<_> = Exception::ALL
+            .into_iter()
+            .filter(|e| !e.forgets_reference())
+            .collect();
         use Exception::*;
         assert_eq!(kept, [Busy, Denied, Replayed, OutOfBounds]);
     }

@@ -46,7 +46,9 @@ impl MacAlgorithm {
     /// The fastest algorithm in both masks; `None` when they share none.
     pub fn choose(offered: u32, allowed: u32) -> Option<MacAlgorithm> {
         let both = offered & allowed;
-        [MacAlgorithm::Blake3, MacAlgorithm::HmacSha256].into_iter().find(|mac| both & mac.bit() != 0)
+        [MacAlgorithm::Blake3, MacAlgorithm::HmacSha256]
+            .into_iter()
+            .find(|mac| both & mac.bit() != 0)
     }
 
     /// The name that benches and logs use.

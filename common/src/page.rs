@@ -52,7 +52,11 @@ impl PageSize {
 
     /// Byte offset at which page `index` begins; saturates at the end of the address space.
     pub const fn start(self, index: u64) -> u64 {
-        if index > u64::MAX >> self.0 { u64::MAX } else { index << self.0 }
+        if index > u64::MAX >> self.0 {
+            u64::MAX
+        } else {
+            index << self.0
+        }
     }
 
     /// The pages that `length` bytes from `offset` touch; `None` for an empty span. A span that runs over the
@@ -83,7 +87,10 @@ mod tests {
         assert_eq!(page.span(0, 1), Some(0..=0));
         assert_eq!(page.span(4095, 2), Some(0..=1));
         assert_eq!(page.span(4096, 4096), Some(1..=1));
-        assert_eq!(page.span(u64::MAX, 10), Some(u64::MAX >> 12..=u64::MAX >> 12));
+        assert_eq!(
+            page.span(u64::MAX, 10),
+            Some(u64::MAX >> 12..=u64::MAX >> 12)
+        );
         assert_eq!(page.within(4097), 1);
         assert_eq!(page.start(3), 12288);
         assert_eq!(page.start(u64::MAX), u64::MAX);

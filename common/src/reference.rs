@@ -82,11 +82,14 @@ mod tests {
         assert_eq!(
             wire,
             [
-                1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0x10, 0, 0, 0, 0, 7, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77,
-                0x88, 0, 0, 0, 0, 0, 0, 0, 9
+                1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0x10, 0, 0, 0, 0, 7, 0x11, 0x22, 0x33, 0x44, 0x55,
+                0x66, 0x77, 0x88, 0, 0, 0, 0, 0, 0, 0, 9
             ]
         );
         assert_eq!(Reference::from_wire(&wire), reference);
-        assert!(!format!("{reference:?}").contains("1122"), "keys stay out of logs");
+        assert!(
+            !format!("{reference:?}").contains("1122"),
+            "keys stay out of logs"
+        );
     }
 }

@@ -79,7 +79,9 @@ pub enum Pattern {
 impl Pattern {
     /// The pattern with this code.
     pub fn from_code(code: u32) -> Option<Pattern> {
-        [Pattern::Nn, Pattern::Nk, Pattern::Kk].get(code as usize).copied()
+        [Pattern::Nn, Pattern::Nk, Pattern::Kk]
+            .get(code as usize)
+            .copied()
     }
 
     /// The code on the wire.
@@ -185,7 +187,11 @@ fn builder<'a>(
     Ok(builder)
 }
 
-fn write(state: &mut snow::HandshakeState, prefix: &[u8], payload: &[u8]) -> Result<Vec<u8>, HandshakeError> {
+fn write(
+    state: &mut snow::HandshakeState,
+    prefix: &[u8],
+    payload: &[u8],
+) -> Result<Vec<u8>, HandshakeError> {
     let mut message = vec![0; prefix.len() + payload.len() + 128];
     message[..prefix.len()].copy_from_slice(prefix);
     let length = state.write_message(payload, &mut message[prefix.len()..])?;
@@ -215,7 +221,10 @@ impl Initiator {
         server: Option<&PublicKey>,
     ) -> Result<(Initiator, Vec<u8>), HandshakeError> {
         let pattern = Pattern::of(identity, server).ok_or(HandshakeError::ServerKeyMissing)?;
-        let statics = Statics { ours: identity, theirs: server };
+        let statics = Statics {
+            ours: identity,
+            theirs: server,
+        };
         let mut state = builder(pattern, parameters, seed, statics)?.build_initiator()?;
         // KK does not transmit static keys, so the server is told in clear which of the admitted keys to try. The
         // handshake hash covers it.
@@ -250,7 +259,9 @@ impl Responder {
     ) -> Result<Responder, HandshakeError> {
         let (client, message) = match pattern {
             Pattern::Kk => {
-                let (key, rest) = message.split_first_chunk::<32>().ok_or(HandshakeError::BadMessage)?;
+                let (key, rest) = message
+                    .split_first_chunk::<32>()
+                    .ok_or(HandshakeError::BadMessage)?;
                 (Some(PublicKey(*key)), rest)
             }
             Pattern::Nn | Pattern::Nk => (None, message),
@@ -262,7 +273,10 @@ impl Responder {
             Pattern::Nn => None,
             Pattern::Nk | Pattern::Kk => Some(identity.ok_or(HandshakeError::IdentityMissing)?),
         };
-        let statics = Statics { ours, theirs: client.as_ref() };
+        let statics = Statics {
+            ours,
+            theirs: client.as_ref(),
+        };
         let mut state = builder(pattern, parameters, seed, statics)?.build_responder()?;
         read(&mut state, message)?;
         Ok(Responder { state, client })
@@ -295,7 +309,11 @@ impl SessionKey {
         let mut secret = Zeroizing::new([0; 64]);
         secret[..32].copy_from_slice(&*first);
         secret[32..].copy_from_slice(&*second);
-        SessionKey { pseudorandom: Hkdf::<Sha256>::extract(Some(state.get_handshake_hash()), &*secret).0.into() }
+        SessionKey {
+            pseudorandom: Hkdf::<Sha256>::extract(Some(state.get_handshake_hash()), &*secret)
+                .0
+                .into(),
+        }
     }
 
     /// A key with this content, for tests of what comes after the handshake.
@@ -308,7 +326,8 @@ impl SessionKey {
         let info = [label.as_bytes(), &generation.to_be_bytes()];
         Hkdf::<Sha256>::from_prk(&self.pseudorandom)
             .and_then(|hkdf| {
-                hkdf.expand_multi_info(&info, &mut *out).map_err(|_| hkdf::InvalidPrkLength)
+                hkdf.expand_multi_info(&info, &mut *out)
+                    .map_err(|_| hkdf::InvalidPrkLength)
             })
             .expect("32 bytes are a valid key and a valid output length");
         out
@@ -367,8 +386,14 @@ pub enum Control {
 impl Control {
     fn transcript(self) -> [u8; 12] {
         let (what, session, generation) = match self {
-            Control::Rekey { session, generation } => (1u32, session, generation),
-            Control::Rekeyed { session, generation } => (2, session, generation),
+            Control::Rekey {
+                session,
+                generation,
+            } => (1u32, session, generation),
+            Control::Rekeyed {
+                session,
+                generation,
+            } => (2, session, generation),
             Control::Close { session } => (3, session, 0),
         };
         let mut out = [0; 12];
@@ -402,7 +427,10 @@ pub struct SequenceWindow {
 
 impl Default for SequenceWindow {
     fn default() -> Self {
-        Self { top: 0, seen: [0; Self::WORDS] }
+        Self {
+            top: 0,
+            seen: [0; Self::WORDS],
+        }
     }
 }
 

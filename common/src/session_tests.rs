@@ -19,20 +19,42 @@ fn identity(byte: u8) -> Identity {
 fn ends(pattern: Pattern) -> Ends {
     let server = (pattern != Pattern::Nn).then(|| identity(1));
     let known = server.as_ref().map(Identity::public);
-    Ends { client: (pattern == Pattern::Kk).then(|| identity(2)), server, known }
+    Ends {
+        client: (pattern == Pattern::Kk).then(|| identity(2)),
+        server,
+        known,
+    }
 }
 
 #[test]
 fn both_ends_get_one_key() {
     for pattern in [Pattern::Nn, Pattern::Nk, Pattern::Kk] {
         let ends = ends(pattern);
-        let (initiator, first) =
-            Initiator::start(PARAMETERS, [3; 32], ends.client.as_ref(), ends.known.as_ref()).unwrap();
-        let responder =
-            Responder::read(PARAMETERS, pattern, [4; 32], ends.server.as_ref(), &|_| true, &first).unwrap();
-        assert_eq!(responder.client().copied(), ends.client.as_ref().map(Identity::public));
+        let (initiator, first) = Initiator::start(
+            PARAMETERS,
+            [3; 32],
+            ends.client.as_ref(),
+            ends.known.as_ref(),
+        )
+        .unwrap();
+        let responder = Responder::read(
+            PARAMETERS,
+            pattern,
+            [4; 32],
+            ends.server.as_ref(),
+            &|_| true,
+            &first,
+        )
+        .unwrap();
+        assert_eq!(
+            responder.client().copied(),
+            ends.client.as_ref().map(Identity::public)
+        );
         let (server_key, second) = responder.reply(b"accepted").unwrap();
-        assert!(!second.windows(8).any(|w| w == b"accepted"), "the payload is encrypted");
+        assert!(
+            !second.windows(8).any(|w| w == b"accepted"),
+            "the payload is encrypted"
+        );
         let (client_key, payload) = initiator.finish(&second).unwrap();
         assert_eq!(payload, b"accepted");
         for algorithm in [MacAlgorithm::HmacSha256, MacAlgorithm::Blake3] {
@@ -40,8 +62,16 @@ fn both_ends_get_one_key() {
             assert!(server_key.mac_key(algorithm, 5).verify(b"m", &tag));
             assert!(!server_key.mac_key(algorithm, 6).verify(b"m", &tag));
         }
-        assert!(server_key.attach_key().verify(b"m", &client_key.attach_key().tag(b"m")));
-        assert!(!server_key.control_key().verify(b"m", &client_key.attach_key().tag(b"m")));
+        assert!(
+            server_key
+                .attach_key()
+                .verify(b"m", &client_key.attach_key().tag(b"m"))
+        );
+        assert!(
+            !server_key
+                .control_key()
+                .verify(b"m", &client_key.attach_key().tag(b"m"))
+        );
     }
 }
 
@@ -49,14 +79,29 @@ fn both_ends_get_one_key() {
 fn changed_parameters_fail() {
     for pattern in [Pattern::Nn, Pattern::Nk, Pattern::Kk] {
         let ends = ends(pattern);
-        let (initiator, first) =
-            Initiator::start(PARAMETERS, [3; 32], ends.client.as_ref(), ends.known.as_ref()).unwrap();
-        let heard = Responder::read(b"a weaker MAC", pattern, [4; 32], ends.server.as_ref(), &|_| true, &first);
+        let (initiator, first) = Initiator::start(
+            PARAMETERS,
+            [3; 32],
+            ends.client.as_ref(),
+            ends.known.as_ref(),
+        )
+        .unwrap();
+        let heard = Responder::read(
+            b"a weaker MAC",
+            pattern,
+            [4; 32],
+            ends.server.as_ref(),
+            &|_| true,
+            &first,
+        );
         match heard {
             // NN and its first message carry nothing encrypted: the client notices.
             Ok(responder) => {
                 let (_, second) = responder.reply(b"accepted").unwrap();
-                assert_eq!(initiator.finish(&second).err(), Some(HandshakeError::BadMessage));
+                assert_eq!(
+                    initiator.finish(&second).err(),
+                    Some(HandshakeError::BadMessage)
+                );
             }
             Err(error) => assert_eq!(error, HandshakeError::BadMessage),
         }
@@ -66,21 +111,55 @@ fn changed_parameters_fail() {
 #[test]
 fn who_is_not_admitted_or_pretends_fails() {
     let server = identity(1);
-    let (_, first) = Initiator::start(PARAMETERS, [3; 32], Some(&identity(2)), Some(&server.public())).unwrap();
+    let (_, first) = Initiator::start(
+        PARAMETERS,
+        [3; 32],
+        Some(&identity(2)),
+        Some(&server.public()),
+    )
+    .unwrap();
     let read = |admitted: &dyn Fn(&PublicKey) -> bool, message: &[u8]| {
-        Responder::read(PARAMETERS, Pattern::Kk, [4; 32], Some(&server), admitted, message).err()
+        Responder::read(
+            PARAMETERS,
+            Pattern::Kk,
+            [4; 32],
+            Some(&server),
+            admitted,
+            message,
+        )
+        .err()
     };
     assert_eq!(read(&|_| true, &first), None);
     assert_eq!(read(&|_| false, &first), Some(HandshakeError::NotAdmitted));
     let mut pretender = first.clone();
     pretender[..32].copy_from_slice(&identity(5).public().0);
-    assert_eq!(read(&|key| *key == identity(5).public(), &pretender), Some(HandshakeError::BadMessage));
-    assert_eq!(read(&|_| true, &first[..31]), Some(HandshakeError::BadMessage));
-    assert_eq!(read(&|_| true, &vec![0; 5000]), Some(HandshakeError::BadMessage));
+    assert_eq!(
+        read(&|key| *key == identity(5).public(), &pretender),
+        Some(HandshakeError::BadMessage)
+    );
+    assert_eq!(
+        read(&|_| true, &first[..31]),
+        Some(HandshakeError::BadMessage)
+    );
+    assert_eq!(
+        read(&|_| true, &vec![0; 5000]),
+        Some(HandshakeError::BadMessage)
+    );
 
     let other = identity(6);
-    let heard = Responder::read(PARAMETERS, Pattern::Kk, [4; 32], Some(&other), &|_| true, &first);
-    assert_eq!(heard.err(), Some(HandshakeError::BadMessage), "made for another server");
+    let heard = Responder::read(
+        PARAMETERS,
+        Pattern::Kk,
+        [4; 32],
+        Some(&other),
+        &|_| true,
+        &first,
+    );
+    assert_eq!(
+        heard.err(),
+        Some(HandshakeError::BadMessage),
+        "made for another server"
+    );
     let none = Responder::read(PARAMETERS, Pattern::Nk, [4; 32], None, &|_| true, &first);
     assert_eq!(none.err(), Some(HandshakeError::IdentityMissing));
     let alone = Initiator::start(PARAMETERS, [3; 32], Some(&identity(2)), None);
@@ -89,17 +168,38 @@ fn who_is_not_admitted_or_pretends_fails() {
 
 #[test]
 fn a_server_without_the_key_is_noticed() {
-    let (initiator, first) = Initiator::start(PARAMETERS, [3; 32], None, Some(&identity(1).public())).unwrap();
-    assert!(Responder::read(PARAMETERS, Pattern::Nk, [4; 32], Some(&identity(9)), &|_| true, &first).is_err());
-    assert_eq!(initiator.finish(&[0; 80]).err(), Some(HandshakeError::BadMessage));
+    let (initiator, first) =
+        Initiator::start(PARAMETERS, [3; 32], None, Some(&identity(1).public())).unwrap();
+    assert!(
+        Responder::read(
+            PARAMETERS,
+            Pattern::Nk,
+            [4; 32],
+            Some(&identity(9)),
+            &|_| true,
+            &first
+        )
+        .is_err()
+    );
+    assert_eq!(
+        initiator.finish(&[0; 80]).err(),
+        Some(HandshakeError::BadMessage)
+    );
 }
 
 #[test]
 fn seeds_decide_everything() {
     let run = |client: u8, server: u8| {
         let (initiator, first) = Initiator::start(PARAMETERS, [client; 32], None, None).unwrap();
-        let responder =
-            Responder::read(PARAMETERS, Pattern::Nn, [server; 32], None, &|_| true, &first).unwrap();
+        let responder = Responder::read(
+            PARAMETERS,
+            Pattern::Nn,
+            [server; 32],
+            None,
+            &|_| true,
+            &first,
+        )
+        .unwrap();
         let (_, second) = responder.reply(b"").unwrap();
         initiator.finish(&second).unwrap().0.pseudorandom
     };
@@ -112,9 +212,18 @@ fn seeds_decide_everything() {
 fn control_tags_tell_messages_apart() {
     let key = SessionKey::from_bytes([1; 32]).control_key();
     let messages = [
-        Control::Rekey { session: 1, generation: 2 },
-        Control::Rekeyed { session: 1, generation: 2 },
-        Control::Rekey { session: 2, generation: 1 },
+        Control::Rekey {
+            session: 1,
+            generation: 2,
+        },
+        Control::Rekeyed {
+            session: 1,
+            generation: 2,
+        },
+        Control::Rekey {
+            session: 2,
+            generation: 1,
+        },
         Control::Close { session: 1 },
     ];
     let tags: HashSet<Tag> = messages.iter().map(|message| message.tag(&key)).collect();
@@ -126,7 +235,10 @@ fn control_tags_tell_messages_apart() {
 
 #[test]
 fn secrets_stay_out_of_logs() {
-    assert_eq!(format!("{:?}", SessionKey::from_bytes([0xab; 32])), "SessionKey(..)");
+    assert_eq!(
+        format!("{:?}", SessionKey::from_bytes([0xab; 32])),
+        "SessionKey(..)"
+    );
     let identity = identity(0xab);
     assert!(!format!("{identity:?}").contains("abababab"));
 }
