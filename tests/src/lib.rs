@@ -1,1 +1,4 @@
-//! Harness for the system tests.
+//! Harness for the system tests: what several of them share.
+#![forbid(unsafe_code)]
+
+pub mod linear;
