@@ -8,3 +8,4 @@ pub mod mac;
 pub mod page;
 pub mod reference;
 pub mod session;
+pub mod wire;

@@ -1,0 +1,15 @@
+//! What travels: XDR (RFC 4506), ONC RPC (RFC 5531), the portmapper (RFC 1833), MOUNT and NFS version 3
+//! (RFC 1813) and the ODAFS program.
+//!
+//! Decoders borrow from the bytes they are given, bound every length before they allocate, and turn
+//! whatever a peer may send into a valid value or an [`xdr::XdrError`].
+
+#[macro_use]
+pub mod xdr;
+
+pub mod mount3;
+pub mod nfs3;
+
+pub mod portmap;
+pub mod record;
+pub mod rpc;

@@ -1,0 +1,496 @@
+//! XDR, RFC 4506: big-endian words, everything padded to four bytes.
+
+/// Why bytes are not the XDR value that was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum XdrError {
+    /// The bytes end within the value (or within its padding).
+    #[error("message ends within a value")]
+    Short,
+    /// A length is above what its type allows.
+    #[error("{what} of {len} bytes or items, at most {max} allowed")]
+    TooLong {
+        /// The value that is too long.
+        what: &'static str,
+        /// The length that the peer sent.
+        len: u32,
+        /// The greatest length allowed.
+        max: u32,
+    },
+    /// An enumeration, discriminant or boolean has a value that its type does not know.
+    #[error("{value} is no {what}")]
+    BadValue {
+        /// The type that does not know the value.
+        what: &'static str,
+        /// What the peer sent.
+        value: u32,
+    },
+    /// So many bytes follow the end of the value.
+    #[error("{0} bytes follow the end of the message")]
+    Trailing(usize),
+}
+
+/// A value that can be written as XDR.
+pub trait Encode {
+    /// Appends the value.
+    fn encode(&self, w: &mut Writer<'_>);
+
+    /// The value alone, as bytes.
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.encode(&mut Writer::new(&mut bytes));
+        bytes
+    }
+}
+
+/// A value that can be read from XDR; it may borrow from the message.
+pub trait Decode<'a>: Sized {
+    /// Reads the value and moves `r` behind it.
+    ///
+    /// # Errors
+    /// The bytes are no such value.
+    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError>;
+
+    /// Reads a value that fills `bytes` entirely.
+    ///
+    /// # Errors
+    /// The bytes are no such value, or others follow it.
+    fn from_bytes(bytes: &'a [u8]) -> Result<Self, XdrError> {
+        let mut r = Reader::new(bytes);
+        let value = Self::decode(&mut r)?;
+        r.finish()?;
+        Ok(value)
+    }
+}
+
+/// Reads XDR from the front of a message.
+#[derive(Clone, Debug)]
+pub struct Reader<'a> {
+    rest: &'a [u8],
+    total: usize,
+}
+
+impl<'a> Reader<'a> {
+    /// Starts at the first of `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, total: bytes.len() }
+    }
+
+    /// How many bytes have been read: the XDR position of the next item.
+    pub fn position(&self) -> usize {
+        self.total - self.rest.len()
+    }
+
+    /// What has not been read.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
+    }
+
+    /// Checks that everything has been read.
+    ///
+    /// # Errors
+    /// [`XdrError::Trailing`] otherwise.
+    pub fn finish(&self) -> Result<(), XdrError> {
+        if self.rest.is_empty() { Ok(()) } else { Err(XdrError::Trailing(self.rest.len())) }
+    }
+
+    /// An unsigned integer.
+    ///
+    /// # Errors
+    /// [`XdrError::Short`]
+    pub fn u32(&mut self) -> Result<u32, XdrError> {
+        let (word, rest) = self.rest.split_first_chunk().ok_or(XdrError::Short)?;
+        self.rest = rest;
+        Ok(u32::from_be_bytes(*word))
+    }
+
+    /// An integer.
+    ///
+    /// # Errors
+    /// [`XdrError::Short`]
+    pub fn i32(&mut self) -> Result<i32, XdrError> {
+        self.u32().map(u32::cast_signed)
+    }
+
+    /// An unsigned hyper integer.
+    ///
+    /// # Errors
+    /// [`XdrError::Short`]
+    pub fn u64(&mut self) -> Result<u64, XdrError> {
+        let (word, rest) = self.rest.split_first_chunk().ok_or(XdrError::Short)?;
+        self.rest = rest;
+        Ok(u64::from_be_bytes(*word))
+    }
+
+    /// A boolean: 0 or 1, nothing else.
+    ///
+    /// # Errors
+    /// [`XdrError::Short`], [`XdrError::BadValue`]
+    pub fn bool(&mut self) -> Result<bool, XdrError> {
+        match self.u32()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            value => Err(XdrError::BadValue { what: "boolean", value }),
+        }
+    }
+
+    /// Fixed-length opaque data; its padding must be there and may hold anything.
+    ///
+    /// # Errors
+    /// [`XdrError::Short`]
+    pub fn opaque_fixed<const N: usize>(&mut self) -> Result<&'a [u8; N], XdrError> {
+        let (data, rest) = self.rest.split_first_chunk::<N>().ok_or(XdrError::Short)?;
+        self.rest = rest.get(padding(N)..).ok_or(XdrError::Short)?;
+        Ok(data)
+    }
+
+    /// Variable-length opaque data (or a string) of at most `max` bytes; its padding must be there and
+    /// may hold anything.
+    ///
+    /// # Errors
+    /// [`XdrError::TooLong`] before anything else is looked at, [`XdrError::Short`]
+    pub fn opaque(&mut self, what: &'static str, max: u32) -> Result<&'a [u8], XdrError> {
+        let len = self.length(what, max)? as usize;
+        let (data, rest) = self.rest.split_at_checked(len).ok_or(XdrError::Short)?;
+        self.rest = rest.get(padding(len)..).ok_or(XdrError::Short)?;
+        Ok(data)
+    }
+
+    /// The length that stands before variable-length data or an array.
+    ///
+    /// # Errors
+    /// [`XdrError::TooLong`], [`XdrError::Short`]
+    pub fn length(&mut self, what: &'static str, max: u32) -> Result<u32, XdrError> {
+        let len = self.u32()?;
+        if len > max { Err(XdrError::TooLong { what, len, max }) } else { Ok(len) }
+    }
+
+    /// A variable-length array of at most `max` items. Memory grows with the items that are really
+    /// there, not with the length that the peer claims.
+    ///
+    /// # Errors
+    /// [`XdrError::TooLong`] before anything is allocated, or what the items' decoder says.
+    pub fn array<T: Decode<'a>>(&mut self, what: &'static str, max: u32) -> Result<Vec<T>, XdrError> {
+        let len = self.length(what, max)?;
+        let mut items = Vec::with_capacity(len.min(ALLOCATED_UNSEEN) as usize);
+        for _ in 0..len {
+            items.push(T::decode(self)?);
+        }
+        Ok(items)
+    }
+
+    /// A linked list: each item behind a TRUE, and FALSE at the end (RFC 4506, section 4.19).
+    ///
+    /// # Errors
+    /// [`XdrError::TooLong`] at the item above `max`, or what the items' decoder says.
+    pub fn chain<T: Decode<'a>>(&mut self, what: &'static str, max: u32) -> Result<Vec<T>, XdrError> {
+        let mut items = Vec::new();
+        while self.bool()? {
+            if items.len() >= max as usize {
+                return Err(XdrError::TooLong { what, len: max.saturating_add(1), max });
+            }
+            items.push(T::decode(self)?);
+        }
+        Ok(items)
+    }
+}
+
+/// Items for which [`Reader::array`] makes room before it has seen them.
+const ALLOCATED_UNSEEN: u32 = 16;
+
+/// Appends XDR to a message.
+#[derive(Debug)]
+pub struct Writer<'v> {
+    bytes: &'v mut Vec<u8>,
+}
+
+impl<'v> Writer<'v> {
+    /// Appends to `bytes`; what they hold already is left alone.
+    pub fn new(bytes: &'v mut Vec<u8>) -> Self {
+        Self { bytes }
+    }
+
+    /// Where the next item goes: an index into the whole vector.
+    pub fn position(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Takes back everything from `position` on.
+    pub fn truncate(&mut self, position: usize) {
+        self.bytes.truncate(position);
+    }
+
+    /// An unsigned integer.
+    pub fn u32(&mut self, value: u32) {
+        self.bytes.extend_from_slice(&value.to_be_bytes());
+    }
+
+    /// An integer.
+    pub fn i32(&mut self, value: i32) {
+        self.u32(value.cast_unsigned());
+    }
+
+    /// An unsigned hyper integer.
+    pub fn u64(&mut self, value: u64) {
+        self.bytes.extend_from_slice(&value.to_be_bytes());
+    }
+
+    /// A boolean.
+    pub fn bool(&mut self, value: bool) {
+        self.u32(value.into());
+    }
+
+    /// Fixed-length opaque data and its padding.
+    pub fn opaque_fixed(&mut self, data: &[u8]) {
+        self.bytes.extend_from_slice(data);
+        self.pad(data.len());
+    }
+
+    /// Variable-length opaque data (or a string): length, data, padding.
+    ///
+    /// # Panics
+    /// At 4 GiB and above, which no message holds.
+    pub fn opaque(&mut self, data: &[u8]) {
+        self.length(data.len());
+        self.opaque_fixed(data);
+    }
+
+    /// The length before variable-length data or an array.
+    ///
+    /// # Panics
+    /// Above `u32::MAX`, which no message holds.
+    pub fn length(&mut self, len: usize) {
+        self.u32(u32::try_from(len).expect("no message holds 4 GiB"));
+    }
+
+    /// Variable-length opaque data of `len` bytes that `fill` puts in place (they are zero before), and
+    /// its padding.
+    pub fn reserve_opaque<R>(&mut self, len: u32, fill: impl FnOnce(&mut [u8]) -> R) -> R {
+        self.u32(len);
+        let start = self.bytes.len();
+        let len = len as usize;
+        self.bytes.resize(start + len + padding(len), 0);
+        fill(&mut self.bytes[start..start + len])
+    }
+
+    /// A variable-length array.
+    pub fn array<T: Encode>(&mut self, items: &[T]) {
+        self.length(items.len());
+        for item in items {
+            item.encode(self);
+        }
+    }
+
+    /// A linked list: each item behind a TRUE, and FALSE at the end.
+    pub fn chain<T: Encode>(&mut self, items: &[T]) {
+        for item in items {
+            self.bool(true);
+            item.encode(self);
+        }
+        self.bool(false);
+    }
+
+    /// Puts an unsigned integer over what was written at `at`.
+    ///
+    /// # Panics
+    /// Where fewer than four bytes have been written from there on.
+    pub fn patch_u32(&mut self, at: usize, value: u32) {
+        self.bytes[at..at + 4].copy_from_slice(&value.to_be_bytes());
+    }
+
+    /// Puts a value over what was written at `at`, which must be as long.
+    ///
+    /// # Panics
+    /// Where fewer bytes have been written from there on.
+    pub fn overwrite(&mut self, at: usize, value: &impl Encode) {
+        let end = self.position();
+        value.encode(self);
+        assert!(self.position() - end <= end - at, "value is longer than what it replaces");
+        self.bytes.copy_within(end.., at);
+        self.bytes.truncate(end);
+    }
+
+    /// Zeros, to be filled in place.
+    pub fn zeros(&mut self, len: usize) {
+        self.bytes.resize(self.bytes.len() + len, 0);
+    }
+
+    /// What has been written from `at` on, to be filled in place.
+    ///
+    /// # Panics
+    /// Where `at` is above [`Writer::position`].
+    pub fn written(&mut self, at: usize) -> &mut [u8] {
+        &mut self.bytes[at..]
+    }
+
+    fn pad(&mut self, len: usize) {
+        self.bytes.extend_from_slice(&[0; 3][..padding(len)]);
+    }
+}
+
+/// Bytes that follow `len` bytes of opaque data up to the next word.
+pub const fn padding(len: usize) -> usize {
+    len.wrapping_neg() % 4
+}
+
+impl Encode for () {
+    fn encode(&self, _: &mut Writer<'_>) {}
+}
+
+impl Decode<'_> for () {
+    fn decode(_: &mut Reader<'_>) -> Result<Self, XdrError> {
+        Ok(())
+    }
+}
+
+impl Encode for u32 {
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.u32(*self);
+    }
+}
+
+impl Decode<'_> for u32 {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
+        r.u32()
+    }
+}
+
+impl Encode for u64 {
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.u64(*self);
+    }
+}
+
+impl Decode<'_> for u64 {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
+        r.u64()
+    }
+}
+
+impl Encode for bool {
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.bool(*self);
+    }
+}
+
+impl Decode<'_> for bool {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
+        r.bool()
+    }
+}
+
+impl<const N: usize> Encode for [u8; N] {
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.opaque_fixed(self);
+    }
+}
+
+impl<const N: usize> Decode<'_> for [u8; N] {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
+        r.opaque_fixed().copied()
+    }
+}
+
+/// Optional data (RFC 4506, section 4.19): TRUE and the value, or FALSE.
+impl<T: Encode> Encode for Option<T> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.bool(self.is_some());
+        if let Some(value) = self {
+            value.encode(w);
+        }
+    }
+}
+
+impl<'a, T: Decode<'a>> Decode<'a> for Option<T> {
+    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
+        Ok(if r.bool()? { Some(T::decode(r)?) } else { None })
+    }
+}
+
+impl<T: Encode> Encode for &T {
+    fn encode(&self, w: &mut Writer<'_>) {
+        (*self).encode(w);
+    }
+}
+
+/// A struct whose XDR is its fields in order.
+macro_rules! record {
+    ($(#[$meta:meta])* pub struct $name:ident<$life:lifetime> {
+        $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)*
+    }) => {
+        $(#[$meta])*
+        pub struct $name<$life> { $($(#[$field_meta])* pub $field: $type,)* }
+        impl<$life> $crate::wire::xdr::Encode for $name<$life> {
+            fn encode(&self, w: &mut $crate::wire::xdr::Writer<'_>) {
+                $($crate::wire::xdr::Encode::encode(&self.$field, w);)*
+            }
+        }
+        impl<$life> $crate::wire::xdr::Decode<$life> for $name<$life> {
+            fn decode(
+                r: &mut $crate::wire::xdr::Reader<$life>,
+            ) -> Result<Self, $crate::wire::xdr::XdrError> {
+                Ok(Self { $($field: $crate::wire::xdr::Decode::decode(r)?,)* })
+            }
+        }
+    };
+    ($(#[$meta:meta])* pub struct $name:ident {
+        $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)*
+    }) => {
+        $(#[$meta])*
+        pub struct $name { $($(#[$field_meta])* pub $field: $type,)* }
+        impl $crate::wire::xdr::Encode for $name {
+            fn encode(&self, w: &mut $crate::wire::xdr::Writer<'_>) {
+                $($crate::wire::xdr::Encode::encode(&self.$field, w);)*
+            }
+        }
+        impl $crate::wire::xdr::Decode<'_> for $name {
+            fn decode(
+                r: &mut $crate::wire::xdr::Reader<'_>,
+            ) -> Result<Self, $crate::wire::xdr::XdrError> {
+                Ok(Self { $($field: $crate::wire::xdr::Decode::decode(r)?,)* })
+            }
+        }
+    };
+}
+
+/// An XDR enumeration; decoding takes the listed values alone.
+macro_rules! enumeration {
+    ($(#[$meta:meta])* $vis:vis enum $name:ident ($what:literal) {
+        $($(#[$value_meta:meta])* $value:ident = $code:literal,)*
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u32)]
+        $vis enum $name { $($(#[$value_meta])* $value = $code,)* }
+        impl $name {
+            /// Every value, by ascending code.
+            pub const ALL: &[Self] = &[$(Self::$value,)*];
+
+            /// The value with this code, if there is one.
+            pub const fn from_code(code: u32) -> Option<Self> {
+                match code {
+                    $($code => Some(Self::$value),)*
+                    _ => None,
+                }
+            }
+
+            /// What stands for the value on the wire.
+            pub const fn code(self) -> u32 {
+                self as u32
+            }
+        }
+        impl $crate::wire::xdr::Encode for $name {
+            fn encode(&self, w: &mut $crate::wire::xdr::Writer<'_>) {
+                w.u32(self.code());
+            }
+        }
+        impl $crate::wire::xdr::Decode<'_> for $name {
+            fn decode(
+                r: &mut $crate::wire::xdr::Reader<'_>,
+            ) -> Result<Self, $crate::wire::xdr::XdrError> {
+                let value = r.u32()?;
+                Self::from_code(value)
+                    .ok_or($crate::wire::xdr::XdrError::BadValue { what: $what, value })
+            }
+        }
+    };
+}
