@@ -177,7 +177,10 @@ impl Encode for Export<'_> {
 
 impl<'a> Decode<'a> for Export<'a> {
     fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(Self { directory: DirPath::decode(r)?, groups: r.chain("groups", MAX_LISTED)? })
+        Ok(Self {
+            directory: DirPath::decode(r)?,
+            groups: r.chain("groups", MAX_LISTED)?,
+        })
     }
 }
 

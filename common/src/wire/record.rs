@@ -23,7 +23,10 @@ impl RecordMark {
     /// From the wire.
     pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         let word = u32::from_be_bytes(bytes);
-        Self { last: word & Self::LAST != 0, length: word & !Self::LAST }
+        Self {
+            last: word & Self::LAST != 0,
+            length: word & !Self::LAST,
+        }
     }
 
     /// To the wire.
@@ -61,7 +64,13 @@ struct Fragment {
 impl RecordAssembler {
     /// Records of at most `max` bytes.
     pub fn new(max: u32) -> Self {
-        Self { max, mark: [0; RecordMark::BYTES], mark_bytes: 0, fragment: None, record: Vec::new() }
+        Self {
+            max,
+            mark: [0; RecordMark::BYTES],
+            mark_bytes: 0,
+            fragment: None,
+            record: Vec::new(),
+        }
     }
 
     /// Takes bytes off the front of `input` until a record is complete (what follows it stays in
@@ -71,13 +80,18 @@ impl RecordAssembler {
     /// [`RecordTooLong`] as soon as a mark says so; the stream is of no more use.
     pub fn feed(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, RecordTooLong> {
         loop {
-            let Some(fragment) = self.current(input)? else { return Ok(None) };
+            let Some(fragment) = self.current(input)? else {
+                return Ok(None);
+            };
             let (here, rest) = input.split_at(fragment.missing.min(input.len()));
             *input = rest;
             self.record.extend_from_slice(here);
             let missing = fragment.missing - here.len();
             if missing > 0 {
-                self.fragment = Some(Fragment { missing, ..fragment });
+                self.fragment = Some(Fragment {
+                    missing,
+                    ..fragment
+                });
                 return Ok(None);
             }
             self.fragment = None;
@@ -89,7 +103,10 @@ impl RecordAssembler {
 
     /// Bytes that the current mark or fragment still lacks: reading so many ahead is never too much.
     pub fn missing(&self) -> usize {
-        self.fragment.map_or(RecordMark::BYTES - self.mark_bytes, |fragment| fragment.missing)
+        self.fragment
+            .map_or(RecordMark::BYTES - self.mark_bytes, |fragment| {
+                fragment.missing
+            })
     }
 
     /// Nothing of a record has arrived: the stream may end here.
@@ -98,7 +115,11 @@ impl RecordAssembler {
     }
 
     fn current(&mut self, input: &mut &[u8]) -> Result<Option<Fragment>, RecordTooLong> {
-        if self.fragment.is_some() { Ok(self.fragment) } else { self.feed_mark(input) }
+        if self.fragment.is_some() {
+            Ok(self.fragment)
+        } else {
+            self.feed_mark(input)
+        }
     }
 
     fn feed_mark(&mut self, input: &mut &[u8]) -> Result<Option<Fragment>, RecordTooLong> {
@@ -115,7 +136,9 @@ impl RecordAssembler {
         if u64::from(mark.length) + self.record.len() as u64 > u64::from(self.max) {
             return Err(RecordTooLong { max: self.max });
         }
-        Ok(Some(Fragment { missing: mark.length as usize, last: mark.last }))
+        Ok(Some(Fragment {
+            missing: mark.length as usize,
+            last: mark.last,
+        }))
     }
 }
-

@@ -158,7 +158,10 @@ struct OpaqueAuth<'a> {
 
 impl<'a> Decode<'a> for OpaqueAuth<'a> {
     fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(Self { flavor: r.u32()?, body: r.opaque("credential or verifier", MAX_AUTH_BODY)? })
+        Ok(Self {
+            flavor: r.u32()?,
+            body: r.opaque("credential or verifier", MAX_AUTH_BODY)?,
+        })
     }
 }
 
@@ -167,7 +170,10 @@ impl<'a> OpaqueAuth<'a> {
         Ok(match self.flavor {
             FLAVOR_NONE => Auth::None,
             FLAVOR_SYS => Auth::Sys(AuthSys::from_bytes(self.body)?),
-            flavor => Auth::Other { flavor, body: self.body },
+            flavor => Auth::Other {
+                flavor,
+                body: self.body,
+            },
         })
     }
 }
@@ -244,7 +250,13 @@ pub fn parse_call(message: &[u8]) -> Result<(CallHeader<'_>, Reader<'_>), CallEr
     match r.u32()? {
         CALL => {}
         REPLY => return Err(CallError::NotCall),
-        value => return Err(XdrError::BadValue { what: "msg_type", value }.into()),
+        value => {
+            return Err(XdrError::BadValue {
+                what: "msg_type",
+                value,
+            }
+            .into());
+        }
     }
     let version = r.u32()?;
     if version != RPC_VERSION {
@@ -253,11 +265,25 @@ pub fn parse_call(message: &[u8]) -> Result<(CallHeader<'_>, Reader<'_>), CallEr
     let (program, version, procedure) = (r.u32()?, r.u32()?, r.u32()?);
     let credential = OpaqueAuth::decode(&mut r)?;
     let verifier = OpaqueAuth::decode(&mut r)?;
-    let credential =
-        credential.parse().map_err(|_| CallError::BadAuth { xid, why: AuthStat::BadCred })?;
-    let verifier =
-        verifier.parse().map_err(|_| CallError::BadAuth { xid, why: AuthStat::BadVerf })?;
-    Ok((CallHeader { xid, program, version, procedure, credential, verifier }, r))
+    let credential = credential.parse().map_err(|_| CallError::BadAuth {
+        xid,
+        why: AuthStat::BadCred,
+    })?;
+    let verifier = verifier.parse().map_err(|_| CallError::BadAuth {
+        xid,
+        why: AuthStat::BadVerf,
+    })?;
+    Ok((
+        CallHeader {
+            xid,
+            program,
+            version,
+            procedure,
+            credential,
+            verifier,
+        },
+        r,
+    ))
 }
 
 /// Writes the header of a call; the arguments follow it. The verifier is AUTH_NONE.
@@ -270,12 +296,27 @@ pub fn call(
     credential: &Auth<'_>,
 ) {
     let verifier = Auth::None;
-    CallHeader { xid, program, version, procedure, credential: *credential, verifier }.encode(w);
+    CallHeader {
+        xid,
+        program,
+        version,
+        procedure,
+        credential: *credential,
+        verifier,
+    }
+    .encode(w);
 }
 
 impl Encode for CallHeader<'_> {
     fn encode(&self, w: &mut Writer<'_>) {
-        for word in [self.xid, CALL, RPC_VERSION, self.program, self.version, self.procedure] {
+        for word in [
+            self.xid,
+            CALL,
+            RPC_VERSION,
+            self.program,
+            self.version,
+            self.procedure,
+        ] {
             w.u32(word);
         }
         self.credential.encode(w);
@@ -465,7 +506,12 @@ pub fn parse_reply(message: &[u8]) -> Result<Reply<'_>, XdrError> {
     let xid = r.u32()?;
     match r.u32()? {
         REPLY => {}
-        value => return Err(XdrError::BadValue { what: "reply's msg_type", value }),
+        value => {
+            return Err(XdrError::BadValue {
+                what: "reply's msg_type",
+                value,
+            });
+        }
     }
     let body = match r.u32()? {
         ACCEPTED => {
@@ -473,21 +519,34 @@ pub fn parse_reply(message: &[u8]) -> Result<Reply<'_>, XdrError> {
             match AcceptStat::decode(&mut r)? {
                 AcceptStat::Success => Ok(r),
                 AcceptStat::ProgUnavail => Err(Rejection::ProgramUnavailable),
-                AcceptStat::ProgMismatch => {
-                    Err(Rejection::ProgramMismatch { low: r.u32()?, high: r.u32()? })
-                }
+                AcceptStat::ProgMismatch => Err(Rejection::ProgramMismatch {
+                    low: r.u32()?,
+                    high: r.u32()?,
+                }),
                 AcceptStat::ProcUnavail => Err(Rejection::ProcedureUnavailable),
                 AcceptStat::GarbageArgs => Err(Rejection::GarbageArguments),
                 AcceptStat::SystemErr => Err(Rejection::SystemError),
             }
         }
         DENIED => Err(match r.u32()? {
-            0 => Rejection::RpcMismatch { low: r.u32()?, high: r.u32()? },
+            0 => Rejection::RpcMismatch {
+                low: r.u32()?,
+                high: r.u32()?,
+            },
             1 => Rejection::Auth(AuthStat::decode(&mut r)?),
-            value => return Err(XdrError::BadValue { what: "reject_stat", value }),
+            value => {
+                return Err(XdrError::BadValue {
+                    what: "reject_stat",
+                    value,
+                });
+            }
         }),
-        value => return Err(XdrError::BadValue { what: "reply_stat", value }),
+        value => {
+            return Err(XdrError::BadValue {
+                what: "reply_stat",
+                value,
+            });
+        }
     };
     Ok(Reply { xid, body })
 }
-

@@ -72,7 +72,10 @@ pub struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Starts at the first of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes, total: bytes.len() }
+        Self {
+            rest: bytes,
+            total: bytes.len(),
+        }
     }
 
     /// How many bytes have been read: the XDR position of the next item.
@@ -90,7 +93,11 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`XdrError::Trailing`] otherwise.
     pub fn finish(&self) -> Result<(), XdrError> {
-        if self.rest.is_empty() { Ok(()) } else { Err(XdrError::Trailing(self.rest.len())) }
+        if self.rest.is_empty() {
+            Ok(())
+        } else {
+            Err(XdrError::Trailing(self.rest.len()))
+        }
     }
 
     /// An unsigned integer.
@@ -129,7 +136,10 @@ impl<'a> Reader<'a> {
         match self.u32()? {
             0 => Ok(false),
             1 => Ok(true),
-            value => Err(XdrError::BadValue { what: "boolean", value }),
+            value => Err(XdrError::BadValue {
+                what: "boolean",
+                value,
+            }),
         }
     }
 
@@ -161,7 +171,11 @@ impl<'a> Reader<'a> {
     /// [`XdrError::TooLong`], [`XdrError::Short`]
     pub fn length(&mut self, what: &'static str, max: u32) -> Result<u32, XdrError> {
         let len = self.u32()?;
-        if len > max { Err(XdrError::TooLong { what, len, max }) } else { Ok(len) }
+        if len > max {
+            Err(XdrError::TooLong { what, len, max })
+        } else {
+            Ok(len)
+        }
     }
 
     /// A variable-length array of at most `max` items. Memory grows with the items that are really
@@ -169,7 +183,11 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`XdrError::TooLong`] before anything is allocated, or what the items' decoder says.
-    pub fn array<T: Decode<'a>>(&mut self, what: &'static str, max: u32) -> Result<Vec<T>, XdrError> {
+    pub fn array<T: Decode<'a>>(
+        &mut self,
+        what: &'static str,
+        max: u32,
+    ) -> Result<Vec<T>, XdrError> {
         let len = self.length(what, max)?;
         let mut items = Vec::with_capacity(len.min(ALLOCATED_UNSEEN) as usize);
         for _ in 0..len {
@@ -182,11 +200,19 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`XdrError::TooLong`] at the item above `max`, or what the items' decoder says.
-    pub fn chain<T: Decode<'a>>(&mut self, what: &'static str, max: u32) -> Result<Vec<T>, XdrError> {
+    pub fn chain<T: Decode<'a>>(
+        &mut self,
+        what: &'static str,
+        max: u32,
+    ) -> Result<Vec<T>, XdrError> {
         let mut items = Vec::new();
         while self.bool()? {
             if items.len() >= max as usize {
-                return Err(XdrError::TooLong { what, len: max.saturating_add(1), max });
+                return Err(XdrError::TooLong {
+                    what,
+                    len: max.saturating_add(1),
+                    max,
+                });
             }
             items.push(T::decode(self)?);
         }
@@ -304,7 +330,10 @@ impl<'v> Writer<'v> {
     pub fn overwrite(&mut self, at: usize, value: &impl Encode) {
         let end = self.position();
         value.encode(self);
-        assert!(self.position() - end <= end - at, "value is longer than what it replaces");
+        assert!(
+            self.position() - end <= end - at,
+            "value is longer than what it replaces"
+        );
         self.bytes.copy_within(end.., at);
         self.bytes.truncate(end);
     }

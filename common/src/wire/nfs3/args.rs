@@ -1,9 +1,7 @@
 //! Arguments of the NFS version 3 procedures (RFC 1813, section 3.3). GETATTR, READLINK, FSSTAT, FSINFO
 //! and PATHCONF take a [`FileHandle`] alone.
 
-use super::types::{
-    Device, FileHandle, FileType, MAX_NAME, Payload, SetAttributes, Time,
-};
+use super::types::{Device, FileHandle, FileType, MAX_NAME, Payload, SetAttributes, Time};
 use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
 
 /// A name in a directory (`diropargs3`): LOOKUP, REMOVE, RMDIR and a part of others.
@@ -24,7 +22,10 @@ impl Encode for DirectoryName<'_> {
 
 impl<'a> Decode<'a> for DirectoryName<'a> {
     fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(Self { directory: FileHandle::decode(r)?, name: r.opaque("name", MAX_NAME)? })
+        Ok(Self {
+            directory: FileHandle::decode(r)?,
+            name: r.opaque("name", MAX_NAME)?,
+        })
     }
 }
 
@@ -146,7 +147,10 @@ impl Decode<'_> for CreateHow {
             0 => SetAttributes::decode(r).map(Self::Unchecked),
             1 => SetAttributes::decode(r).map(Self::Guarded),
             2 => Decode::decode(r).map(Self::Exclusive),
-            value => Err(XdrError::BadValue { what: "createmode3", value }),
+            value => Err(XdrError::BadValue {
+                what: "createmode3",
+                value,
+            }),
         }
     }
 }

@@ -32,7 +32,11 @@ impl Encode for Entry<'_> {
 
 impl<'a> Decode<'a> for Entry<'a> {
     fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        Ok(Self { fileid: r.u64()?, name: r.opaque("name", MAX_NAME)?, cookie: r.u64()? })
+        Ok(Self {
+            fileid: r.u64()?,
+            name: r.opaque("name", MAX_NAME)?,
+            cookie: r.u64()?,
+        })
     }
 }
 
@@ -155,7 +159,14 @@ impl<'w, 'v> EntryWriter<'w, 'v> {
         Status::Ok.encode(w);
         attributes.encode(w);
         verifier.encode(w);
-        Self { w, start, budget, directory: 0, entries: 0, refused: false }
+        Self {
+            w,
+            start,
+            budget,
+            directory: 0,
+            entries: 0,
+            refused: false,
+        }
     }
 
     /// Adds an entry to a READDIR result, or says `false`: it does not fit, and nothing more will.

@@ -67,4 +67,3 @@ enumeration! {
         Commit = 21,
     }
 }
-

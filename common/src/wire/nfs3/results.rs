@@ -266,7 +266,12 @@ impl<'w, 'v> ReadReply<'w, 'v> {
         assert!(end <= w.position(), "more data than there is room for");
         w.truncate(end);
         w.zeros(padding(count as usize));
-        let head = ReadOk { attributes: Some(*attributes), count, eof, data: Payload(&[]) };
+        let head = ReadOk {
+            attributes: Some(*attributes),
+            count,
+            eof,
+            data: Payload(&[]),
+        };
         w.overwrite(start, &ReadResult::Ok(head));
         w.patch_u32(start + Self::HEAD - 4, count);
     }

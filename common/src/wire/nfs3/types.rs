@@ -141,7 +141,10 @@ impl<'a, T: Decode<'a>, F: Decode<'a>> Decode<'a> for Result<T, Failed<F>> {
     fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
         Ok(match Status::decode(r)? {
             Status::Ok => Ok(T::decode(r)?),
-            status => Err(Failed { status, rest: F::decode(r)? }),
+            status => Err(Failed {
+                status,
+                rest: F::decode(r)?,
+            }),
         })
     }
 }
@@ -288,7 +291,10 @@ impl Decode<'_> for SetTime {
             0 => Ok(Self::Keep),
             1 => Ok(Self::ServerTime),
             2 => Time::decode(r).map(Self::To),
-            value => Err(XdrError::BadValue { what: "time_how", value }),
+            value => Err(XdrError::BadValue {
+                what: "time_how",
+                value,
+            }),
         }
     }
 }
@@ -327,7 +333,11 @@ record! {
 
 impl From<&Attributes> for WccAttributes {
     fn from(all: &Attributes) -> Self {
-        Self { size: all.size, mtime: all.mtime, ctime: all.ctime }
+        Self {
+            size: all.size,
+            mtime: all.mtime,
+            ctime: all.ctime,
+        }
     }
 }
 
