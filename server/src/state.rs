@@ -1,0 +1,351 @@
+//! The state directory: what survives a restart, and the lock that keeps a second server off.
+//!
+//! | file | what |
+//! |---|---|
+//! | `lock` | held with flock(2) while a server runs; holds its process id |
+//! | `handle-key` | the key of the MAC in file handles |
+//! | `identity` | the server's X25519 secret |
+//! | `life-number` | how many servers have used this directory |
+//! | `life` | the life word of the current one (written by the export) |
+//! | `handles` | the handle index of a server that cannot open files by handle |
+//!
+//! Secrets are files of mode 0600 in a directory of mode 0700, and every file is replaced as a whole: written
+//! beside, synced, renamed, and the directory synced.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use sha2::{Digest as _, Sha256};
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::store::HandleKey;
+
+/// Why a state directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// Another server runs on it.
+    #[error(
+        "the state directory {path} is in use by {holder}: stop that server, or name another directory with --state"
+    )]
+    Locked {
+        /// The state directory.
+        path: PathBuf,
+        /// `process N`, or `another process`.
+        holder: String,
+    },
+    /// A file is not what was written there.
+    #[error(
+        "{path} is damaged ({what}): restore it from a backup, or remove it (clients then need to mount again)"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// Others could change what is in it.
+    #[error(
+        "others may write to the state directory {path} (owner {owner}, mode {mode:04o}): make it yours with mode 0700, or name another directory with --state"
+    )]
+    Unsafe {
+        /// The state directory.
+        path: PathBuf,
+        /// Its owner.
+        owner: u32,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The system refused something.
+    #[error("cannot {action} {path}: {source}")]
+    Io {
+        /// A verb.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl StateError {
+    fn io(action: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
+        Self::Io { action, path: path.to_owned(), source: source.into() }
+    }
+}
+
+/// An open, locked state directory. The lock ends with it (or with the process, however that ends).
+pub struct StateDir {
+    path: PathBuf,
+    directory: File,
+    handle_key: HandleKey,
+    identity: Zeroizing<[u8; 32]>,
+    life: u64,
+    /// `(device, inode)` of directories that no export may show.
+    private: Vec<(u64, u64)>,
+    _lock: File,
+}
+
+impl StateDir {
+    /// The default place for the server of `served`: `/var/lib/odafs/HASH` as root, otherwise
+    /// `$XDG_STATE_HOME/odafs/HASH` (`~/.local/state` where that is not set), HASH of the directory's device
+    /// and inode.
+    pub fn default_path(served: &Path) -> Result<PathBuf, StateError> {
+        let found = std::fs::metadata(served).map_err(|e| StateError::io("look at", served, e))?;
+        let mut digest = Sha256::new();
+        digest.update(found.dev().to_be_bytes());
+        digest.update(found.ino().to_be_bytes());
+        let hash = hex(&digest.finalize()[..8]);
+        Ok(default_parent()?.join(hash))
+    }
+
+    /// Opens and locks `path`, or the default for `served`; makes what is missing. Each success counts as one
+    /// more server life.
+    pub fn open(path: Option<&Path>, served: &Path) -> Result<Self, StateError> {
+        let mut private = Vec::new();
+        let path = match path {
+            Some(path) => path.to_owned(),
+            None => {
+                let path = Self::default_path(served)?;
+                // Other servers of this user keep their keys beside ours.
+                let parent = default_parent()?;
+                make_private_directory(&parent)?;
+                private.push(identify(&parent)?);
+                path
+            }
+        };
+        make_private_directory(&path)?;
+        private.push(identify(&path)?);
+        let directory = File::open(&path).map_err(|e| StateError::io("open", &path, e))?;
+        check_owner(&directory, &path)?;
+        let lock = lock(&path)?;
+        let files = Files { path: &path, directory: &directory };
+        let handle_key = HandleKey::from(*files.secret("handle-key")?);
+        let identity = files.secret("identity")?;
+        let life = files.next_life()?;
+        Ok(Self { handle_key, identity, life, private, _lock: lock, directory, path })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The key that file handles are MACed with.
+    pub fn handle_key(&self) -> &HandleKey {
+        &self.handle_key
+    }
+
+    /// The server's X25519 secret, 32 bytes.
+    pub fn identity(&self) -> &Zeroizing<[u8; 32]> {
+        &self.identity
+    }
+
+    /// The number of this server life: 1 the first time, and one more at each opening.
+    pub fn life(&self) -> u64 {
+        self.life
+    }
+
+    /// Where the life word belongs.
+    pub fn life_file(&self) -> PathBuf {
+        self.path.join("life")
+    }
+
+    /// Where the handle index belongs.
+    pub fn handle_index_file(&self) -> PathBuf {
+        self.path.join("handles")
+    }
+
+    /// `(device, inode)` of the directories that hold keys. A store must not show them even if they lie inside
+    /// of what it serves.
+    pub fn private_directories(&self) -> &[(u64, u64)] {
+        &self.private
+    }
+
+    /// Replaces the file `name` as a whole, durably.
+    pub fn replace(&self, name: &str, content: &[u8]) -> Result<(), StateError> {
+        Files { path: &self.path, directory: &self.directory }.replace(name, content)
+    }
+}
+
+impl std::fmt::Debug for StateDir {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StateDir").field("path", &self.path).field("life", &self.life).finish()
+    }
+}
+
+fn default_parent() -> Result<PathBuf, StateError> {
+    if rustix::process::geteuid().is_root() {
+        return Ok(PathBuf::from("/var/lib/odafs"));
+    }
+    let absolute = |name: &str| {
+        std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+    };
+    let state = absolute("XDG_STATE_HOME")
+        .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        .ok_or_else(|| {
+            StateError::io(
+                "find a default place in",
+                Path::new("$XDG_STATE_HOME"),
+                io::Error::other("neither XDG_STATE_HOME nor HOME is set; use --state"),
+            )
+        })?;
+    Ok(state.join("odafs"))
+}
+
+fn make_private_directory(path: &Path) -> Result<(), StateError> {
+    std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|e| StateError::io("make the directory", path, e))
+}
+
+fn identify(path: &Path) -> Result<(u64, u64), StateError> {
+    let found = std::fs::metadata(path).map_err(|e| StateError::io("look at", path, e))?;
+    Ok((found.dev(), found.ino()))
+}
+
+fn check_owner(directory: &File, path: &Path) -> Result<(), StateError> {
+    let found = directory.metadata().map_err(|e| StateError::io("look at", path, e))?;
+    let (owner, mode) = (found.uid(), found.mode() & 0o7777);
+    let me = rustix::process::geteuid().as_raw();
+    if (owner != me && owner != 0) || mode & 0o022 != 0 {
+        return Err(StateError::Unsafe { path: path.to_owned(), owner, mode });
+    }
+    Ok(())
+}
+
+/// The lock is on a file of its own that is never replaced, so that all contenders meet at one inode.
+fn lock(directory: &Path) -> Result<File, StateError> {
+    let path = directory.join("lock");
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let fd = rustix::fs::open(&path, flags, Mode::from_raw_mode(0o600))
+        .map_err(|e| StateError::io("open", &path, e))?;
+    let mut file = File::from(fd);
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            let mut text = String::new();
+            let _ = (&mut file).take(20).read_to_string(&mut text);
+            let holder = match text.trim().parse::<u32>() {
+                Ok(pid) => format!("process {pid}"),
+                Err(_) => "another process".to_owned(),
+            };
+            return Err(StateError::Locked { path: directory.to_owned(), holder });
+        }
+        Err(e) => return Err(StateError::io("lock", &path, e)),
+    }
+    file.set_len(0)
+        .and_then(|()| writeln!(file, "{}", std::process::id()))
+        .map_err(|e| StateError::io("write", &path, e))?;
+    Ok(file)
+}
+
+/// The small files of a state directory. Each is one line of text: what it is, its version, the value in
+/// hexadecimal, and a checksum over all of that.
+struct Files<'a> {
+    path: &'a Path,
+    directory: &'a File,
+}
+
+impl Files<'_> {
+    /// Reads a 32-byte secret, or makes one.
+    fn secret(&self, name: &'static str) -> Result<Zeroizing<[u8; 32]>, StateError> {
+        if let Some(value) = self.read(name)? {
+            return Ok(Zeroizing::new(value));
+        }
+        let mut value = Zeroizing::new([0; 32]);
+        getrandom::fill(&mut value[..]).map_err(|e| {
+            StateError::io("get randomness for", &self.path.join(name), io::Error::other(e))
+        })?;
+        self.write(name, &value[..])?;
+        Ok(value)
+    }
+
+    fn next_life(&self) -> Result<u64, StateError> {
+        let name = "life-number";
+        let last = self.read::<8>(name)?.map_or(0, u64::from_be_bytes);
+        let damaged = || StateError::Damaged {
+            path: self.path.join(name),
+            what: "the number cannot grow any more",
+        };
+        let life = last.checked_add(1).ok_or_else(damaged)?;
+        self.write(name, &life.to_be_bytes())?;
+        Ok(life)
+    }
+
+    fn read<const N: usize>(&self, name: &str) -> Result<Option<[u8; N]>, StateError> {
+        let path = self.path.join(name);
+        let mut text = Zeroizing::new(String::new());
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        match rustix::fs::open(&path, flags, Mode::empty()) {
+            Err(rustix::io::Errno::NOENT) => return Ok(None),
+            Err(e) => return Err(StateError::io("open", &path, e)),
+            Ok(fd) => File::from(fd).take(1024).read_to_string(&mut text),
+        }
+        .map_err(|e| StateError::io("read", &path, e))?;
+        let damaged = |what| StateError::Damaged { path: path.clone(), what };
+        let (value, checksum) =
+            text.trim_end().rsplit_once(' ').ok_or_else(|| damaged("it is cut short"))?;
+        if checksum_of(value) != checksum {
+            return Err(damaged("its checksum is wrong"));
+        }
+        let digits = value
+            .strip_prefix(&format!("odafs {name} 1 "))
+            .ok_or_else(|| damaged("it is of another kind or version"))?;
+        let value = unhex(digits).ok_or_else(|| damaged("its length is wrong"))?;
+        Ok(Some(value))
+    }
+
+    fn write(&self, name: &str, value: &[u8]) -> Result<(), StateError> {
+        let mut text = Zeroizing::new(String::with_capacity(256));
+        let mut digits = hex(value);
+        let _ = write!(text, "odafs {name} 1 {digits}");
+        digits.zeroize();
+        let checksum = checksum_of(&text);
+        let _ = writeln!(text, " {checksum}");
+        self.replace(name, text.as_bytes())
+    }
+
+    fn replace(&self, name: &str, content: &[u8]) -> Result<(), StateError> {
+        let path = self.path.join(name);
+        let beside = self.path.join(format!("{name}.new"));
+        let failed = |e: io::Error| StateError::io("write", &path, e);
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fd = rustix::fs::open(&beside, flags, Mode::from_raw_mode(0o600))
+            .map_err(|e| failed(e.into()))?;
+        let mut file = File::from(fd);
+        file.write_all(content).and_then(|()| file.sync_all()).map_err(failed)?;
+        std::fs::rename(&beside, &path).map_err(failed)?;
+        self.directory.sync_all().map_err(failed)
+    }
+}
+
+fn checksum_of(text: &str) -> String {
+    hex(&Sha256::digest(text.as_bytes())[..8])
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    if text.len() != 2 * N || !text.is_ascii() {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(bytes)
+}

@@ -1,0 +1,72 @@
+//! Why a store refused, in the words of NFS version 3.
+
+use odafs_common::wire::nfs3::Status;
+use rustix::io::Errno;
+
+/// A refusal: what the client is told, and what the system said (0 where the store itself refused).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{status} (errno {errno})")]
+pub struct StoreError {
+    /// The client's answer; never [`Status::Ok`].
+    pub status: Status,
+    /// The system's error number, for logs.
+    pub errno: i32,
+}
+
+impl From<Status> for StoreError {
+    fn from(status: Status) -> Self {
+        Self { status, errno: 0 }
+    }
+}
+
+impl From<Errno> for StoreError {
+    fn from(errno: Errno) -> Self {
+        Self { status: status_of(errno), errno: errno.raw_os_error() }
+    }
+}
+
+fn status_of(errno: Errno) -> Status {
+    match errno {
+        Errno::PERM => Status::Perm,
+        Errno::NOENT => Status::NoEnt,
+        Errno::NXIO => Status::Nxio,
+        // A program in execution; a directory that is a mount point.
+        Errno::ACCESS | Errno::TXTBSY | Errno::BUSY => Status::Access,
+        Errno::EXIST => Status::Exist,
+        Errno::XDEV => Status::XDev,
+        Errno::NODEV => Status::NoDev,
+        Errno::NOTDIR => Status::NotDir,
+        Errno::ISDIR => Status::IsDir,
+        // ELOOP: a symbolic link where none may be followed.
+        Errno::INVAL | Errno::LOOP => Status::Inval,
+        Errno::FBIG | Errno::OVERFLOW => Status::FBig,
+        Errno::NOSPC => Status::NoSpc,
+        Errno::ROFS => Status::RoFs,
+        Errno::MLINK => Status::MLink,
+        Errno::NAMETOOLONG => Status::NameTooLong,
+        Errno::NOTEMPTY => Status::NotEmpty,
+        Errno::DQUOT => Status::DQuot,
+        Errno::STALE => Status::Stale,
+        Errno::OPNOTSUPP | Errno::NOSYS => Status::NotSupp,
+        // Shortages pass: the client shall try again.
+        Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::AGAIN | Errno::INTR => Status::Jukebox,
+        _ => Status::Io,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_never_ok_and_keep_the_number() {
+        for raw in 1..134 {
+            let error = StoreError::from(Errno::from_raw_os_error(raw));
+            assert_ne!(error.status, Status::Ok);
+            assert_eq!(error.errno, raw);
+        }
+        assert_eq!(StoreError::from(Errno::NAMETOOLONG).status, Status::NameTooLong);
+        assert_eq!(StoreError::from(Errno::ROFS).status, Status::RoFs);
+        assert_eq!(StoreError::from(Errno::XDEV).status, Status::XDev);
+    }
+}

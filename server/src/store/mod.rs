@@ -1,0 +1,407 @@
+//! What holds the files.
+//!
+//! A [`Store`] names objects by [`ObjectId`], keeps their bytes and their attributes, and judges what a
+//! [`Credential`] may do. It knows nothing of pages, references or wire formats beyond the types of NFSv3,
+//! whose 22 procedures are what it was cut for. [`LocalStore`] serves a real directory; [`MemoryStore`]
+//! holds everything in memory and can crash, fill up and fail on command.
+//!
+//! Every call may block. None may be made from a NIC engine.
+
+mod error;
+mod handle;
+mod permission;
+
+pub mod local;
+pub mod memory;
+
+use std::time::Duration;
+
+use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes};
+use std::sync::Arc;
+
+pub use error::StoreError;
+pub use handle::{HandleBytes, HandleError, HandleKey};
+pub use local::{LocalOptions, LocalStore};
+pub use memory::{MemoryStore, Operation, OutsideChange};
+pub use permission::{attributes_permit, may_read, may_write};
+
+/// An object (file, directory, link, device …) of one store.
+///
+/// The generation tells apart two objects that had one inode number after each other. What it is made of
+/// depends on the file system: its own generation number where file handles show one, else the birth time
+/// in nanoseconds, else 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ObjectId {
+    /// Inode number; also the `fileid` that clients see.
+    pub ino: u64,
+    /// Which of the objects that bore this inode number.
+    pub generation: u64,
+}
+
+/// On whose behalf a call is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credential {
+    /// User id.
+    pub uid: u32,
+    /// Primary group id.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Arc<[u32]>,
+    /// The caller acts as the serving user, with all of its rights: ids are not switched and the kernel
+    /// judges the serving process. `uid` and `gid` are then that user's.
+    pub own: bool,
+}
+
+impl Credential {
+    /// The serving user itself, with its groups.
+    pub fn of_this_process() -> Self {
+        let groups: Vec<u32> = rustix::process::getgroups()
+            .unwrap_or_default()
+            .into_iter()
+            .map(|gid| gid.as_raw())
+            .collect();
+        Self {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            groups: groups.into(),
+            own: true,
+        }
+    }
+
+    /// Someone else, by ids.
+    pub fn of(uid: u32, gid: u32, groups: &[u32]) -> Self {
+        Self { uid, gid, groups: groups.into(), own: false }
+    }
+
+    /// Whether `gid` is the primary group or one of the others.
+    pub fn is_member(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+}
+
+/// What a store call gives back.
+pub type Result<T> = std::result::Result<T, StoreError>;
+
+/// How CREATE shall treat a name that is taken (RFC 1813 section 3.3.8).
+#[derive(Clone, Debug)]
+pub enum CreateHow<'a> {
+    /// Take what is there. The attributes are applied to a new file only: of an existing one the caller
+    /// sets the size (if asked for) through [`Store::setattr`], where it also revokes pages.
+    Unchecked(&'a SetAttributes),
+    /// Refuse with EXIST.
+    Guarded(&'a SetAttributes),
+    /// Refuse with EXIST, unless the file was made by the same call: the verifier is kept in its times.
+    Exclusive([u8; 8]),
+}
+
+/// What [`Store::create`] did.
+#[derive(Clone, Debug)]
+pub struct Created {
+    /// The file.
+    pub object: ObjectId,
+    /// Its attributes afterwards.
+    pub attributes: Attributes,
+    /// It was there before (unchecked), or this is the repetition of an exclusive create.
+    pub existed: bool,
+}
+
+/// What MKNOD makes (RFC 1813 section 3.3.11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Special {
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A character device.
+    CharacterDevice {
+        /// Major number.
+        major: u32,
+        /// Minor number.
+        minor: u32,
+    },
+    /// A block device.
+    BlockDevice {
+        /// Major number.
+        major: u32,
+        /// Minor number.
+        minor: u32,
+    },
+}
+
+/// The part of a directory that [`Store::readdir`] shall list.
+#[derive(Clone, Copy, Debug)]
+pub struct ReaddirRange {
+    /// Where to go on: 0, or the cookie of the last entry seen. 1 and 2 follow `.` and `..`.
+    pub cookie: u64,
+    /// The verifier that came with the cookie; ignored when the cookie is 0.
+    pub verifier: [u8; 8],
+    /// Most entries to return; at least 1.
+    pub max_entries: usize,
+    /// Fill in [`DirEntry::object`] (READDIRPLUS), which costs a lookup for each entry.
+    pub plus: bool,
+}
+
+/// One name in a directory.
+#[derive(Clone, Debug)]
+pub struct DirEntry {
+    /// Inode number.
+    pub fileid: u64,
+    /// The name, 1 to 255 bytes.
+    pub name: Vec<u8>,
+    /// Where the entries after this one begin. Stable while the directory changes; never 0.
+    pub cookie: u64,
+    /// The object, when asked for and when the caller may look it up. Absent for what lies across a mount
+    /// point, and for what vanished meanwhile.
+    pub object: Option<(ObjectId, Attributes)>,
+}
+
+/// What [`Store::readdir`] found.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// Entries in cookie order, `.` and `..` first.
+    pub entries: Vec<DirEntry>,
+    /// Nothing follows the last entry.
+    pub eof: bool,
+    /// To be shown with every cookie of this listing.
+    pub verifier: [u8; 8],
+}
+
+/// Space and inodes (RFC 1813 section 3.3.18). Bytes and counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Size of the file system, bytes.
+    pub total_bytes: u64,
+    /// Free bytes.
+    pub free_bytes: u64,
+    /// Free bytes for users without privilege.
+    pub available_bytes: u64,
+    /// Inodes in all.
+    pub total_files: u64,
+    /// Free inodes.
+    pub free_files: u64,
+    /// Free inodes for users without privilege.
+    pub available_files: u64,
+}
+
+/// Limits of an object's file system (RFC 1813 sections 3.3.19 and 3.3.20).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most hard links to one object.
+    pub link_max: u32,
+    /// Longest name, bytes.
+    pub name_max: u32,
+    /// Largest file size, bytes.
+    pub size_max: u64,
+    /// Granularity of times, nanoseconds.
+    pub time_delta_ns: u32,
+    /// Longer names are refused, not cut.
+    pub no_trunc: bool,
+    /// Only a privileged user may give files away.
+    pub chown_restricted: bool,
+    /// Names that differ only in case are the same.
+    pub case_insensitive: bool,
+    /// Names keep their case.
+    pub case_preserving: bool,
+    /// Everything is refused with ROFS that would change something.
+    pub read_only: bool,
+}
+
+/// A name is gone, and what it stood for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unlinked {
+    /// The object that bore the name.
+    pub object: ObjectId,
+    /// It has no other name: it is gone.
+    pub last: bool,
+}
+
+/// Something happened to a watched object. Changes made through the store itself are reported as well:
+/// who made them tells them apart by the attributes recorded afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum OutsideEvent {
+    /// Bytes, size, attributes, ACL or place changed.
+    Changed(ObjectId),
+    /// The last link went, or the file system. The watch has ended.
+    Removed(ObjectId),
+    /// Events were lost: anything watched may have changed.
+    Overflow,
+}
+
+/// Where the files are.
+///
+/// Names are single components: bytes other than `/` and NUL, at most 255 (else NAMETOOLONG, ACCES or
+/// INVAL as RFC 1813 has it). `.` and `..` may be looked up (`..` of the root is the root), and are refused
+/// elsewhere with EXIST, INVAL or NOTEMPTY. No symbolic link is ever followed, and nothing outside is ever reached.
+///
+/// What changes a directory or attributes is on stable storage before the call returns (RFC 1813 section
+/// 4.8); bytes are after [`Store::sync`].
+pub trait Store: Send + Sync {
+    /// The root directory.
+    fn root(&self) -> ObjectId;
+
+    /// Attributes. STALE if the object is gone.
+    fn getattr(&self, object: ObjectId) -> Result<Attributes>;
+
+    /// Those bits of `mask` (the ACCESS3 bits of RFC 1813 section 3.3.4) that the caller has.
+    fn access(&self, credential: &Credential, object: ObjectId, mask: u32) -> Result<u32>;
+
+    /// Whether owner, group and mode tell all of who may read and write the object, so that
+    /// [`attributes_permit`] may be used in place of [`Store::access`]. False for objects with an ACL: the
+    /// mode's group bits are then the ACL's mask. (What hands out references by reader class must not do
+    /// so for such objects.)
+    fn mode_decides(&self, object: ObjectId) -> Result<bool>;
+
+    /// The object of that name.
+    fn lookup(
+        &self,
+        credential: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<(ObjectId, Attributes)>;
+
+    /// The target of a symbolic link, uninterpreted. INVAL for anything else.
+    fn readlink(&self, object: ObjectId) -> Result<Vec<u8>>;
+
+    /// Reads up to `data.len()` bytes of a regular file; fewer only at its end. The caller has checked
+    /// the right to read.
+    fn read_at(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
+
+    /// Writes all of `data`, or fewer bytes (at least one) if the space ran out in between. The owner
+    /// may write whatever the mode says (RFC 1813 section 4.4).
+    fn write_at(
+        &self,
+        credential: &Credential,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize>;
+
+    /// Brings what was written to stable storage; with `data_only` not the times. After a failure
+    /// earlier unstable writes may be lost: the write verifier must change.
+    fn sync(&self, object: ObjectId, data_only: bool) -> Result<()>;
+
+    /// Sets what is given, and syncs. The attributes afterwards.
+    fn setattr(
+        &self,
+        credential: &Credential,
+        object: ObjectId,
+        new: &SetAttributes,
+    ) -> Result<Attributes>;
+
+    /// A regular file.
+    fn create(
+        &self,
+        credential: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        how: CreateHow<'_>,
+    ) -> Result<Created>;
+
+    /// A directory.
+    fn mkdir(
+        &self,
+        credential: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        new: &SetAttributes,
+    ) -> Result<(ObjectId, Attributes)>;
+
+    /// A symbolic link with that target (at most 4095 bytes, not empty).
+    fn symlink(
+        &self,
+        credential: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        target: &[u8],
+        new: &SetAttributes,
+    ) -> Result<(ObjectId, Attributes)>;
+
+    /// A pipe, socket or device.
+    fn mknod(
+        &self,
+        credential: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        what: Special,
+        new: &SetAttributes,
+    ) -> Result<(ObjectId, Attributes)>;
+
+    /// One more name for an object that is no directory. Its attributes afterwards.
+    fn link(
+        &self,
+        credential: &Credential,
+        object: ObjectId,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<Attributes>;
+
+    /// Moves a name. `Some` if another object had the new name before. Two names of one object stay as they are.
+    fn rename(
+        &self,
+        credential: &Credential,
+        from: (ObjectId, &[u8]),
+        to: (ObjectId, &[u8]),
+    ) -> Result<Option<Unlinked>>;
+
+    /// Removes a name that is no directory's.
+    fn remove(
+        &self,
+        credential: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<Unlinked>;
+
+    /// Removes an empty directory, and says which it was.
+    fn rmdir(
+        &self,
+        credential: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<ObjectId>;
+
+    /// Lists a directory. A directory that does not change is listed completely and each name once; one
+    /// that does, apart from the names that came or went meanwhile. BAD_COOKIE for a verifier that is not ours.
+    fn readdir(
+        &self,
+        credential: &Credential,
+        directory: ObjectId,
+        range: ReaddirRange,
+    ) -> Result<Listing>;
+
+    /// Space and inodes.
+    fn statfs(&self, object: ObjectId) -> Result<Space>;
+
+    /// Limits.
+    fn pathconf(&self, object: ObjectId) -> Result<Limits>;
+
+    /// The handle for clients to keep: at most 64 bytes, valid after a restart with the same state, and
+    /// not to be made up without its key.
+    fn handle(&self, object: ObjectId) -> Result<HandleBytes>;
+
+    /// What a handle stands for. BADHANDLE for one that this store never made, STALE if the object is gone.
+    /// Whether it still exists may only show in the next call.
+    fn open_handle(&self, handle: &[u8]) -> Result<ObjectId>;
+
+    /// Asks for events about an object; false if that is not to be had (limits, kind of file system).
+    /// Asking again is harmless.
+    fn watch(&self, object: ObjectId) -> bool;
+
+    /// Ends a watch. Events under way may still come.
+    fn unwatch(&self, object: ObjectId);
+
+    /// Waits for events, at most `timeout`; returns early and empty after [`Store::interrupt`].
+    /// For one thread at a time.
+    fn wait_events(&self, timeout: Duration) -> Vec<OutsideEvent>;
+
+    /// Makes the current, or else the next, [`Store::wait_events`] return at once.
+    fn interrupt(&self);
+}
+
+/// The mode of a new object when the caller names none.
+pub(crate) fn default_mode(kind: FileType) -> u32 {
+    match kind {
+        FileType::Directory => 0o755,
+        FileType::Symlink => 0o777,
+        _ => 0o644,
+    }
+}
