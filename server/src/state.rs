@@ -74,7 +74,11 @@ pub enum StateError {
 
 impl StateError {
     fn io(action: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
-        Self::Io { action, path: path.to_owned(), source: source.into() }
+        Self::Io {
+            action,
+            path: path.to_owned(),
+            source: source.into(),
+        }
     }
 }
 
@@ -123,11 +127,22 @@ impl StateDir {
         let directory = File::open(&path).map_err(|e| StateError::io("open", &path, e))?;
         check_owner(&directory, &path)?;
         let lock = lock(&path)?;
-        let files = Files { path: &path, directory: &directory };
+        let files = Files {
+            path: &path,
+            directory: &directory,
+        };
         let handle_key = HandleKey::from(*files.secret("handle-key")?);
         let identity = files.secret("identity")?;
         let life = files.next_life()?;
-        Ok(Self { handle_key, identity, life, private, _lock: lock, directory, path })
+        Ok(Self {
+            handle_key,
+            identity,
+            life,
+            private,
+            _lock: lock,
+            directory,
+            path,
+        })
     }
 
     /// Where it is.
@@ -168,13 +183,20 @@ impl StateDir {
 
     /// Replaces the file `name` as a whole, durably.
     pub fn replace(&self, name: &str, content: &[u8]) -> Result<(), StateError> {
-        Files { path: &self.path, directory: &self.directory }.replace(name, content)
+        Files {
+            path: &self.path,
+            directory: &self.directory,
+        }
+        .replace(name, content)
     }
 }
 
 impl std::fmt::Debug for StateDir {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StateDir").field("path", &self.path).field("life", &self.life).finish()
+        f.debug_struct("StateDir")
+            .field("path", &self.path)
+            .field("life", &self.life)
+            .finish()
     }
 }
 
@@ -183,7 +205,9 @@ fn default_parent() -> Result<PathBuf, StateError> {
         return Ok(PathBuf::from("/var/lib/odafs"));
     }
     let absolute = |name: &str| {
-        std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
     };
     let state = absolute("XDG_STATE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
@@ -211,11 +235,17 @@ fn identify(path: &Path) -> Result<(u64, u64), StateError> {
 }
 
 fn check_owner(directory: &File, path: &Path) -> Result<(), StateError> {
-    let found = directory.metadata().map_err(|e| StateError::io("look at", path, e))?;
+    let found = directory
+        .metadata()
+        .map_err(|e| StateError::io("look at", path, e))?;
     let (owner, mode) = (found.uid(), found.mode() & 0o7777);
     let me = rustix::process::geteuid().as_raw();
     if (owner != me && owner != 0) || mode & 0o022 != 0 {
-        return Err(StateError::Unsafe { path: path.to_owned(), owner, mode });
+        return Err(StateError::Unsafe {
+            path: path.to_owned(),
+            owner,
+            mode,
+        });
     }
     Ok(())
 }
@@ -236,7 +266,10 @@ fn lock(directory: &Path) -> Result<File, StateError> {
                 Ok(pid) => format!("process {pid}"),
                 Err(_) => "another process".to_owned(),
             };
-            return Err(StateError::Locked { path: directory.to_owned(), holder });
+            return Err(StateError::Locked {
+                path: directory.to_owned(),
+                holder,
+            });
         }
         Err(e) => return Err(StateError::io("lock", &path, e)),
     }
@@ -261,7 +294,11 @@ impl Files<'_> {
         }
         let mut value = Zeroizing::new([0; 32]);
         getrandom::fill(&mut value[..]).map_err(|e| {
-            StateError::io("get randomness for", &self.path.join(name), io::Error::other(e))
+            StateError::io(
+                "get randomness for",
+                &self.path.join(name),
+                io::Error::other(e),
+            )
         })?;
         self.write(name, &value[..])?;
         Ok(value)
@@ -289,9 +326,14 @@ impl Files<'_> {
             Ok(fd) => File::from(fd).take(1024).read_to_string(&mut text),
         }
         .map_err(|e| StateError::io("read", &path, e))?;
-        let damaged = |what| StateError::Damaged { path: path.clone(), what };
-        let (value, checksum) =
-            text.trim_end().rsplit_once(' ').ok_or_else(|| damaged("it is cut short"))?;
+        let damaged = |what| StateError::Damaged {
+            path: path.clone(),
+            what,
+        };
+        let (value, checksum) = text
+            .trim_end()
+            .rsplit_once(' ')
+            .ok_or_else(|| damaged("it is cut short"))?;
         if checksum_of(value) != checksum {
             return Err(damaged("its checksum is wrong"));
         }
@@ -321,7 +363,9 @@ impl Files<'_> {
         let fd = rustix::fs::open(&beside, flags, Mode::from_raw_mode(0o600))
             .map_err(|e| failed(e.into()))?;
         let mut file = File::from(fd);
-        file.write_all(content).and_then(|()| file.sync_all()).map_err(failed)?;
+        file.write_all(content)
+            .and_then(|()| file.sync_all())
+            .map_err(failed)?;
         std::fs::rename(&beside, &path).map_err(failed)?;
         self.directory.sync_all().map_err(failed)
     }

@@ -21,7 +21,10 @@ impl From<Status> for StoreError {
 
 impl From<Errno> for StoreError {
     fn from(errno: Errno) -> Self {
-        Self { status: status_of(errno), errno: errno.raw_os_error() }
+        Self {
+            status: status_of(errno),
+            errno: errno.raw_os_error(),
+        }
     }
 }
 
@@ -65,7 +68,10 @@ mod tests {
             assert_ne!(error.status, Status::Ok);
             assert_eq!(error.errno, raw);
         }
-        assert_eq!(StoreError::from(Errno::NAMETOOLONG).status, Status::NameTooLong);
+        assert_eq!(
+            StoreError::from(Errno::NAMETOOLONG).status,
+            Status::NameTooLong
+        );
         assert_eq!(StoreError::from(Errno::ROFS).status, Status::RoFs);
         assert_eq!(StoreError::from(Errno::XDEV).status, Status::XDev);
     }

@@ -69,7 +69,11 @@ pub(crate) struct InnerHandle {
 impl InnerHandle {
     /// `None` if it does not fit.
     pub fn new(kind: u16, bytes: &[u8]) -> Option<Self> {
-        let mut inner = Self { kind, length: u8::try_from(bytes.len()).ok()?, ..Self::default() };
+        let mut inner = Self {
+            kind,
+            length: u8::try_from(bytes.len()).ok()?,
+            ..Self::default()
+        };
         inner.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(inner)
     }
@@ -114,7 +118,10 @@ impl HandleMaker {
         // A 32-byte key is shorter than the hash's block, so this is `new_from_slice` that cannot fail.
         let mut block = Zeroizing::new([0; 64]);
         block[..32].copy_from_slice(&key.0[..]);
-        Self { export, mac: Hmac::new((&*block).into()) }
+        Self {
+            export,
+            mac: Hmac::new((&*block).into()),
+        }
     }
 
     pub fn make(&self, opened: &Opened) -> HandleBytes {
@@ -129,19 +136,29 @@ impl HandleMaker {
         bytes[16..24].copy_from_slice(&opened.object.generation.to_be_bytes());
         bytes[end..end + inner.bytes().len()].copy_from_slice(inner.bytes());
         let length = end + inner.bytes().len();
-        let tag = self.over(&bytes[..HEAD_BYTES], inner.bytes()).finalize().into_bytes();
+        let tag = self
+            .over(&bytes[..HEAD_BYTES], inner.bytes())
+            .finalize()
+            .into_bytes();
         bytes[HEAD_BYTES..end].copy_from_slice(&tag[..MAC_BYTES]);
-        HandleBytes { length: length as u8, bytes }
+        HandleBytes {
+            length: length as u8,
+            bytes,
+        }
     }
 
     /// Compares the MAC in constant time, before it looks at anything else.
     pub fn open(&self, handle: &[u8]) -> Result<Opened, HandleError> {
-        let (head, rest) = handle.split_first_chunk::<HEAD_BYTES>().ok_or(HandleError)?;
+        let (head, rest) = handle
+            .split_first_chunk::<HEAD_BYTES>()
+            .ok_or(HandleError)?;
         let (tag, inner) = rest.split_first_chunk::<MAC_BYTES>().ok_or(HandleError)?;
         if inner.len() > MAX_INNER_BYTES {
             return Err(HandleError);
         }
-        self.over(head, inner).verify_truncated_left(tag).map_err(|_| HandleError)?;
+        self.over(head, inner)
+            .verify_truncated_left(tag)
+            .map_err(|_| HandleError)?;
         if head[0] != VERSION || usize::from(head[1]) != inner.len() {
             return Err(HandleError);
         }
@@ -152,8 +169,15 @@ impl HandleMaker {
         };
         let kind = u16::from_be_bytes([head[2], head[3]]);
         Ok(Opened {
-            object: ObjectId { ino: number(8), generation: number(16) },
-            inner: if inner.is_empty() { None } else { InnerHandle::new(kind, inner) },
+            object: ObjectId {
+                ino: number(8),
+                generation: number(16),
+            },
+            inner: if inner.is_empty() {
+                None
+            } else {
+                InnerHandle::new(kind, inner)
+            },
         })
     }
 
@@ -170,7 +194,10 @@ impl HandleMaker {
 mod tests {
     use super::*;
 
-    const OBJECT: ObjectId = ObjectId { ino: 0x0123_4567_89ab_cdef, generation: 42 };
+    const OBJECT: ObjectId = ObjectId {
+        ino: 0x0123_4567_89ab_cdef,
+        generation: 42,
+    };
 
     fn maker(key: u8, export: u64) -> HandleMaker {
         HandleMaker::new(&HandleKey::from([key; 32]), export)
@@ -178,9 +205,18 @@ mod tests {
 
     fn samples() -> [Opened; 3] {
         [
-            Opened { object: OBJECT, inner: None },
-            Opened { object: OBJECT, inner: InnerHandle::new(1, &[7; 8]) },
-            Opened { object: OBJECT, inner: InnerHandle::new(0x4d, &[9; 24]) },
+            Opened {
+                object: OBJECT,
+                inner: None,
+            },
+            Opened {
+                object: OBJECT,
+                inner: InnerHandle::new(1, &[7; 8]),
+            },
+            Opened {
+                object: OBJECT,
+                inner: InnerHandle::new(0x4d, &[9; 24]),
+            },
         ]
     }
 

@@ -70,7 +70,12 @@ impl Credential {
 
     /// Someone else, by ids.
     pub fn of(uid: u32, gid: u32, groups: &[u32]) -> Self {
-        Self { uid, gid, groups: groups.into(), own: false }
+        Self {
+            uid,
+            gid,
+            groups: groups.into(),
+            own: false,
+        }
     }
 
     /// Whether `gid` is the primary group or one of the others.
@@ -344,20 +349,11 @@ pub trait Store: Send + Sync {
     ) -> Result<Option<Unlinked>>;
 
     /// Removes a name that is no directory's.
-    fn remove(
-        &self,
-        credential: &Credential,
-        directory: ObjectId,
-        name: &[u8],
-    ) -> Result<Unlinked>;
+    fn remove(&self, credential: &Credential, directory: ObjectId, name: &[u8])
+    -> Result<Unlinked>;
 
     /// Removes an empty directory, and says which it was.
-    fn rmdir(
-        &self,
-        credential: &Credential,
-        directory: ObjectId,
-        name: &[u8],
-    ) -> Result<ObjectId>;
+    fn rmdir(&self, credential: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId>;
 
     /// Lists a directory. A directory that does not change is listed completely and each name once; one
     /// that does, apart from the names that came or went meanwhile. BAD_COOKIE for a verifier that is not ours.

@@ -30,7 +30,11 @@ pub fn attributes_permit(attributes: &Attributes, credential: &Credential, mask:
         }
     }
     if has(EXECUTE) {
-        granted |= if directory { access::LOOKUP } else { access::EXECUTE };
+        granted |= if directory {
+            access::LOOKUP
+        } else {
+            access::EXECUTE
+        };
     }
     granted & mask
 }
@@ -66,18 +70,27 @@ fn class_bits(attributes: &Attributes, credential: &Credential) -> u32 {
 
 /// Looking a name up.
 pub(crate) fn check_search(directory: &Attributes, credential: &Credential) -> Result<()> {
-    require(class_bits(directory, credential) & EXECUTE != 0, Status::Access)
+    require(
+        class_bits(directory, credential) & EXECUTE != 0,
+        Status::Access,
+    )
 }
 
 /// Listing.
 pub(crate) fn check_list(directory: &Attributes, credential: &Credential) -> Result<()> {
-    require(class_bits(directory, credential) & READ != 0, Status::Access)
+    require(
+        class_bits(directory, credential) & READ != 0,
+        Status::Access,
+    )
 }
 
 /// Adding a name.
 pub(crate) fn check_add(directory: &Attributes, credential: &Credential) -> Result<()> {
     let wanted = WRITE | EXECUTE;
-    require(class_bits(directory, credential) & wanted == wanted, Status::Access)
+    require(
+        class_bits(directory, credential) & wanted == wanted,
+        Status::Access,
+    )
 }
 
 /// Taking a name away: in a sticky directory only its owner or the object's may.
@@ -103,7 +116,10 @@ pub(crate) fn check_set(
     let owner = credential.uid == attributes.uid;
     let writer = owner || may_write(attributes, credential);
     require(new.mode.is_none() || owner, Status::Perm)?;
-    require(new.uid.is_none_or(|uid| owner && uid == attributes.uid), Status::Perm)?;
+    require(
+        new.uid.is_none_or(|uid| owner && uid == attributes.uid),
+        Status::Perm,
+    )?;
     let group_allowed = |gid| owner && (gid == attributes.gid || credential.is_member(gid));
     require(new.gid.is_none_or(group_allowed), Status::Perm)?;
     require(new.size.is_none() || writer, Status::Access)?;
@@ -124,5 +140,9 @@ pub(crate) fn settable_mode(mode: u32, gid: u32, credential: &Credential) -> u32
 }
 
 fn require(granted: bool, otherwise: Status) -> Result<()> {
-    if granted { Ok(()) } else { Err(otherwise.into()) }
+    if granted {
+        Ok(())
+    } else {
+        Err(otherwise.into())
+    }
 }

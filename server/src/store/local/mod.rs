@@ -20,7 +20,11 @@ pub struct LocalStore {}
 
 impl LocalStore {
     /// Serves `directory`.
-    pub fn open(_directory: &Path, _state: &StateDir, _options: LocalOptions) -> std::io::Result<Self> {
+    pub fn open(
+        _directory: &Path,
+        _state: &StateDir,
+        _options: LocalOptions,
+    ) -> std::io::Result<Self> {
         todo!()
     }
 }
