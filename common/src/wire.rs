@@ -9,7 +9,7 @@ pub mod xdr;
 
 pub mod mount3;
 pub mod nfs3;
-
+pub mod odafs;
 pub mod portmap;
 pub mod record;
 pub mod rpc;
