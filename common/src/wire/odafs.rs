@@ -127,7 +127,10 @@ impl Encode for Pattern {
 impl Decode<'_> for Pattern {
     fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
         let value = r.u32()?;
-        Self::from_code(value).ok_or(XdrError::BadValue { what: "handshake pattern", value })
+        Self::from_code(value).ok_or(XdrError::BadValue {
+            what: "handshake pattern",
+            value,
+        })
     }
 }
 
@@ -140,7 +143,10 @@ impl Encode for MacAlgorithm {
 impl Decode<'_> for MacAlgorithm {
     fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
         let value = r.u32()?;
-        Self::from_code(value).ok_or(XdrError::BadValue { what: "MAC algorithm", value })
+        Self::from_code(value).ok_or(XdrError::BadValue {
+            what: "MAC algorithm",
+            value,
+        })
     }
 }
 
@@ -530,7 +536,10 @@ impl Encode for GetRefsOk {
 
 impl Decode<'_> for GetRefsOk {
     fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
-        Ok(Self { files: r.array("files", MAX_RANGES)?, resume: r.u64()? })
+        Ok(Self {
+            files: r.array("files", MAX_RANGES)?,
+            resume: r.u64()?,
+        })
     }
 }
 
