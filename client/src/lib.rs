@@ -6,6 +6,7 @@ mod error;
 mod file;
 mod metadata;
 mod options;
+mod policy;
 mod statistics;
 #[cfg(all(feature = "tokio", not(shuttle)))]
 pub mod tokio;
@@ -16,7 +17,8 @@ pub use client::{Client, FileReferences, Granted, PageReference, ReadDir, Server
 pub use error::{CallError, ConnectError, PathError, ReadError, Status, UrlError, WriteError};
 pub use file::{File, ReadRequest};
 pub use metadata::{Changes, CreateOptions, DirEntry, FileKind, Metadata, Space, When};
+pub use odafs_common::exception::Exception;
 pub use options::{Cache, Credential, Eager, MacPreference, Options, Route, Transfer, Wait};
 pub use statistics::{Statistics, Terms};
-pub use trace::{Exception, Step, Taken, Traced, Why};
+pub use trace::{Step, Taken, Traced, Why};
 pub use url::{Host, ServerAddress, Url};

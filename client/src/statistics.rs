@@ -1,6 +1,6 @@
 //! What a client has counted since it connected.
 
-use crate::trace::Exception;
+use odafs_common::exception::Exception;
 
 /// Counters of a [`Client`](crate::Client). Every read ends in exactly one of `cache_hits`, `direct_hits` and
 /// `rpc_reads`: in `rpc_reads` if any part of it took an RPC, else in `direct_hits` if any part was read directly.

@@ -1,5 +1,6 @@
 //! Which route each part of a read took, and why: for `odafs cat --why` and for the tests.
 
+use odafs_common::exception::Exception;
 use std::{fmt, time::Duration};
 
 /// A read with the route of each of its parts.
@@ -74,25 +75,6 @@ impl fmt::Display for Taken {
     }
 }
 
-/// Why a direct read was refused. It is a value, never an error: the read goes on by RPC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Exception {
-    /// Paged out.
-    NotResident = 1,
-    /// Content, access key or epoch changed.
-    Stale,
-    /// Rights changed, or the session's key.
-    Revoked,
-    /// The frame could not be pinned, or a cap was reached.
-    Busy,
-    /// Bad MAC, unknown session or no right.
-    Denied,
-    /// Sequence seen, or too old.
-    Replayed,
-    /// Beyond the reference.
-    OutOfBounds,
-}
-
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -101,7 +83,7 @@ impl fmt::Display for Why {
             Self::Probe => f.write_str("the policy probes whether direct reads pay again"),
             Self::NoReference => f.write_str("the directory holds no reference"),
             Self::PolicyOnRpc => f.write_str("the policy finds that direct reads do not pay"),
-            Self::Refused(exception) => write!(f, "the direct read was refused: {exception:?}"),
+            Self::Refused(exception) => write!(f, "the direct read was refused: {exception}"),
             Self::RpcAsked => f.write_str("the options ask for RPC"),
             Self::NoSession => f.write_str("there is no session for direct reads"),
         }

@@ -261,3 +261,7 @@ fn encode(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "url_tests.rs"]
+mod tests;

@@ -1,0 +1,97 @@
+use super::*;
+use proptest::prelude::*;
+
+fn parse(text: &str) -> Url {
+    text.parse().unwrap()
+}
+
+fn host(name: &str, port: u16) -> Host {
+    Host {
+        name: name.into(),
+        port,
+    }
+}
+
+#[test]
+fn each_scheme() {
+    let url = parse("odafs://server/a/b");
+    assert_eq!(url.server, ServerAddress::Tcp(host("server", 20049)));
+    assert_eq!(url.path, b"/a/b");
+    let url = parse("odafs+verbs://10.0.0.1:7");
+    assert_eq!(url.server, ServerAddress::Verbs(host("10.0.0.1", 7)));
+    assert_eq!(url.path, b"/");
+    let url = parse("nfs://[::1]:12049/x?mountport=635");
+    assert_eq!(url.server, ServerAddress::Nfs(host("::1", 12049)));
+    assert_eq!(url.mount_port, Some(635));
+    let url = parse("odafs+shm:///tmp/a%3Fb.sock?/export/c?d");
+    assert_eq!(url.server, ServerAddress::Shm("/tmp/a?b.sock".into()));
+    assert_eq!(url.path, b"/export/c?d", "split at the first question mark");
+    assert_eq!(parse("odafs+shm:///s").path, b"/");
+    assert_eq!(parse("nfs://h").server, ServerAddress::Nfs(host("h", 2049)));
+}
+
+#[test]
+fn each_refusal_says_what_would_be_right() {
+    for (text, word) in [
+        ("http://h/", "odafs+shm://"),
+        ("h:/export", "odafs://"),
+        ("odafs+shm://relative?/", "absolute"),
+        ("odafs+shm:///s?relative", "absolute"),
+        ("odafs:///path", "host"),
+        ("odafs://h:0/", "65535"),
+        ("odafs://h:65536/", "65535"),
+        ("odafs://h:+1/", "65535"),
+        ("odafs://::1/", "65535"),
+        ("odafs://[::1/", "brackets"),
+        ("odafs://[::1]x/", "brackets"),
+        ("odafs://me@h/", "user"),
+        ("odafs://h/%zz", "%25"),
+        ("odafs://h/%4", "%25"),
+        ("odafs://h/%00", "NUL"),
+        ("odafs://h/?mountport=1", "nfs://"),
+        ("nfs://h/?version=3", "mountport"),
+        ("nfs://h/?mountport=0", "mountport"),
+    ] {
+        let error = text.parse::<Url>().unwrap_err();
+        assert!(error.why.contains(word), "{text}: {error}");
+    }
+}
+
+fn path() -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(1u8..=255, 0..40).prop_map(|mut path| {
+        path.insert(0, b'/');
+        path
+    })
+}
+
+fn server() -> impl Strategy<Value = ServerAddress> {
+    use std::os::unix::ffi::OsStringExt as _;
+    let name = prop_oneof![
+        "[a-z0-9.-]{1,20}",
+        any::<std::net::Ipv6Addr>().prop_map(|a| a.to_string()),
+        any::<std::net::Ipv4Addr>().prop_map(|a| a.to_string()),
+    ];
+    let host = (name, 1u16..).prop_map(|(name, port)| Host { name, port });
+    (host, path(), 0..4).prop_map(|(host, path, scheme)| match scheme {
+        0 => ServerAddress::Tcp(host),
+        1 => ServerAddress::Verbs(host),
+        2 => ServerAddress::Nfs(host),
+        _ => ServerAddress::Shm(std::ffi::OsString::from_vec(path).into()),
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_is_read_back(server in server(), path in path(), port in proptest::option::of(1u16..)) {
+        let mount_port = port.filter(|_| matches!(server, ServerAddress::Nfs(_)));
+        let url = Url { server, path, mount_port };
+        prop_assert_eq!(url.to_string().parse::<Url>(), Ok(url));
+    }
+
+    #[test]
+    fn any_text_is_taken_or_refused(text in "(odafs|nfs|odafs[+]shm)://\\PC{0,40}") {
+        if let Ok(url) = text.parse::<Url>() {
+            prop_assert_eq!(url.to_string().parse::<Url>(), Ok(url));
+        }
+    }
+}
