@@ -41,7 +41,7 @@ fn each_refusal_says_what_would_be_right() {
         ("odafs://h:0/", "65535"),
         ("odafs://h:65536/", "65535"),
         ("odafs://h:+1/", "65535"),
-        ("odafs://::1/", "65535"),
+        ("odafs://h::1/", "65535"),
         ("odafs://[::1/", "brackets"),
         ("odafs://[::1]x/", "brackets"),
         ("odafs://me@h/", "user"),
