@@ -1,0 +1,85 @@
+//! What a server is asked to do: the options of `odafs serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use ipnet::IpNet;
+use odafs_common::page::PageSize;
+
+pub use crate::export::Direct;
+
+/// Whose ids a caller acts with (on the shared-memory fabric always the socket peer's).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Squash {
+    /// Everyone acts as the serving user (nobody, if that is root).
+    #[default]
+    All,
+    /// The caller's ids are trusted, but root becomes nobody.
+    Root,
+    /// The caller's ids are trusted.
+    None,
+}
+
+/// A server's options.
+#[derive(Clone, Debug)]
+pub struct ServerConfig {
+    /// The directory served.
+    pub directory: PathBuf,
+    /// Name of the export.
+    pub export: String,
+    /// NFS, MOUNT and portmapper over TCP.
+    pub nfs: Option<SocketAddr>,
+    /// iWARP: RPC over RDMA and direct reads.
+    pub rdma: Option<SocketAddr>,
+    /// Socket of the shared-memory fabric.
+    pub shm: Option<PathBuf>,
+    /// RDMA hardware.
+    pub verbs: Option<SocketAddr>,
+    /// State directory; `None` for the default.
+    pub state: Option<PathBuf>,
+    /// Page cache, bytes.
+    pub cache_bytes: u64,
+    /// Page size.
+    pub page: PageSize,
+    /// Refuse changes.
+    pub read_only: bool,
+    /// Who may call, beyond loopback.
+    pub allow: Vec<IpNet>,
+    /// Whose ids callers act with.
+    pub squash: Squash,
+    /// Direct reads.
+    pub direct: Direct,
+    /// Prometheus metrics over HTTP.
+    pub metrics: Option<SocketAddr>,
+    /// Packet trace.
+    pub trace: Option<PathBuf>,
+    /// Threads for what may block.
+    pub workers: usize,
+    /// How long an engine polls without finding anything before it sleeps.
+    pub spin: std::time::Duration,
+}
+
+impl ServerConfig {
+    /// Serves `directory` with the defaults, no listener open.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self {
+            directory: directory.into(),
+            export: "/".to_owned(),
+            nfs: None,
+            rdma: None,
+            shm: None,
+            verbs: None,
+            state: None,
+            cache_bytes: 1 << 30,
+            page: PageSize::DEFAULT,
+            read_only: false,
+            allow: Vec::new(),
+            squash: Squash::All,
+            direct: Direct::Guarded,
+            metrics: None,
+            trace: None,
+            workers: 8,
+            spin: std::time::Duration::from_micros(50),
+        }
+    }
+}
