@@ -13,3 +13,6 @@ pub mod odafs;
 pub mod portmap;
 pub mod record;
 pub mod rpc;
+
+#[cfg(test)]
+mod testing;

@@ -199,3 +199,6 @@ impl<'a> Decode<'a> for Exports<'a> {
         r.chain("exports", MAX_LISTED).map(Self)
     }
 }
+
+#[cfg(test)]
+mod tests;

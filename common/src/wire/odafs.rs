@@ -622,3 +622,6 @@ record! {
 
 /// CLOSE_SESSION
 pub type CloseSessionResult = Result<(), OdafsStatus>;
+
+#[cfg(test)]
+mod tests;

@@ -55,3 +55,6 @@ impl Decode<'_> for Mappings {
         r.chain("port mappings", MAX_MAPPINGS).map(Self)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -142,3 +142,6 @@ impl RecordAssembler {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests;

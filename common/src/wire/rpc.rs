@@ -550,3 +550,6 @@ pub fn parse_reply(message: &[u8]) -> Result<Reply<'_>, XdrError> {
     };
     Ok(Reply { xid, body })
 }
+
+#[cfg(test)]
+mod tests;

@@ -523,3 +523,6 @@ macro_rules! enumeration {
         }
     };
 }
+
+#[cfg(test)]
+mod tests;

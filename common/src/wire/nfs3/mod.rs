@@ -67,3 +67,6 @@ enumeration! {
         Commit = 21,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,4 @@
+mod directory;
+mod golden;
+mod in_place;
+mod round_trip;
