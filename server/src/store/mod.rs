@@ -9,14 +9,18 @@
 
 mod error;
 mod handle;
+mod names;
 mod permission;
 
 pub mod local;
 pub mod memory;
 
+#[cfg(test)]
+mod suite;
+
 use std::time::Duration;
 
-use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes};
+use odafs_common::wire::nfs3::{Attributes, Device, FileType, SetAttributes, Status};
 use std::sync::Arc;
 
 pub use error::StoreError;
@@ -133,6 +137,26 @@ pub enum Special {
     },
 }
 
+impl Special {
+    fn kind(self) -> FileType {
+        match self {
+            Self::Fifo => FileType::Fifo,
+            Self::Socket => FileType::Socket,
+            Self::CharacterDevice { .. } => FileType::Character,
+            Self::BlockDevice { .. } => FileType::Block,
+        }
+    }
+
+    fn device(self) -> Device {
+        match self {
+            Self::Fifo | Self::Socket => Device::default(),
+            Self::CharacterDevice { major, minor } | Self::BlockDevice { major, minor } => {
+                Device { major, minor }
+            }
+        }
+    }
+}
+
 /// The part of a directory that [`Store::readdir`] shall list.
 #[derive(Clone, Copy, Debug)]
 pub struct ReaddirRange {
@@ -144,6 +168,19 @@ pub struct ReaddirRange {
     pub max_entries: usize,
     /// Fill in [`DirEntry::object`] (READDIRPLUS), which costs a lookup for each entry.
     pub plus: bool,
+}
+
+impl ReaddirRange {
+    /// Cookies of a store never go stale, so that one verifier does for all time.
+    const VERIFIER: [u8; 8] = [0; 8];
+
+    fn check_verifier(&self) -> Result<()> {
+        if self.cookie == 0 || self.verifier == Self::VERIFIER {
+            Ok(())
+        } else {
+            Err(Status::BadCookie.into())
+        }
+    }
 }
 
 /// One name in a directory.

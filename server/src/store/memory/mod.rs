@@ -1,10 +1,27 @@
-//! Everything in memory.
+//! Everything in memory: for tests and the simulator.
+
+mod links;
+mod node;
+mod shim;
+mod tree;
+
+#[cfg(test)]
+mod tests;
 
 use std::time::Duration;
 
-use odafs_common::wire::nfs3::{Attributes, SetAttributes, Status};
+use odafs_common::wire::nfs3::{Attributes, Device, FileType, SetAttributes, Status};
+use shim::{Condvar, Mutex};
 
-use super::*;
+use super::handle::{HandleMaker, Opened};
+use super::names::{NAME_MAX, Name, check_target};
+use super::permission::{attributes_permit, check_list, check_search};
+use super::{
+    CreateHow, Created, Credential, DirEntry, HandleBytes, HandleKey, Limits, Listing, ObjectId,
+    OutsideEvent, ReaddirRange, Result, Space, Special, Store, Unlinked,
+};
+use node::{Body, Names, Node};
+use tree::Tree;
 
 /// A kind of call that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,7 +30,8 @@ pub enum Operation {
     Read,
     /// [`Store::write_at`]
     Write,
-    /// [`Store::sync`]
+    /// [`Store::sync`]; of what was not synced, each page is then lost or not, by the seed, and no later sync
+    /// brings it back.
     Sync,
     /// [`Store::setattr`]
     SetAttributes,
@@ -22,7 +40,7 @@ pub enum Operation {
 }
 
 /// What someone else does to the files, behind the server's back.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum OutsideChange<'a> {
     /// Writes bytes into a file.
     Write {
@@ -42,147 +60,329 @@ pub enum OutsideChange<'a> {
 }
 
 /// Holds files in memory; for tests and the simulator. Deterministic: the same seed and the same calls in the
-/// same order lead to the same state.
-pub struct MemoryStore {}
+/// same order lead to the same state, times included.
+///
+/// Ids are always those of the credential: `own` grants nothing, but uid 0 may do everything.
+pub struct MemoryStore {
+    tree: Mutex<Tree>,
+    /// There are events, or an interruption.
+    news: Condvar,
+    handles: HandleMaker,
+}
 
 impl MemoryStore {
-    /// An empty root directory that anyone may write to.
-    pub fn new(_seed: u64) -> Self {
-        todo!()
+    /// An empty root directory that anyone may write to. Handles of two stores with one seed are the same.
+    pub fn new(seed: u64) -> Self {
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&seed.to_be_bytes());
+        Self {
+            tree: Mutex::new(Tree::new(seed)),
+            news: Condvar::new(),
+            handles: HandleMaker::new(&HandleKey::from(key), seed),
+        }
     }
 
-    /// A store that refuses changes with ROFS (or does no longer).
-    pub fn set_read_only(&self, _read_only: bool) {
-        todo!()
+    /// Refuses changes with ROFS, or does so no longer.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.tree.lock().read_only = read_only;
     }
 
-    /// Most bytes that all files may hold together: beyond it, NOSPC.
-    pub fn set_capacity(&self, _bytes: u64) {
-        todo!()
+    /// Whether [`Store::watch`] succeeds; it does at first.
+    pub fn set_watchable(&self, watchable: bool) {
+        self.tree.lock().watchable = watchable;
     }
 
-    /// The next call of that kind fails with `status`, before it has any effect. Several add up.
-    pub fn fail_next(&self, _operation: Operation, _status: Status) {
-        todo!()
+    /// Most bytes that all files may hold together; beyond it, NOSPC.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.tree.lock().capacity_bytes = bytes;
     }
 
-    /// The machine loses power and comes back: of what was written and not synced, each page of each write may
-    /// be there or not.
+    /// The next call of that kind fails with `status`. Several add up.
+    pub fn fail_next(&self, operation: Operation, status: Status) {
+        self.tree.lock().fail_next(operation, status);
+    }
+
+    /// The machine loses power and comes back: of what was written and not synced, each page of each write is
+    /// there or not, by the seed. Watches end.
     pub fn crash(&self) {
-        todo!()
+        self.tree.lock().crash();
     }
 
     /// A change from outside; it is reported if the object is watched.
-    pub fn outside_change(&self, _object: ObjectId, _change: OutsideChange<'_>) -> Result<()> {
-        todo!()
+    pub fn outside_change(&self, object: ObjectId, change: OutsideChange<'_>) -> Result<()> {
+        self.changing(|tree| tree.outside_change(object, change))
+    }
+
+    /// Events were lost, as an overrun inotify queue would.
+    pub fn overflow_events(&self) {
+        let mut tree = self.tree.lock();
+        tree.events.clear();
+        tree.events.push_back(OutsideEvent::Overflow);
+        drop(tree);
+        self.news.notify_all();
+    }
+
+    fn changing<T>(&self, change: impl FnOnce(&mut Tree) -> Result<T>) -> Result<T> {
+        let mut tree = self.tree.lock();
+        let result = change(&mut tree);
+        let news = !tree.events.is_empty();
+        drop(tree);
+        if news {
+            self.news.notify_all();
+        }
+        result
     }
 }
 
 impl Store for MemoryStore {
     fn root(&self) -> ObjectId {
-        todo!()
+        self.tree.lock().root()
     }
-    fn getattr(&self, _: ObjectId) -> Result<Attributes> {
-        todo!()
+
+    fn getattr(&self, object: ObjectId) -> Result<Attributes> {
+        Ok(self.tree.lock().node(object)?.attributes)
     }
-    fn access(&self, _: &Credential, _: ObjectId, _: u32) -> Result<u32> {
-        todo!()
+
+    fn access(&self, who: &Credential, object: ObjectId, mask: u32) -> Result<u32> {
+        Ok(attributes_permit(&self.getattr(object)?, who, mask))
     }
-    fn mode_decides(&self, _: ObjectId) -> Result<bool> {
-        todo!()
+
+    fn mode_decides(&self, object: ObjectId) -> Result<bool> {
+        self.getattr(object).map(|_| true)
     }
-    fn lookup(&self, _: &Credential, _: ObjectId, _: &[u8]) -> Result<(ObjectId, Attributes)> {
-        todo!()
+
+    fn lookup(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<(ObjectId, Attributes)> {
+        let tree = self.tree.lock();
+        let found = tree.lookup(who, directory, name)?;
+        Ok((found.id(), found.attributes))
     }
-    fn readlink(&self, _: ObjectId) -> Result<Vec<u8>> {
-        todo!()
+
+    fn readlink(&self, object: ObjectId) -> Result<Vec<u8>> {
+        match &self.tree.lock().node(object)?.body {
+            Body::Symlink(target) => Ok(target.clone()),
+            _ => Err(Status::Inval.into()),
+        }
     }
-    fn read_at(&self, _: ObjectId, _: u64, _: &mut [u8]) -> Result<usize> {
-        todo!()
+
+    fn read_at(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize> {
+        let mut tree = self.tree.lock();
+        tree.injected(Operation::Read)?;
+        let content = match &tree.node(object)?.body {
+            Body::File(content) => &content.data,
+            Body::Directory(_) => return Err(Status::IsDir.into()),
+            _ => return Err(Status::Inval.into()),
+        };
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
+        let count = data.len().min(content.len() - start);
+        data[..count].copy_from_slice(&content[start..start + count]);
+        Ok(count)
     }
-    fn write_at(&self, _: &Credential, _: ObjectId, _: u64, _: &[u8]) -> Result<usize> {
-        todo!()
+
+    fn write_at(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        self.changing(|tree| tree.write(who, object, offset, data))
     }
-    fn sync(&self, _: ObjectId, _: bool) -> Result<()> {
-        todo!()
+
+    fn sync(&self, object: ObjectId, _data_only: bool) -> Result<()> {
+        self.tree.lock().sync(object)
     }
-    fn setattr(&self, _: &Credential, _: ObjectId, _: &SetAttributes) -> Result<Attributes> {
-        todo!()
+
+    fn setattr(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        new: &SetAttributes,
+    ) -> Result<Attributes> {
+        self.changing(|tree| tree.set_attributes(who, object, new))
     }
-    fn create(&self, _: &Credential, _: ObjectId, _: &[u8], _: CreateHow<'_>) -> Result<Created> {
-        todo!()
+
+    fn create(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        how: CreateHow<'_>,
+    ) -> Result<Created> {
+        self.changing(|tree| tree.create(who, directory, name, how))
     }
+
     fn mkdir(
         &self,
-        _: &Credential,
-        _: ObjectId,
-        _: &[u8],
-        _: &SetAttributes,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        new: &SetAttributes,
     ) -> Result<(ObjectId, Attributes)> {
-        todo!()
+        let body = Body::Directory(Names::new(directory.ino));
+        let (kind, device) = (FileType::Directory, Device::default());
+        self.changing(|tree| tree.make_other(who, directory, name, kind, body, device, new))
     }
+
     fn symlink(
         &self,
-        _: &Credential,
-        _: ObjectId,
-        _: &[u8],
-        _: &[u8],
-        _: &SetAttributes,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        target: &[u8],
+        new: &SetAttributes,
     ) -> Result<(ObjectId, Attributes)> {
-        todo!()
+        check_target(target)?;
+        let body = Body::Symlink(target.to_vec());
+        let new = SetAttributes { mode: None, ..*new };
+        let (kind, device) = (FileType::Symlink, Device::default());
+        self.changing(|tree| tree.make_other(who, directory, name, kind, body, device, &new))
     }
+
     fn mknod(
         &self,
-        _: &Credential,
-        _: ObjectId,
-        _: &[u8],
-        _: Special,
-        _: &SetAttributes,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        what: Special,
+        new: &SetAttributes,
     ) -> Result<(ObjectId, Attributes)> {
-        todo!()
+        let (kind, device) = (what.kind(), what.device());
+        if device != Device::default() && who.uid != 0 {
+            return Err(Status::Perm.into());
+        }
+        let body = Body::Special;
+        self.changing(|tree| tree.make_other(who, directory, name, kind, body, device, new))
     }
-    fn link(&self, _: &Credential, _: ObjectId, _: ObjectId, _: &[u8]) -> Result<Attributes> {
-        todo!()
+
+    fn link(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<Attributes> {
+        self.changing(|tree| tree.link(who, object, directory, name))
     }
+
     fn rename(
         &self,
-        _: &Credential,
-        _: (ObjectId, &[u8]),
-        _: (ObjectId, &[u8]),
+        who: &Credential,
+        from: (ObjectId, &[u8]),
+        to: (ObjectId, &[u8]),
     ) -> Result<Option<Unlinked>> {
-        todo!()
+        Name::proper(from.1, Status::Inval, Status::Inval)?;
+        Name::proper(to.1, Status::Inval, Status::Inval)?;
+        self.changing(|tree| tree.rename(who, from, to))
     }
-    fn remove(&self, _: &Credential, _: ObjectId, _: &[u8]) -> Result<Unlinked> {
-        todo!()
+
+    fn remove(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<Unlinked> {
+        Name::proper(name, Status::IsDir, Status::IsDir)?;
+        self.changing(|tree| tree.unlink(who, directory, name, false))
     }
-    fn rmdir(&self, _: &Credential, _: ObjectId, _: &[u8]) -> Result<ObjectId> {
-        todo!()
+
+    fn rmdir(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId> {
+        Name::proper(name, Status::Inval, Status::Exist)?;
+        Ok(self.changing(|tree| tree.unlink(who, directory, name, true))?.object)
     }
-    fn readdir(&self, _: &Credential, _: ObjectId, _: ReaddirRange) -> Result<Listing> {
-        todo!()
+
+    fn readdir(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        range: ReaddirRange,
+    ) -> Result<Listing> {
+        range.check_verifier()?;
+        let tree = self.tree.lock();
+        let node = tree.node(directory)?;
+        let names = node.names()?;
+        check_list(&node.attributes, who)?;
+        let searchable = check_search(&node.attributes, who).is_ok();
+        let entry = |cookie, name: &[u8], ino| {
+            let found = tree.named(ino).ok().filter(|_| range.plus && searchable);
+            let object = found.map(|node| (node.id(), node.attributes));
+            DirEntry { fileid: ino, name: name.to_vec(), cookie, object }
+        };
+        let dots = [(1, b".".as_slice(), directory.ino), (2, b"..", names.parent)];
+        let dots = dots.into_iter().filter(|(cookie, ..)| *cookie > range.cookie);
+        let mut all = dots.chain(names.after(range.cookie.max(2)));
+        let entries = all
+            .by_ref()
+            .take(range.max_entries.max(1))
+            .map(|(cookie, name, ino)| entry(cookie, name, ino))
+            .collect();
+        let eof = all.next().is_none();
+        Ok(Listing { entries, eof, verifier: ReaddirRange::VERIFIER })
     }
-    fn statfs(&self, _: ObjectId) -> Result<Space> {
-        todo!()
+
+    fn statfs(&self, object: ObjectId) -> Result<Space> {
+        let tree = self.tree.lock();
+        tree.node(object)?;
+        let free = tree.capacity_bytes.saturating_sub(tree.used_bytes);
+        Ok(Space {
+            total_bytes: tree.capacity_bytes,
+            free_bytes: free,
+            available_bytes: free,
+            total_files: u64::from(u32::MAX),
+            free_files: u64::from(u32::MAX) - tree.objects(),
+            available_files: u64::from(u32::MAX) - tree.objects(),
+        })
     }
-    fn pathconf(&self, _: ObjectId) -> Result<Limits> {
-        todo!()
+
+    fn pathconf(&self, object: ObjectId) -> Result<Limits> {
+        let tree = self.tree.lock();
+        tree.node(object)?;
+        Ok(Limits {
+            link_max: u32::MAX,
+            name_max: NAME_MAX as u32,
+            size_max: node::SIZE_MAX,
+            time_delta_ns: 1000,
+            no_trunc: true,
+            chown_restricted: true,
+            case_insensitive: false,
+            case_preserving: true,
+            read_only: tree.read_only,
+        })
     }
-    fn handle(&self, _: ObjectId) -> Result<HandleBytes> {
-        todo!()
+
+    fn handle(&self, object: ObjectId) -> Result<HandleBytes> {
+        self.tree.lock().node(object)?;
+        Ok(self.handles.make(&Opened { object, inner: None }))
     }
-    fn open_handle(&self, _: &[u8]) -> Result<ObjectId> {
-        todo!()
+
+    fn open_handle(&self, handle: &[u8]) -> Result<ObjectId> {
+        let opened = self.handles.open(handle).map_err(|_| Status::BadHandle)?;
+        self.tree.lock().node(opened.object).map(Node::id)
     }
-    fn watch(&self, _: ObjectId) -> bool {
-        todo!()
+
+    fn watch(&self, object: ObjectId) -> bool {
+        let mut tree = self.tree.lock();
+        let there = tree.watchable && tree.node(object).is_ok();
+        if there {
+            tree.watched.insert(object);
+        }
+        there
     }
-    fn unwatch(&self, _: ObjectId) {
-        todo!()
+
+    fn unwatch(&self, object: ObjectId) {
+        self.tree.lock().watched.remove(&object);
     }
-    fn wait_events(&self, _: Duration) -> Vec<OutsideEvent> {
-        todo!()
+
+    fn wait_events(&self, timeout: Duration) -> Vec<OutsideEvent> {
+        let mut tree = self.tree.lock();
+        if tree.events.is_empty() && !tree.interrupted {
+            tree = self.news.wait_timeout(tree, timeout);
+        }
+        tree.interrupted = false;
+        tree.events.drain(..).collect()
     }
+
     fn interrupt(&self) {
-        todo!()
+        self.tree.lock().interrupted = true;
+        self.news.notify_all();
     }
 }

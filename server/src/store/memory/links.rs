@@ -1,0 +1,176 @@
+//! Names that come, go and move.
+
+use odafs_common::wire::nfs3::{Attributes, Status};
+
+use super::Operation;
+use super::node::{Body, Node};
+use super::tree::Tree;
+use crate::store::names::Name;
+use crate::store::permission::{check_add, check_search, check_take};
+use crate::store::{Credential, ObjectId, Result, Unlinked};
+
+impl Tree {
+    pub fn link(
+        &mut self,
+        who: &Credential,
+        object: ObjectId,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<Attributes> {
+        self.may_change(Operation::Directory)?;
+        let name = Name::proper(name, Status::Exist, Status::Exist)?;
+        if self.node(object)?.is_directory() {
+            return Err(Status::IsDir.into());
+        }
+        let parent = self.node(directory)?;
+        let taken = parent.names()?.find(name).is_some();
+        check_search(&parent.attributes, who)?;
+        if taken {
+            return Err(Status::Exist.into());
+        }
+        check_add(&parent.attributes, who)?;
+        let now = self.tick();
+        let parent = self.node_mut(directory)?;
+        parent.names_mut()?.insert(name, object.ino);
+        parent.touch_data(now);
+        let node = self.node_mut(object)?;
+        node.attributes.links += 1;
+        node.attributes.ctime = now;
+        let attributes = node.attributes;
+        self.report(directory);
+        self.report(object);
+        Ok(attributes)
+    }
+
+    /// REMOVE and RMDIR.
+    pub fn unlink(
+        &mut self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        expect_directory: bool,
+    ) -> Result<Unlinked> {
+        self.may_change(Operation::Directory)?;
+        let victim = self.lookup(who, directory, name)?;
+        check_take(&self.node(directory)?.attributes, &victim.attributes, who)?;
+        match (victim.is_directory(), expect_directory) {
+            (true, false) => return Err(Status::IsDir.into()),
+            (false, true) => return Err(Status::NotDir.into()),
+            (true, true) if !victim.names()?.is_empty() => return Err(Status::NotEmpty.into()),
+            _ => {}
+        }
+        let victim = victim.id();
+        self.detach(directory, name)?;
+        let unlinked = self.drop_link(victim)?;
+        self.report(directory);
+        Ok(unlinked)
+    }
+
+    /// Takes a name away from a directory. What it stood for keeps its link count.
+    fn detach(&mut self, directory: ObjectId, name: &[u8]) -> Result<()> {
+        let now = self.tick();
+        let parent = self.node_mut(directory)?;
+        parent.names_mut()?.remove(name);
+        parent.touch_data(now);
+        Ok(())
+    }
+
+    /// One name less; of a directory, all of them.
+    fn drop_link(&mut self, object: ObjectId) -> Result<Unlinked> {
+        let now = self.tick();
+        let node = self.node_mut(object)?;
+        let parent = match &node.body {
+            Body::Directory(names) => Some(names.parent),
+            _ => None,
+        };
+        node.attributes.ctime = now;
+        node.attributes.links -= 1;
+        let last = parent.is_some() || node.attributes.links == 0;
+        if let Some(parent) = parent.and_then(|ino| self.nodes.get_mut(&ino)) {
+            parent.attributes.links -= 1;
+        }
+        if last {
+            self.forget(object);
+            self.report_removed(object);
+        } else {
+            self.report(object);
+        }
+        Ok(Unlinked { object, last })
+    }
+
+    pub fn rename(
+        &mut self,
+        who: &Credential,
+        (from, from_name): (ObjectId, &[u8]),
+        (to, to_name): (ObjectId, &[u8]),
+    ) -> Result<Option<Unlinked>> {
+        self.may_change(Operation::Directory)?;
+        let moved = self.lookup(who, from, from_name)?;
+        let target = match self.lookup(who, to, to_name) {
+            Ok(found) => Some(found),
+            Err(refused) if refused.status == Status::NoEnt => None,
+            Err(refused) => return Err(refused),
+        };
+        check_take(&self.node(from)?.attributes, &moved.attributes, who)?;
+        check_add(&self.node(to)?.attributes, who)?;
+        if let Some(target) = target {
+            if target.id() == moved.id() {
+                return Ok(None);
+            }
+            check_take(&self.node(to)?.attributes, &target.attributes, who)?;
+            match (moved.is_directory(), target.is_directory()) {
+                (true, false) => return Err(Status::NotDir.into()),
+                (false, true) => return Err(Status::IsDir.into()),
+                (true, true) if !target.names()?.is_empty() => {
+                    return Err(Status::NotEmpty.into());
+                }
+                _ => {}
+            }
+        }
+        let (is_directory, target) = (moved.is_directory(), target.map(Node::id));
+        let moved = moved.id();
+        if is_directory && self.is_within(to.ino, moved.ino) {
+            return Err(Status::Inval.into());
+        }
+        self.detach(from, from_name)?;
+        let replaced = target.map(|target| self.drop_link(target)).transpose()?;
+        self.attach(moved, is_directory, from, to, to_name)?;
+        Ok(replaced)
+    }
+
+    fn attach(
+        &mut self,
+        moved: ObjectId,
+        is_directory: bool,
+        from: ObjectId,
+        to: ObjectId,
+        name: &[u8],
+    ) -> Result<()> {
+        let now = self.tick();
+        if is_directory {
+            self.node_mut(from)?.attributes.links -= 1;
+            self.node_mut(to)?.attributes.links += 1;
+            self.node_mut(moved)?.names_mut()?.parent = to.ino;
+        }
+        let parent = self.node_mut(to)?;
+        parent.names_mut()?.insert(name, moved.ino);
+        parent.touch_data(now);
+        self.node_mut(moved)?.attributes.ctime = now;
+        [from, to, moved].into_iter().for_each(|object| self.report(object));
+        Ok(())
+    }
+
+    /// Whether `inner` is `outer` or below it.
+    fn is_within(&self, inner: u64, outer: u64) -> bool {
+        let mut at = inner;
+        loop {
+            if at == outer {
+                return true;
+            }
+            match self.nodes.get(&at).and_then(|node| node.names().ok()) {
+                Some(names) if names.parent != at => at = names.parent,
+                _ => return false,
+            }
+        }
+    }
+}
