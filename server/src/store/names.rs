@@ -57,7 +57,10 @@ pub(crate) fn check_target(target: &[u8]) -> Result<()> {
 /// bit of each is dropped, since not every file system stores it.
 pub(crate) fn verifier_times(verifier: [u8; 8]) -> (Time, Time) {
     let [a, b, c, d, e, f, g, h] = verifier;
-    let time = |bytes| Time { seconds: u32::from_be_bytes(bytes) & 0x7fff_ffff, nanoseconds: 0 };
+    let time = |bytes| Time {
+        seconds: u32::from_be_bytes(bytes) & 0x7fff_ffff,
+        nanoseconds: 0,
+    };
     (time([a, b, c, d]), time([e, f, g, h]))
 }
 

@@ -59,18 +59,27 @@ fn me() -> Credential {
 }
 
 fn new_mode(mode: u32) -> SetAttributes {
-    SetAttributes { mode: Some(mode), ..SetAttributes::default() }
+    SetAttributes {
+        mode: Some(mode),
+        ..SetAttributes::default()
+    }
 }
 
 /// A new file in the root directory.
 fn file(store: &dyn Store, who: &Credential, name: &str, mode: u32) -> ObjectId {
     let how = new_mode(mode);
     let how = CreateHow::Guarded(&how);
-    store.create(who, store.root(), name.as_bytes(), how).unwrap().object
+    store
+        .create(who, store.root(), name.as_bytes(), how)
+        .unwrap()
+        .object
 }
 
 fn directory(store: &dyn Store, who: &Credential, name: &str, mode: u32) -> ObjectId {
-    store.mkdir(who, store.root(), name.as_bytes(), &new_mode(mode)).unwrap().0
+    store
+        .mkdir(who, store.root(), name.as_bytes(), &new_mode(mode))
+        .unwrap()
+        .0
 }
 
 fn content(store: &dyn Store, object: ObjectId) -> Vec<u8> {
@@ -114,7 +123,10 @@ fn bytes(store: &dyn Store) {
     assert_eq!(store.read_at(object, 10_003, &mut tail).unwrap(), 0);
     assert_eq!(store.read_at(object, u64::MAX - 3, &mut tail).unwrap(), 0);
     assert_eq!(store.write_at(&me(), object, 5, b"").unwrap(), 0);
-    refused(store.write_at(&me(), object, u64::MAX - 3, b"far away"), Status::FBig);
+    refused(
+        store.write_at(&me(), object, u64::MAX - 3, b"far away"),
+        Status::FBig,
+    );
     store.sync(object, true).unwrap();
     store.sync(object, false).unwrap();
     let directory = directory(store, &me(), "d", 0o755);
@@ -132,8 +144,13 @@ fn create(store: &dyn Store) {
     refused(guarded(), Status::Exist);
 
     store.write_at(&me(), first.object, 0, b"kept").unwrap();
-    let cut = SetAttributes { size: Some(0), ..new_mode(0o777) };
-    let again = store.create(&me(), root, b"f", CreateHow::Unchecked(&cut)).unwrap();
+    let cut = SetAttributes {
+        size: Some(0),
+        ..new_mode(0o777)
+    };
+    let again = store
+        .create(&me(), root, b"f", CreateHow::Unchecked(&cut))
+        .unwrap();
     assert!(again.existed);
     assert_eq!(again.object, first.object);
     assert_eq!((again.attributes.size, again.attributes.mode), (4, 0o640));
@@ -146,9 +163,17 @@ fn create(store: &dyn Store) {
     refused(exclusive([1, 2, 3, 4, 5, 6, 7, 9]), Status::Exist);
 
     store.mkdir(&me(), root, b"d", &new_mode(0o755)).unwrap();
-    refused(store.create(&me(), root, b"d", CreateHow::Unchecked(&new)), Status::Exist);
-    let sized = SetAttributes { size: Some(5), ..new_mode(0o600) };
-    let created = store.create(&me(), root, b"s", CreateHow::Unchecked(&sized)).unwrap();
+    refused(
+        store.create(&me(), root, b"d", CreateHow::Unchecked(&new)),
+        Status::Exist,
+    );
+    let sized = SetAttributes {
+        size: Some(5),
+        ..new_mode(0o600)
+    };
+    let created = store
+        .create(&me(), root, b"s", CreateHow::Unchecked(&sized))
+        .unwrap();
     assert_eq!(created.attributes.size, 5);
     assert_eq!(content(store, created.object), [0; 5]);
 }
@@ -173,7 +198,10 @@ fn names(store: &dyn Store) {
     ];
     for (name, status) in bad {
         refused(store.lookup(&me(), root, name), *status);
-        refused(store.create(&me(), root, name, CreateHow::Unchecked(&new)), *status);
+        refused(
+            store.create(&me(), root, name, CreateHow::Unchecked(&new)),
+            *status,
+        );
         refused(store.mkdir(&me(), root, name, &new), *status);
         refused(store.symlink(&me(), root, name, b"t", &new), *status);
         refused(store.mknod(&me(), root, name, Special::Fifo, &new), *status);
@@ -183,11 +211,20 @@ fn names(store: &dyn Store) {
         refused(store.rename(&me(), (root, odd), (root, name)), *status);
     }
     for dots in [b".".as_slice(), b".."] {
-        refused(store.create(&me(), root, dots, CreateHow::Unchecked(&new)), Status::Exist);
+        refused(
+            store.create(&me(), root, dots, CreateHow::Unchecked(&new)),
+            Status::Exist,
+        );
         refused(store.mkdir(&me(), root, dots, &new), Status::Exist);
         refused(store.remove(&me(), root, dots), Status::IsDir);
-        refused(store.rename(&me(), (root, dots), (root, b"y")), Status::Inval);
-        refused(store.rename(&me(), (root, odd), (root, dots)), Status::Inval);
+        refused(
+            store.rename(&me(), (root, dots), (root, b"y")),
+            Status::Inval,
+        );
+        refused(
+            store.rename(&me(), (root, odd), (root, dots)),
+            Status::Inval,
+        );
     }
     refused(store.rmdir(&me(), root, b"."), Status::Inval);
     refused(store.rmdir(&me(), root, b".."), Status::Exist);
@@ -197,12 +234,19 @@ fn names(store: &dyn Store) {
 fn directories(store: &dyn Store) {
     let root = store.root();
     let links = store.getattr(root).unwrap().links;
-    let (outer, attributes) = store.mkdir(&me(), root, b"outer", &new_mode(0o750)).unwrap();
+    let (outer, attributes) = store
+        .mkdir(&me(), root, b"outer", &new_mode(0o750))
+        .unwrap();
     assert_eq!((attributes.mode & 0o777, attributes.links), (0o750, 2));
     assert_eq!(store.getattr(root).unwrap().links, links + 1);
-    let (inner, _) = store.mkdir(&me(), outer, b"inner", &new_mode(0o755)).unwrap();
+    let (inner, _) = store
+        .mkdir(&me(), outer, b"inner", &new_mode(0o755))
+        .unwrap();
     assert_eq!(store.lookup(&me(), inner, b"..").unwrap().0, outer);
-    refused(store.mkdir(&me(), root, b"outer", &new_mode(0o755)), Status::Exist);
+    refused(
+        store.mkdir(&me(), root, b"outer", &new_mode(0o755)),
+        Status::Exist,
+    );
     refused(store.rmdir(&me(), root, b"outer"), Status::NotEmpty);
     refused(store.rmdir(&me(), root, b"missing"), Status::NoEnt);
     refused(store.remove(&me(), root, b"outer"), Status::IsDir);
@@ -227,10 +271,19 @@ fn links(store: &dyn Store) {
     refused(store.link(&me(), object, root, b"two"), Status::Exist);
     let (d, _) = store.mkdir(&me(), root, b"d", &new_mode(0o755)).unwrap();
     refused(store.link(&me(), d, root, b"e"), Status::IsDir);
-    assert_eq!(store.remove(&me(), root, b"one").unwrap(), Unlinked { object, last: false });
+    assert_eq!(
+        store.remove(&me(), root, b"one").unwrap(),
+        Unlinked {
+            object,
+            last: false
+        }
+    );
     assert_eq!(store.getattr(object).unwrap().links, 1);
     assert_eq!(content(store, object), b"shared");
-    assert_eq!(store.remove(&me(), root, b"two").unwrap(), Unlinked { object, last: true });
+    assert_eq!(
+        store.remove(&me(), root, b"two").unwrap(),
+        Unlinked { object, last: true }
+    );
     refused(store.getattr(object), Status::Stale);
     refused(store.read_at(object, 0, &mut [0; 8]), Status::Stale);
     refused(store.write_at(&me(), object, 0, b"ghost"), Status::Stale);
@@ -256,7 +309,13 @@ fn renames(store: &dyn Store) {
     assert_eq!(content(store, f), b"still");
     // Over another file.
     let replaced = rename((d, "moved"), (root, "g")).unwrap();
-    assert_eq!(replaced, Some(Unlinked { object: g, last: true }));
+    assert_eq!(
+        replaced,
+        Some(Unlinked {
+            object: g,
+            last: true
+        })
+    );
     refused(store.getattr(g), Status::Stale);
     // Two names of one object.
     store.link(&me(), f, root, b"h").unwrap();
@@ -266,7 +325,10 @@ fn renames(store: &dyn Store) {
     let k = file(store, &me(), "k", 0o644);
     assert_eq!(
         rename((root, "k"), (root, "h")).unwrap(),
-        Some(Unlinked { object: f, last: false })
+        Some(Unlinked {
+            object: f,
+            last: false
+        })
     );
     assert_eq!(store.lookup(&me(), root, b"h").unwrap().0, k);
     // Directories.
@@ -276,7 +338,13 @@ fn renames(store: &dyn Store) {
     refused(rename((root, "d"), (inner, "loop")), Status::Inval);
     refused(rename((root, "e"), (root, "d")), Status::NotEmpty);
     let replaced = rename((root, "d"), (root, "e")).unwrap();
-    assert_eq!(replaced, Some(Unlinked { object: e, last: true }));
+    assert_eq!(
+        replaced,
+        Some(Unlinked {
+            object: e,
+            last: true
+        })
+    );
     assert_eq!(store.lookup(&me(), root, b"e").unwrap().0, d);
     assert_eq!(rename((d, "inner"), (root, "up")).unwrap(), None);
     assert_eq!(store.lookup(&me(), inner, b"..").unwrap().0, root);
@@ -286,7 +354,9 @@ fn renames(store: &dyn Store) {
 fn symlinks(store: &dyn Store) {
     let root = store.root();
     let new = SetAttributes::default();
-    let (link, attributes) = store.symlink(&me(), root, b"l", b"/etc/passwd", &new).unwrap();
+    let (link, attributes) = store
+        .symlink(&me(), root, b"l", b"/etc/passwd", &new)
+        .unwrap();
     assert_eq!(attributes.kind, FileType::Symlink);
     assert_eq!(attributes.size, 11);
     assert_eq!(store.readlink(link).unwrap(), b"/etc/passwd");
@@ -295,17 +365,29 @@ fn symlinks(store: &dyn Store) {
     store.symlink(&me(), root, b"up", b"..", &new).unwrap();
     let (up, _) = store.lookup(&me(), root, b"up").unwrap();
     refused(store.lookup(&me(), up, b"etc"), Status::NotDir);
-    refused(store.create(&me(), up, b"x", CreateHow::Unchecked(&new)), Status::NotDir);
-    refused(store.create(&me(), root, b"l", CreateHow::Unchecked(&new)), Status::Exist);
+    refused(
+        store.create(&me(), up, b"x", CreateHow::Unchecked(&new)),
+        Status::NotDir,
+    );
+    refused(
+        store.create(&me(), root, b"l", CreateHow::Unchecked(&new)),
+        Status::Exist,
+    );
     refused(store.read_at(link, 0, &mut [0; 8]), Status::Inval);
     refused(store.write_at(&me(), link, 0, b"x"), Status::Inval);
     refused(store.symlink(&me(), root, b"l", b"t", &new), Status::Exist);
-    refused(store.symlink(&me(), root, b"m", &[b'a'; 4096], &new), Status::NameTooLong);
+    refused(
+        store.symlink(&me(), root, b"m", &[b'a'; 4096], &new),
+        Status::NameTooLong,
+    );
     let longest = vec![b'a'; 4000];
     let (long, _) = store.symlink(&me(), root, b"m", &longest, &new).unwrap();
     assert_eq!(store.readlink(long).unwrap(), longest);
     refused(store.readlink(root), Status::Inval);
-    refused(store.readlink(file(store, &me(), "f", 0o644)), Status::Inval);
+    refused(
+        store.readlink(file(store, &me(), "f", 0o644)),
+        Status::Inval,
+    );
     assert!(store.remove(&me(), root, b"l").unwrap().last);
     refused(store.readlink(link), Status::Stale);
 }
@@ -330,7 +412,10 @@ fn specials(store: &dyn Store) {
         assert_eq!(set.mode, 0o600);
         store.access(&me(), special, 0x3f).unwrap();
     }
-    refused(store.create(&me(), root, b"fifo", CreateHow::Unchecked(&new)), Status::Exist);
+    refused(
+        store.create(&me(), root, b"fifo", CreateHow::Unchecked(&new)),
+        Status::Exist,
+    );
     if me().uid == 0 {
         let what = Special::CharacterDevice { major: 1, minor: 3 };
         if let Ok((null, attributes)) = mknod("null", what) {
@@ -347,27 +432,70 @@ fn attributes(store: &dyn Store) {
     let set = |new: SetAttributes| store.setattr(&me(), object, &new);
     let none = SetAttributes::default();
     assert_eq!(set(new_mode(0o4751)).unwrap().mode, 0o4751);
-    assert_eq!(set(SetAttributes { size: Some(4), ..none }).unwrap().size, 4);
-    assert_eq!(set(SetAttributes { size: Some(8), ..none }).unwrap().size, 8);
-    assert_eq!(content(store, object), b"0123\0\0\0\0");
-    refused(set(SetAttributes { size: Some(u64::MAX), ..none }), Status::FBig);
-    let (a, m) = (
-        Time { seconds: 1_000_000_007, nanoseconds: 123_456_789 },
-        Time { seconds: 5, nanoseconds: 0 },
+    assert_eq!(
+        set(SetAttributes {
+            size: Some(4),
+            ..none
+        })
+        .unwrap()
+        .size,
+        4
     );
-    let times = SetAttributes { atime: SetTime::To(a), mtime: SetTime::To(m), ..none };
+    assert_eq!(
+        set(SetAttributes {
+            size: Some(8),
+            ..none
+        })
+        .unwrap()
+        .size,
+        8
+    );
+    assert_eq!(content(store, object), b"0123\0\0\0\0");
+    refused(
+        set(SetAttributes {
+            size: Some(u64::MAX),
+            ..none
+        }),
+        Status::FBig,
+    );
+    let (a, m) = (
+        Time {
+            seconds: 1_000_000_007,
+            nanoseconds: 123_456_789,
+        },
+        Time {
+            seconds: 5,
+            nanoseconds: 0,
+        },
+    );
+    let times = SetAttributes {
+        atime: SetTime::To(a),
+        mtime: SetTime::To(m),
+        ..none
+    };
     let after = set(times).unwrap();
     assert_eq!((after.atime, after.mtime), (a, m));
-    let now = SetAttributes { mtime: SetTime::ServerTime, ..none };
+    let now = SetAttributes {
+        mtime: SetTime::ServerTime,
+        ..none
+    };
     let after = set(now).unwrap();
     assert_eq!(after.atime, a);
     assert!(after.mtime.seconds > 1_500_000_000);
     assert_eq!(set(none).unwrap(), store.getattr(object).unwrap());
     let d = directory(store, &me(), "d", 0o755);
-    assert_eq!(store.setattr(&me(), d, &new_mode(0o1770)).unwrap().mode, 0o1770);
-    let sized = SetAttributes { size: Some(0), ..none };
+    assert_eq!(
+        store.setattr(&me(), d, &new_mode(0o1770)).unwrap().mode,
+        0o1770
+    );
+    let sized = SetAttributes {
+        size: Some(0),
+        ..none
+    };
     refused(store.setattr(&me(), d, &sized), Status::IsDir);
-    let (link, _) = store.symlink(&me(), store.root(), b"l", b"f", &none).unwrap();
+    let (link, _) = store
+        .symlink(&me(), store.root(), b"l", b"f", &none)
+        .unwrap();
     assert_eq!(store.setattr(&me(), link, &times).unwrap().mtime, m);
     assert_ne!(store.getattr(object).unwrap().mtime, m);
 }
@@ -375,7 +503,12 @@ fn attributes(store: &dyn Store) {
 fn list(store: &dyn Store, directory: ObjectId, chunk: usize, plus: bool) -> Vec<DirEntry> {
     let (mut all, mut cookie, mut verifier) = (Vec::new(), 0, [0; 8]);
     loop {
-        let range = ReaddirRange { cookie, verifier, max_entries: chunk, plus };
+        let range = ReaddirRange {
+            cookie,
+            verifier,
+            max_entries: chunk,
+            plus,
+        };
         let listing = store.readdir(&me(), directory, range).unwrap();
         assert!(listing.entries.len() <= chunk);
         assert!(listing.eof || !listing.entries.is_empty());
@@ -392,16 +525,24 @@ fn list(store: &dyn Store, directory: ObjectId, chunk: usize, plus: bool) -> Vec
 fn listing(store: &dyn Store) {
     let d = directory(store, &me(), "d", 0o755);
     let entries = list(store, d, 7, false);
-    let found: Vec<_> =
-        entries.iter().map(|entry| (entry.name.as_slice(), entry.fileid, entry.cookie)).collect();
-    assert_eq!(found, [(b".".as_slice(), d.ino, 1), (b"..", store.root().ino, 2)]);
+    let found: Vec<_> = entries
+        .iter()
+        .map(|entry| (entry.name.as_slice(), entry.fileid, entry.cookie))
+        .collect();
+    assert_eq!(
+        found,
+        [(b".".as_slice(), d.ino, 1), (b"..", store.root().ino, 2)]
+    );
     let mut expected = BTreeSet::from([b".".to_vec(), b"..".to_vec()]);
     for number in 0..10_000 {
         let name = format!("entry {number:05} {}", "x".repeat(number % 97)).into_bytes();
         if number % 1000 == 0 {
             store.mkdir(&me(), d, &name, &new_mode(0o755)).unwrap();
         } else {
-            let how = CreateHow::Unchecked(&SetAttributes { mode: Some(0o644), ..<_>::default() });
+            let how = CreateHow::Unchecked(&SetAttributes {
+                mode: Some(0o644),
+                ..<_>::default()
+            });
             store.create(&me(), d, &name, how).unwrap();
         }
         expected.insert(name);
@@ -415,10 +556,18 @@ fn listing(store: &dyn Store) {
         assert_eq!(cookies.len(), entries.len());
     }
     // Going on behind the dots, and with a verifier that is none of ours.
-    let range = ReaddirRange { cookie: 1, verifier: [0; 8], max_entries: 1, plus: false };
+    let range = ReaddirRange {
+        cookie: 1,
+        verifier: [0; 8],
+        max_entries: 1,
+        plus: false,
+    };
     let after_here = store.readdir(&me(), d, range).unwrap();
     assert_eq!(after_here.entries[0].name, b"..");
-    let range = ReaddirRange { verifier: [1; 8], ..range };
+    let range = ReaddirRange {
+        verifier: [1; 8],
+        ..range
+    };
     refused(store.readdir(&me(), d, range), Status::BadCookie);
 }
 
@@ -426,16 +575,26 @@ fn listing_while_it_changes(store: &dyn Store) {
     let d = directory(store, &me(), "d", 0o755);
     let name = |number: usize| format!("n{number}").into_bytes();
     for number in 0..500 {
-        store.symlink(&me(), d, &name(number), b"t", &SetAttributes::default()).unwrap();
+        store
+            .symlink(&me(), d, &name(number), b"t", &SetAttributes::default())
+            .unwrap();
     }
     let (mut seen, mut cookie, mut round) = (Vec::new(), 0, 0);
     loop {
-        let range = ReaddirRange { cookie, verifier: [0; 8], max_entries: 50, plus: false };
+        let range = ReaddirRange {
+            cookie,
+            verifier: [0; 8],
+            max_entries: 50,
+            plus: false,
+        };
         let listing = store.readdir(&me(), d, range).unwrap();
         cookie = listing.entries.last().map_or(cookie, |entry| entry.cookie);
         // Even numbers vanish right after they were listed, the one that the cookie stands for included.
         for entry in &listing.entries {
-            let number = entry.name.strip_prefix(b"n").map(|n| String::from_utf8_lossy(n));
+            let number = entry
+                .name
+                .strip_prefix(b"n")
+                .map(|n| String::from_utf8_lossy(n));
             if number.is_some_and(|n| n.parse::<usize>().is_ok_and(|n| n % 2 == 0 && n < 500)) {
                 store.remove(&me(), d, &entry.name).unwrap();
             }
@@ -444,11 +603,23 @@ fn listing_while_it_changes(store: &dyn Store) {
         if listing.eof {
             break;
         }
-        store.symlink(&me(), d, &name(1000 + round), b"t", &SetAttributes::default()).unwrap();
+        store
+            .symlink(
+                &me(),
+                d,
+                &name(1000 + round),
+                b"t",
+                &SetAttributes::default(),
+            )
+            .unwrap();
         round += 1;
     }
     for number in 0..500 {
-        assert_eq!(seen.iter().filter(|seen| **seen == name(number)).count(), 1, "{number}");
+        assert_eq!(
+            seen.iter().filter(|seen| **seen == name(number)).count(),
+            1,
+            "{number}"
+        );
     }
 }
 
@@ -456,10 +627,15 @@ fn listing_with_objects(store: &dyn Store) {
     let root = store.root();
     let f = file(store, &me(), "f", 0o640);
     let d = directory(store, &me(), "d", 0o755);
-    let (l, _) = store.symlink(&me(), root, b"l", b"f", &SetAttributes::default()).unwrap();
+    let (l, _) = store
+        .symlink(&me(), root, b"l", b"f", &SetAttributes::default())
+        .unwrap();
     let entries = list(store, root, 2, true);
     for (name, object) in [("f", f), ("d", d), ("l", l), (".", root), ("..", root)] {
-        let entry = entries.iter().find(|entry| entry.name == name.as_bytes()).unwrap();
+        let entry = entries
+            .iter()
+            .find(|entry| entry.name == name.as_bytes())
+            .unwrap();
         let (found, attributes) = entry.object.unwrap();
         assert_eq!((found, entry.fileid), (object, object.ino));
         assert_eq!(attributes, store.getattr(object).unwrap());
@@ -475,18 +651,35 @@ fn types(store: &dyn Store) {
     refused(store.lookup(&me(), f, b"x"), Status::NotDir);
     refused(store.lookup(&me(), f, b"."), Status::NotDir);
     refused(store.mkdir(&me(), f, b"x", &new), Status::NotDir);
-    refused(store.create(&me(), f, b"x", CreateHow::Unchecked(&new)), Status::NotDir);
+    refused(
+        store.create(&me(), f, b"x", CreateHow::Unchecked(&new)),
+        Status::NotDir,
+    );
     refused(store.remove(&me(), f, b"x"), Status::NotDir);
     refused(store.rmdir(&me(), f, b"x"), Status::NotDir);
     refused(store.rename(&me(), (f, b"x"), (root, b"y")), Status::NotDir);
     refused(store.rename(&me(), (root, b"f"), (f, b"y")), Status::NotDir);
     refused(store.link(&me(), f, f, b"y"), Status::NotDir);
-    let range = ReaddirRange { cookie: 0, verifier: [0; 8], max_entries: 9, plus: false };
+    let range = ReaddirRange {
+        cookie: 0,
+        verifier: [0; 8],
+        max_entries: 9,
+        plus: false,
+    };
     refused(store.readdir(&me(), f, range), Status::NotDir);
-    let nothing = ObjectId { ino: 0x7fff_fff0, generation: 77 };
+    let nothing = ObjectId {
+        ino: 0x7fff_fff0,
+        generation: 77,
+    };
     refused(store.getattr(nothing), Status::Stale);
     refused(store.lookup(&me(), nothing, b"x"), Status::Stale);
-    refused(store.getattr(ObjectId { generation: f.generation ^ 1, ..f }), Status::Stale);
+    refused(
+        store.getattr(ObjectId {
+            generation: f.generation ^ 1,
+            ..f
+        }),
+        Status::Stale,
+    );
 }
 
 fn handles(store: &dyn Store) {
@@ -506,10 +699,14 @@ fn handles(store: &dyn Store) {
         refused(store.open_handle(forged), Status::BadHandle);
     }
     let handle = store.handle(f).unwrap();
-    store.rename(&me(), (store.root(), b"f"), (store.root(), b"g")).unwrap();
+    store
+        .rename(&me(), (store.root(), b"f"), (store.root(), b"g"))
+        .unwrap();
     assert_eq!(store.open_handle(&handle).unwrap(), f);
     store.remove(&me(), store.root(), b"g").unwrap();
-    let gone = store.open_handle(&handle).and_then(|object| store.getattr(object));
+    let gone = store
+        .open_handle(&handle)
+        .and_then(|object| store.getattr(object));
     refused(gone, Status::Stale);
 }
 
@@ -521,7 +718,10 @@ fn deep_paths(store: &dyn Store) {
         at = store.mkdir(&me(), at, &name, &new_mode(0o755)).unwrap().0;
         path.push(at);
     }
-    let how = CreateHow::Guarded(&SetAttributes { mode: Some(0o600), ..<_>::default() });
+    let how = CreateHow::Guarded(&SetAttributes {
+        mode: Some(0o600),
+        ..<_>::default()
+    });
     let bottom = store.create(&me(), at, b"bottom", how).unwrap().object;
     store.write_at(&me(), bottom, 0, b"down here").unwrap();
     assert_eq!(content(store, bottom), b"down here");
@@ -552,13 +752,18 @@ fn one_of_many_wins(store: &dyn Store) {
                         .filter(|round| {
                             let name = format!("f{round}");
                             let how = CreateHow::Guarded(&new);
-                            store.create(&me(), store.root(), name.as_bytes(), how).is_ok()
+                            store
+                                .create(&me(), store.root(), name.as_bytes(), how)
+                                .is_ok()
                         })
                         .count()
                 })
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum::<usize>()
     });
     assert_eq!(won, 20);
 }
@@ -594,7 +799,10 @@ fn events(store: &dyn Store) {
     store.unwatch(unwatched);
     store.write_at(&me(), unwatched, 0, b"unheard").unwrap();
     let late = store.wait_events(Duration::from_millis(20));
-    assert!(!late.contains(&OutsideEvent::Changed(unwatched)), "{late:?}");
+    assert!(
+        !late.contains(&OutsideEvent::Changed(unwatched)),
+        "{late:?}"
+    );
 }
 
 const ALICE: u32 = 4001;
@@ -611,20 +819,30 @@ fn bob() -> Credential {
 
 /// A directory that everyone may write to.
 fn open_to_all(store: &dyn Store, mode: u32) -> ObjectId {
-    let (d, _) = store.mkdir(&me(), store.root(), b"all", &new_mode(mode)).unwrap();
-    store.setattr(&me(), store.root(), &new_mode(0o755)).unwrap();
+    let (d, _) = store
+        .mkdir(&me(), store.root(), b"all", &new_mode(mode))
+        .unwrap();
+    store
+        .setattr(&me(), store.root(), &new_mode(0o755))
+        .unwrap();
     d
 }
 
 fn classes(store: &dyn Store) {
     let d = open_to_all(store, 0o777);
-    let new = SetAttributes { gid: Some(TEAM), ..new_mode(0o640) };
+    let new = SetAttributes {
+        gid: Some(TEAM),
+        ..new_mode(0o640)
+    };
     let how = CreateHow::Guarded(&new);
     let f = store.create(&alice(), d, b"f", how).unwrap();
     assert_eq!((f.attributes.uid, f.attributes.gid), (ALICE, TEAM));
     let all = access::READ | access::MODIFY | access::EXTEND | access::EXECUTE;
     let granted = |who: &Credential| store.access(who, f.object, all).unwrap();
-    assert_eq!(granted(&alice()), access::READ | access::MODIFY | access::EXTEND);
+    assert_eq!(
+        granted(&alice()),
+        access::READ | access::MODIFY | access::EXTEND
+    );
     assert_eq!(granted(&Credential::of(BOB, BOB, &[7, TEAM])), access::READ);
     assert_eq!(granted(&Credential::of(BOB, TEAM, &[])), access::READ);
     assert_eq!(granted(&bob()), 0);
@@ -636,14 +854,29 @@ fn classes(store: &dyn Store) {
     refused(store.write_at(&bob(), f.object, 0, b"no"), Status::Access);
     store.write_at(&alice(), f.object, 0, b"yes").unwrap();
     // Directories.
-    let (private, attributes) = store.mkdir(&alice(), d, b"private", &new_mode(0o700)).unwrap();
+    let (private, attributes) = store
+        .mkdir(&alice(), d, b"private", &new_mode(0o700))
+        .unwrap();
     let all = access::READ | access::LOOKUP | access::MODIFY | access::EXTEND | access::DELETE;
-    assert_eq!(store.access(&alice(), private, all | access::EXECUTE).unwrap(), all);
-    assert_eq!(attributes_permit(&attributes, &alice(), all | access::EXECUTE), all);
+    assert_eq!(
+        store
+            .access(&alice(), private, all | access::EXECUTE)
+            .unwrap(),
+        all
+    );
+    assert_eq!(
+        attributes_permit(&attributes, &alice(), all | access::EXECUTE),
+        all
+    );
     assert_eq!(store.access(&bob(), private, all).unwrap(), 0);
     refused(store.lookup(&bob(), private, b"x"), Status::Access);
     refused(store.mkdir(&bob(), private, b"x", &new), Status::Access);
-    let range = ReaddirRange { cookie: 0, verifier: [0; 8], max_entries: 9, plus: false };
+    let range = ReaddirRange {
+        cookie: 0,
+        verifier: [0; 8],
+        max_entries: 9,
+        plus: false,
+    };
     refused(store.readdir(&bob(), private, range), Status::Access);
     refused(store.remove(&bob(), store.root(), b"all"), Status::Access);
     refused(store.rmdir(&bob(), store.root(), b"all"), Status::Access);
@@ -651,20 +884,37 @@ fn classes(store: &dyn Store) {
 
 fn owners(store: &dyn Store) {
     let d = open_to_all(store, 0o777);
-    let f = store.create(&alice(), d, b"f", CreateHow::Guarded(&new_mode(0o400))).unwrap().object;
+    let f = store
+        .create(&alice(), d, b"f", CreateHow::Guarded(&new_mode(0o400)))
+        .unwrap()
+        .object;
     // The owner may have opened it for writing before (RFC 1813 section 4.4).
     store.write_at(&alice(), f, 0, b"mine").unwrap();
-    assert_eq!(store.access(&alice(), f, access::READ | access::MODIFY).unwrap(), access::READ);
+    assert_eq!(
+        store
+            .access(&alice(), f, access::READ | access::MODIFY)
+            .unwrap(),
+        access::READ
+    );
     let attributes = store.setattr(&alice(), f, &new_mode(0o000)).unwrap();
     assert!(may_read(&attributes, &alice()) && may_write(&attributes, &alice()));
     assert!(!may_read(&attributes, &bob()) && !may_write(&attributes, &bob()));
-    let cut = SetAttributes { size: Some(2), ..SetAttributes::default() };
+    let cut = SetAttributes {
+        size: Some(2),
+        ..SetAttributes::default()
+    };
     assert_eq!(store.setattr(&alice(), f, &cut).unwrap().size, 2);
     refused(store.setattr(&bob(), f, &cut), Status::Access);
     refused(store.setattr(&bob(), f, &new_mode(0o777)), Status::Perm);
-    let now = SetAttributes { mtime: SetTime::ServerTime, ..SetAttributes::default() };
+    let now = SetAttributes {
+        mtime: SetTime::ServerTime,
+        ..SetAttributes::default()
+    };
     refused(store.setattr(&bob(), f, &now), Status::Access);
-    let then = SetAttributes { mtime: SetTime::To(Time::default()), ..SetAttributes::default() };
+    let then = SetAttributes {
+        mtime: SetTime::To(Time::default()),
+        ..SetAttributes::default()
+    };
     refused(store.setattr(&bob(), f, &then), Status::Perm);
     store.setattr(&alice(), f, &new_mode(0o666)).unwrap();
     store.setattr(&bob(), f, &now).unwrap();
@@ -674,8 +924,12 @@ fn owners(store: &dyn Store) {
 fn sticky(store: &dyn Store) {
     let d = open_to_all(store, 0o1777);
     let new = new_mode(0o666);
-    store.create(&alice(), d, b"f", CreateHow::Guarded(&new)).unwrap();
-    store.create(&bob(), d, b"g", CreateHow::Guarded(&new)).unwrap();
+    store
+        .create(&alice(), d, b"f", CreateHow::Guarded(&new))
+        .unwrap();
+    store
+        .create(&bob(), d, b"g", CreateHow::Guarded(&new))
+        .unwrap();
     refused(store.remove(&bob(), d, b"f"), Status::Perm);
     refused(store.rename(&bob(), (d, b"f"), (d, b"x")), Status::Perm);
     refused(store.rename(&bob(), (d, b"g"), (d, b"f")), Status::Perm);
@@ -685,14 +939,26 @@ fn sticky(store: &dyn Store) {
 
 fn giving_away(store: &dyn Store) {
     let d = open_to_all(store, 0o777);
-    let f = store.create(&alice(), d, b"f", CreateHow::Guarded(&new_mode(0o644))).unwrap().object;
+    let f = store
+        .create(&alice(), d, b"f", CreateHow::Guarded(&new_mode(0o644)))
+        .unwrap()
+        .object;
     let none = SetAttributes::default();
-    let to_bob = SetAttributes { uid: Some(BOB), ..none };
+    let to_bob = SetAttributes {
+        uid: Some(BOB),
+        ..none
+    };
     refused(store.setattr(&alice(), f, &to_bob), Status::Perm);
     refused(store.setattr(&bob(), f, &to_bob), Status::Perm);
-    let to_group = |gid| SetAttributes { gid: Some(gid), ..none };
+    let to_group = |gid| SetAttributes {
+        gid: Some(gid),
+        ..none
+    };
     refused(store.setattr(&alice(), f, &to_group(BOB)), Status::Perm);
-    assert_eq!(store.setattr(&alice(), f, &to_group(TEAM)).unwrap().gid, TEAM);
+    assert_eq!(
+        store.setattr(&alice(), f, &to_group(TEAM)).unwrap().gid,
+        TEAM
+    );
     let root = Credential::of(0, 0, &[]);
     assert_eq!(store.setattr(&root, f, &to_bob).unwrap().uid, BOB);
     // Set-user-id does not outlive a write by someone else.
@@ -700,16 +966,26 @@ fn giving_away(store: &dyn Store) {
     store.write_at(&alice(), f, 0, b"changed").unwrap();
     assert_eq!(store.getattr(f).unwrap().mode, 0o777);
     let device = Special::BlockDevice { major: 8, minor: 0 };
-    refused(store.mknod(&alice(), d, b"disk", device, &new_mode(0o666)), Status::Perm);
-    store.mknod(&alice(), d, b"pipe", Special::Fifo, &new_mode(0o666)).unwrap();
+    refused(
+        store.mknod(&alice(), d, b"disk", device, &new_mode(0o666)),
+        Status::Perm,
+    );
+    store
+        .mknod(&alice(), d, b"pipe", Special::Fifo, &new_mode(0o666))
+        .unwrap();
 }
 
 fn inherited_group(store: &dyn Store) {
     let d = open_to_all(store, 0o777);
-    let give = SetAttributes { gid: Some(TEAM), ..SetAttributes::default() };
+    let give = SetAttributes {
+        gid: Some(TEAM),
+        ..SetAttributes::default()
+    };
     store.setattr(&me(), d, &give).unwrap();
     store.setattr(&me(), d, &new_mode(0o2777)).unwrap();
-    let f = store.create(&bob(), d, b"f", CreateHow::Guarded(&new_mode(0o644))).unwrap();
+    let f = store
+        .create(&bob(), d, b"f", CreateHow::Guarded(&new_mode(0o644)))
+        .unwrap();
     assert_eq!((f.attributes.uid, f.attributes.gid), (BOB, TEAM));
     let (_, inner) = store.mkdir(&bob(), d, b"inner", &new_mode(0o755)).unwrap();
     assert_eq!((inner.gid, inner.mode), (TEAM, 0o2755));

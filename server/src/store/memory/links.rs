@@ -156,7 +156,9 @@ impl Tree {
         parent.names_mut()?.insert(name, moved.ino);
         parent.touch_data(now);
         self.node_mut(moved)?.attributes.ctime = now;
-        [from, to, moved].into_iter().for_each(|object| self.report(object));
+        [from, to, moved]
+            .into_iter()
+            .for_each(|object| self.report(object));
         Ok(())
     }
 

@@ -177,7 +177,9 @@ impl Store for MemoryStore {
             Body::Directory(_) => return Err(Status::IsDir.into()),
             _ => return Err(Status::Inval.into()),
         };
-        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(content.len());
+        let start = usize::try_from(offset)
+            .unwrap_or(usize::MAX)
+            .min(content.len());
         let count = data.len().min(content.len() - start);
         data[..count].copy_from_slice(&content[start..start + count]);
         Ok(count)
@@ -287,7 +289,9 @@ impl Store for MemoryStore {
 
     fn rmdir(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId> {
         Name::proper(name, Status::Inval, Status::Exist)?;
-        Ok(self.changing(|tree| tree.unlink(who, directory, name, true))?.object)
+        Ok(self
+            .changing(|tree| tree.unlink(who, directory, name, true))?
+            .object)
     }
 
     fn readdir(
@@ -305,10 +309,20 @@ impl Store for MemoryStore {
         let entry = |cookie, name: &[u8], ino| {
             let found = tree.named(ino).ok().filter(|_| range.plus && searchable);
             let object = found.map(|node| (node.id(), node.attributes));
-            DirEntry { fileid: ino, name: name.to_vec(), cookie, object }
+            DirEntry {
+                fileid: ino,
+                name: name.to_vec(),
+                cookie,
+                object,
+            }
         };
-        let dots = [(1, b".".as_slice(), directory.ino), (2, b"..", names.parent)];
-        let dots = dots.into_iter().filter(|(cookie, ..)| *cookie > range.cookie);
+        let dots = [
+            (1, b".".as_slice(), directory.ino),
+            (2, b"..", names.parent),
+        ];
+        let dots = dots
+            .into_iter()
+            .filter(|(cookie, ..)| *cookie > range.cookie);
         let mut all = dots.chain(names.after(range.cookie.max(2)));
         let entries = all
             .by_ref()
@@ -316,7 +330,11 @@ impl Store for MemoryStore {
             .map(|(cookie, name, ino)| entry(cookie, name, ino))
             .collect();
         let eof = all.next().is_none();
-        Ok(Listing { entries, eof, verifier: ReaddirRange::VERIFIER })
+        Ok(Listing {
+            entries,
+            eof,
+            verifier: ReaddirRange::VERIFIER,
+        })
     }
 
     fn statfs(&self, object: ObjectId) -> Result<Space> {
@@ -351,7 +369,10 @@ impl Store for MemoryStore {
 
     fn handle(&self, object: ObjectId) -> Result<HandleBytes> {
         self.tree.lock().node(object)?;
-        Ok(self.handles.make(&Opened { object, inner: None }))
+        Ok(self.handles.make(&Opened {
+            object,
+            inner: None,
+        }))
     }
 
     fn open_handle(&self, handle: &[u8]) -> Result<ObjectId> {

@@ -28,7 +28,10 @@ pub(super) enum Body {
 
 impl Node {
     pub fn id(&self) -> ObjectId {
-        ObjectId { ino: self.attributes.fileid, generation: self.generation }
+        ObjectId {
+            ino: self.attributes.fileid,
+            generation: self.generation,
+        }
     }
 
     /// A change of the data at that time.
@@ -169,7 +172,12 @@ struct Entry {
 impl Names {
     pub fn new(parent: u64) -> Self {
         // Cookies 1 and 2 follow `.` and `..`.
-        Self { parent, by_name: BTreeMap::new(), by_cookie: BTreeMap::new(), next_cookie: 3 }
+        Self {
+            parent,
+            by_name: BTreeMap::new(),
+            by_cookie: BTreeMap::new(),
+            next_cookie: 3,
+        }
     }
 
     pub fn find(&self, name: &[u8]) -> Option<u64> {

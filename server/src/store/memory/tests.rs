@@ -13,7 +13,10 @@ fn who() -> Credential {
 
 fn new_file(store: &MemoryStore) -> ObjectId {
     let how = CreateHow::Unchecked(&SetAttributes::default());
-    store.create(&who(), store.root(), b"f", how).unwrap().object
+    store
+        .create(&who(), store.root(), b"f", how)
+        .unwrap()
+        .object
 }
 
 fn content(store: &MemoryStore, file: ObjectId) -> Vec<u8> {
@@ -44,7 +47,10 @@ fn a_crash_keeps_what_was_synced_and_pages_of_the_rest() {
         let pages: Vec<u8> = data
             .chunks(4096)
             .map(|page| {
-                assert!(page.iter().all(|byte| *byte == page[0] && matches!(byte, 1 | 2)));
+                assert!(
+                    page.iter()
+                        .all(|byte| *byte == page[0] && matches!(byte, 1 | 2))
+                );
                 page[0]
             })
             .collect();
@@ -77,7 +83,10 @@ fn full_and_read_only_and_failing() {
     store.set_capacity(10);
     assert_eq!(store.write_at(&who(), file, 0, &[1; 16]).unwrap(), 10);
     let status = |result: Result<usize>| result.unwrap_err().status;
-    assert_eq!(status(store.write_at(&who(), file, 10, &[1; 16])), Status::NoSpc);
+    assert_eq!(
+        status(store.write_at(&who(), file, 10, &[1; 16])),
+        Status::NoSpc
+    );
     assert_eq!(store.write_at(&who(), file, 4, &[2; 6]).unwrap(), 6);
     store.set_capacity(1 << 20);
     store.fail_next(Operation::Write, Status::Io);
@@ -86,7 +95,10 @@ fn full_and_read_only_and_failing() {
     assert_eq!(status(store.write_at(&who(), file, 0, b"x")), Status::DQuot);
     store.set_read_only(true);
     assert_eq!(status(store.write_at(&who(), file, 0, b"x")), Status::RoFs);
-    assert_eq!(store.remove(&who(), store.root(), b"f").unwrap_err().status, Status::RoFs);
+    assert_eq!(
+        store.remove(&who(), store.root(), b"f").unwrap_err().status,
+        Status::RoFs
+    );
     store.set_read_only(false);
     assert_eq!(store.write_at(&who(), file, 0, b"x").unwrap(), 1);
 }
@@ -95,18 +107,31 @@ fn full_and_read_only_and_failing() {
 fn changes_from_outside_are_reported_where_watched() {
     let store = MemoryStore::new(4);
     let file = new_file(&store);
-    store.outside_change(file, OutsideChange::Mode(0o600)).unwrap();
+    store
+        .outside_change(file, OutsideChange::Mode(0o600))
+        .unwrap();
     assert!(store.watch(file));
     assert!(store.wait_events(Duration::ZERO).is_empty());
-    let write = OutsideChange::Write { offset: 2, data: b"hey" };
+    let write = OutsideChange::Write {
+        offset: 2,
+        data: b"hey",
+    };
     store.outside_change(file, write).unwrap();
-    assert_eq!(store.wait_events(Duration::ZERO), [OutsideEvent::Changed(file)]);
+    assert_eq!(
+        store.wait_events(Duration::ZERO),
+        [OutsideEvent::Changed(file)]
+    );
     assert_eq!(content(&store, file), b"\0\0hey");
-    store.outside_change(file, OutsideChange::Resize(3)).unwrap();
+    store
+        .outside_change(file, OutsideChange::Resize(3))
+        .unwrap();
     store.overflow_events();
     assert_eq!(store.wait_events(Duration::ZERO), [OutsideEvent::Overflow]);
     store.outside_change(file, OutsideChange::Remove).unwrap();
-    assert_eq!(store.wait_events(Duration::ZERO), [OutsideEvent::Removed(file)]);
+    assert_eq!(
+        store.wait_events(Duration::ZERO),
+        [OutsideEvent::Removed(file)]
+    );
     assert_eq!(store.getattr(file).unwrap_err().status, Status::Stale);
     store.set_watchable(false);
     assert!(!store.watch(store.root()));

@@ -9,12 +9,8 @@ use odafs_common::wire::nfs3::{
 use super::node::{Body, Chance, Content, Names, Node, SIZE_MAX};
 use super::{Operation, OutsideChange};
 use crate::store::names::{Name, verifier_times};
-use crate::store::permission::{
-    check_add, check_search, check_set, may_write, settable_mode,
-};
-use crate::store::{
-    CreateHow, Created, Credential, ObjectId, OutsideEvent, Result, default_mode,
-};
+use crate::store::permission::{check_add, check_search, check_set, may_write, settable_mode};
+use crate::store::{CreateHow, Created, Credential, ObjectId, OutsideEvent, Result, default_mode};
 
 pub(super) const ROOT: u64 = 2;
 /// `fsid` of every object.
@@ -65,16 +61,26 @@ impl Tree {
     }
 
     pub fn root(&self) -> ObjectId {
-        ObjectId { ino: ROOT, generation: 1 }
+        ObjectId {
+            ino: ROOT,
+            generation: 1,
+        }
     }
 
     pub fn fail_next(&mut self, operation: Operation, status: Status) {
-        self.failures.entry(operation).or_default().push_back(status);
+        self.failures
+            .entry(operation)
+            .or_default()
+            .push_back(status);
     }
 
     /// The failure that a test has asked for.
     pub fn injected(&mut self, operation: Operation) -> Result<()> {
-        match self.failures.get_mut(&operation).and_then(VecDeque::pop_front) {
+        match self
+            .failures
+            .get_mut(&operation)
+            .and_then(VecDeque::pop_front)
+        {
             Some(status) => Err(status.into()),
             None => Ok(()),
         }
@@ -117,9 +123,7 @@ impl Tree {
         match Name::parse(name)? {
             Name::Here => Ok(found),
             Name::Up => self.named(names.parent),
-            Name::Proper(name) => {
-                self.named(names.find(name).ok_or(Status::NoEnt)?)
-            }
+            Name::Proper(name) => self.named(names.find(name).ok_or(Status::NoEnt)?),
         }
     }
 
@@ -172,7 +176,11 @@ impl Tree {
         });
         let inherited = directory.filter(|directory| directory.mode & 0o2000 != 0);
         let is_directory = kind == FileType::Directory;
-        let set_group = if inherited.is_some() && is_directory { 0o2000 } else { 0 };
+        let set_group = if inherited.is_some() && is_directory {
+            0o2000
+        } else {
+            0
+        };
         let attributes = Attributes {
             kind,
             mode: mode & 0o7777 | set_group,
@@ -188,7 +196,11 @@ impl Tree {
             mtime: now,
             ctime: now,
         };
-        let mut node = Node { generation, attributes, body };
+        let mut node = Node {
+            generation,
+            attributes,
+            body,
+        };
         node.measure();
         let object = node.id();
         self.nodes.insert(ino, node);
@@ -271,7 +283,11 @@ impl Tree {
         let body = Body::File(Content::default());
         let device = Device::default();
         let object = self.make(who, directory, name, FileType::Regular, body, device, &new)?;
-        Ok(Created { object, attributes: self.node(object)?.attributes, existed: false })
+        Ok(Created {
+            object,
+            attributes: self.node(object)?.attributes,
+            existed: false,
+        })
     }
 
     #[expect(clippy::too_many_arguments, reason = "what MKNOD takes")]
@@ -320,8 +336,10 @@ impl Tree {
         if let Some(mode) = new.mode {
             attributes.mode = settable_mode(mode, attributes.gid, who);
         }
-        for (slot, time) in [(&mut attributes.atime, new.atime), (&mut attributes.mtime, new.mtime)]
-        {
+        for (slot, time) in [
+            (&mut attributes.atime, new.atime),
+            (&mut attributes.mtime, new.mtime),
+        ] {
             match time {
                 SetTime::Keep => {}
                 SetTime::ServerTime => *slot = now,
@@ -486,7 +504,11 @@ fn existing(found: &Node, how: &CreateHow<'_>) -> Result<Created> {
         }
     };
     if same {
-        Ok(Created { object: found.id(), attributes, existed: true })
+        Ok(Created {
+            object: found.id(),
+            attributes,
+            existed: true,
+        })
     } else {
         Err(Status::Exist.into())
     }
