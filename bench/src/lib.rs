@@ -1,1 +1,16 @@
 //! Measurements: workloads, floors, peers, plots.
+//!
+//! Everything that `odafs demo` and `odafs bench` print comes from here: the
+//! command line parses options and prints, this crate measures. A figure has
+//! its counterpart in the same run and in turn with it, so that ratios hold on
+//! a machine whose speed drifts.
+#![deny(unsafe_code)]
+
+pub mod clock;
+pub mod cpu;
+pub mod floors;
+pub mod histogram;
+pub mod machine;
+pub mod random;
+pub mod table;
+pub mod tree;
