@@ -1,5 +1,9 @@
 use super::*;
-use crate::reference::{AccessKey, Epoch, Handle};
+use crate::direct::Feedback;
+use crate::mac::{MacAlgorithm, Tag};
+use crate::reference::{AccessKey, Epoch, Handle, Reference};
+use crate::session::Pattern;
+use crate::wire::nfs3::{Failed, FileHandle, Payload, Status};
 use crate::wire::testing::{
     attributes, bytes, file_handle, golden, payload, post_attributes, round_trip,
 };
