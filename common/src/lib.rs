@@ -4,6 +4,8 @@
 pub mod connect;
 pub mod direct;
 pub mod exception;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 pub mod mac;
 pub mod page;
 pub mod reference;

@@ -1,0 +1,77 @@
+//! What the fuzz targets in `fuzz/` run, one function a target; their corpus is replayed by the tests.
+//!
+//! Each takes any bytes at all. Beyond "no panic, no hang, little memory" each asserts that what was
+//! decoded, encoded and decoded again is the same value.
+
+mod direct;
+mod nfs3;
+mod odafs;
+mod rpc;
+mod sessions;
+
+/// A target: its name, which is that of its corpus folder, and what it runs.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target of this crate.
+pub const TARGETS: &[Target] = &[
+    ("direct", direct::messages),
+    ("mount3", rpc::mount3),
+    ("nfs3_args", nfs3::args),
+    ("nfs3_results", nfs3::results),
+    ("noise", sessions::noise),
+    ("odafs_args", odafs::args),
+    ("odafs_results", odafs::results),
+    ("portmap", rpc::portmap),
+    ("private_data", direct::private_data),
+    ("record", rpc::record),
+    ("rpc_call", rpc::call),
+    ("rpc_reply", rpc::reply),
+];
+
+/// Runs the target with this name.
+///
+/// # Panics
+/// Where there is none, or where the target has found something.
+pub fn run(name: &str, bytes: &[u8]) {
+    let (_, target) = TARGETS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .expect("a target's name");
+    target(bytes);
+}
+
+/// Decodes `$bytes` as `$type`; what that gives must survive encoding and decoding, in as many bytes.
+macro_rules! check {
+    ($type:ty, $bytes:expr) => {
+        if let Ok(value) = <$type as crate::wire::xdr::Decode>::from_bytes($bytes) {
+            let again = crate::wire::xdr::Encode::to_bytes(&value);
+            assert_eq!(again.len(), $bytes.len(), "{value:?}");
+            let decoded = <$type as crate::wire::xdr::Decode>::from_bytes(&again);
+            assert_eq!(decoded, Ok(value));
+        }
+    };
+}
+use check;
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::path::Path;
+
+    use super::TARGETS;
+
+    #[test]
+    fn the_corpus_replays() {
+        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
+        for (name, target) in TARGETS {
+            let inputs = fs::read_dir(corpus.join(name)).expect("a corpus for each target");
+            let inputs: Vec<_> = inputs
+                .map(|input| input.expect("an input").path())
+                .collect();
+            assert!(!inputs.is_empty(), "{name} has no inputs");
+            for input in inputs {
+                target(&fs::read(&input).expect("an input"));
+            }
+        }
+    }
+}
