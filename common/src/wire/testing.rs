@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use nfs3_types::xdr_codec::{Pack, Unpack};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -54,6 +55,22 @@ where
     }
     let longer: &'static [u8] = [bytes, &[0; 4]].concat().leak();
     assert_eq!(T::from_bytes(longer).err(), Some(XdrError::Trailing(4)));
+}
+
+/// The value makes the round trip here, and its bytes the round trip through another codec.
+#[track_caller]
+pub fn both<Theirs, Ours>(value: Ours)
+where
+    Theirs: Pack + Unpack,
+    Ours: Encode + Decode<'static> + PartialEq + Debug,
+{
+    let bytes = value.to_bytes();
+    let (decoded, taken) = Theirs::unpack(&mut bytes.as_slice()).expect("what the RFC describes");
+    assert_eq!(taken, bytes.len());
+    let mut again = Vec::new();
+    decoded.pack(&mut again).expect("room");
+    assert_eq!(again, bytes, "{value:?}");
+    round_trip(value);
 }
 
 /// Up to `max` bytes. They are never freed: decoded values borrow from them.

@@ -1,5 +1,6 @@
 use super::*;
-use crate::wire::testing::{bytes, file_handle, golden, round_trip};
+use crate::wire::testing::{both, bytes, file_handle, golden};
+use nfs3_types::mount as theirs;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -78,11 +79,11 @@ proptest! {
         flavors in vec(any::<u32>(), 0..5),
         status in proptest::sample::select(&Status::ALL[1..]),
     ) {
-        round_trip(MountResult::Ok(MountOk { file, flavors }));
-        round_trip(MountResult::Err(status));
+        both::<theirs::mountres3<'_>, _>(MountResult::Ok(MountOk { file, flavors }));
+        both::<theirs::mountres3<'_>, _>(MountResult::Err(status));
         let directory = DirPath(path);
-        round_trip(Mounts(names.iter().map(|host| Mount { host: Name(host), directory }).collect()));
+        both::<theirs::mountlist<'_, '_>, _>(Mounts(names.iter().map(|host| Mount { host: Name(host), directory }).collect()));
         let groups: Vec<_> = names.iter().map(|name| Name(name)).collect();
-        round_trip(Exports(vec![Export { directory, groups }; names.len()]));
+        both::<theirs::exports<'_, '_>, _>(Exports(vec![Export { directory, groups }; names.len()]));
     }
 }

@@ -1,4 +1,5 @@
 mod directory;
 mod golden;
 mod in_place;
+mod names;
 mod round_trip;
