@@ -1,1 +1,33 @@
-//! Queue pairs and memory, soft or real.
+//! Queue pairs and memory, soft or real: what a queue pair does in verbs, and nothing more.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`fabric`] | the traits that every fabric implements, and the types they speak of |
+//! | [`memory`] | the arena that the page cache lives in, its stamps and pins, the client's view of it, the life word |
+//! | [`shm`] | the fabric of one host: rings and regions in shared memory |
+//! | [`sim`] | the fabric of the tests: virtual time, delays, cuts, killed servers |
+//! | [`sync`], [`clock`], [`entropy`] | the only primitives of concurrency, time and chance that the system's cores use, so that `--cfg shuttle` can run all of it under one seeded scheduler |
+
+#![deny(unsafe_code)]
+
+#[cfg(not(loom))]
+pub mod clock;
+#[cfg(not(loom))]
+pub mod entropy;
+#[cfg(not(loom))]
+pub mod fabric;
+pub mod memory;
+#[cfg(not(any(loom, shuttle)))]
+pub mod shm;
+#[cfg(not(loom))]
+pub mod sim;
+#[cfg(not(loom))]
+pub mod sync;
+#[cfg(not(loom))]
+pub mod wake;
+
+#[cfg(not(loom))]
+pub use fabric::{
+    Completion, Exposed, Fault, Incoming, Listener, Local, Peer, PostError, Posted, QueuePair, Region, Remote, Source,
+    SteeringTag,
+};

@@ -1,0 +1,72 @@
+//! Monotonic time. Under `--cfg shuttle` it is virtual: it stands still while anything can run
+//! (but for a tick a look) and jumps to the next deadline when all wait.
+
+/// A time since an arbitrary start, or a span of time, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Nanos(pub u64);
+
+impl Nanos {
+    /// A span of whole microseconds.
+    pub const fn from_micros(micros: u64) -> Self {
+        Self(micros * 1_000)
+    }
+
+    /// A span of whole milliseconds.
+    pub const fn from_millis(millis: u64) -> Self {
+        Self(millis * 1_000_000)
+    }
+
+    /// A span of whole seconds.
+    pub const fn from_secs(seconds: u64) -> Self {
+        Self(seconds * 1_000_000_000)
+    }
+
+    /// The span from `earlier` to `self`; zero if `earlier` is later.
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+
+    /// The same span for the standard library.
+    pub const fn duration(self) -> std::time::Duration {
+        std::time::Duration::from_nanos(self.0)
+    }
+}
+
+impl From<std::time::Duration> for Nanos {
+    fn from(span: std::time::Duration) -> Self {
+        Self(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl std::ops::Add for Nanos {
+    type Output = Self;
+
+    /// Saturates.
+    fn add(self, span: Self) -> Self {
+        Self(self.0.saturating_add(span.0))
+    }
+}
+
+#[cfg(not(shuttle))]
+mod real {
+    use super::Nanos;
+    use std::sync::OnceLock;
+    use std::time::Instant;
+
+    /// The time since the process first asked.
+    pub fn now() -> Nanos {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed().into()
+    }
+
+    /// Blocks the thread for `span`.
+    pub fn sleep(span: Nanos) {
+        std::thread::sleep(span.duration());
+    }
+}
+
+#[cfg(not(shuttle))]
+pub use real::{now, sleep};
+
+#[cfg(shuttle)]
+pub use crate::sim::clock::{now, sleep};

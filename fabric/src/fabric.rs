@@ -1,0 +1,272 @@
+//! The traits that every fabric implements.
+//!
+//! A queue pair is reliable and ordered, as in verbs: messages arrive once and in the order of
+//! their posts, and an RDMA Write is visible at the peer before a later send's message is. A
+//! queue pair belongs to one thread at a time (`&mut self`); it never blocks except in
+//! [`QueuePair::wait`].
+
+use crate::clock::Nanos;
+use crate::memory::{Arena, ArenaView, FrameNumber, LifeWord};
+use crate::sync::Arc;
+use crate::wake::WakeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+pub use crate::memory::Region;
+
+/// What became of something that was posted, or what the peer sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// A [`QueuePair::post_send`] that was [`Posted::Pending`] has left.
+    Send {
+        /// The id of the post.
+        id: u64,
+    },
+    /// A message arrived. It is in [`QueuePair::message`] until the next poll.
+    Recv {
+        /// Length of the message.
+        bytes: u32,
+    },
+    /// A [`QueuePair::post_read`] that was [`Posted::Pending`] is over.
+    Read {
+        /// The id of the post.
+        id: u64,
+        /// `Ok`: the bytes are in the region.
+        result: Result<(), Fault>,
+    },
+    /// A [`QueuePair::post_write`] that was [`Posted::Pending`] is over: its source may be reused.
+    Write {
+        /// The id of the post.
+        id: u64,
+        /// `Ok`: the bytes are on their way, ahead of every later send.
+        result: Result<(), Fault>,
+    },
+}
+
+/// Why an RDMA operation did not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The peer knows no such steering tag, or the range is beyond it, or it may not be used so.
+    #[error("the peer refused the remote access")]
+    RemoteAccess,
+    /// The connection ended first.
+    #[error("the connection was closed")]
+    Flushed,
+}
+
+/// How a post was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// Over already: the source may be reused at once and no completion follows.
+    Done,
+    /// A completion with the post's id follows; the source stays as it is until then.
+    Pending,
+}
+
+/// Why a post was not taken. Nothing has happened then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PostError {
+    /// The queue is full, or the peer has posted no receive: poll and try again.
+    #[error("the queue is full")]
+    Full,
+    /// The message is longer than [`QueuePair::max_message`].
+    #[error("the message is longer than the fabric takes")]
+    TooLong,
+    /// The connection is closed.
+    #[error("the connection is closed")]
+    Closed,
+    /// The local range, or a remote one that the fabric can check here, is out of bounds.
+    #[error("the range is out of bounds")]
+    BadRange,
+}
+
+impl From<PostError> for io::Error {
+    fn from(error: PostError) -> Self {
+        let kind = match error {
+            PostError::Full => io::ErrorKind::WouldBlock,
+            PostError::TooLong | PostError::BadRange => io::ErrorKind::InvalidInput,
+            PostError::Closed => io::ErrorKind::ConnectionAborted,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
+/// Names a region to the peer (an STag, an rkey).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SteeringTag(pub u32);
+
+/// A place in the peer's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// The region.
+    pub tag: SteeringTag,
+    /// First byte within it.
+    pub offset: u64,
+}
+
+/// A range of a local region.
+#[derive(Clone, Copy)]
+pub struct Local<'a> {
+    /// The region.
+    pub region: &'a Arc<Region>,
+    /// First byte within it.
+    pub offset: usize,
+    /// Bytes.
+    pub length: usize,
+}
+
+/// Where the bytes of an RDMA Write come from.
+#[derive(Clone, Copy)]
+pub enum Source<'a> {
+    /// A range of a frame, which is pinned (or unpublished) until the completion.
+    Frame {
+        /// The arena.
+        arena: &'a Arc<Arena>,
+        /// The frame.
+        frame: FrameNumber,
+        /// First byte within the frame.
+        offset: u32,
+        /// Bytes.
+        length: u32,
+    },
+    /// Bytes that are taken before the post returns.
+    Bytes(&'a [u8]),
+}
+
+/// The steering tags under which a peer may read an arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exposed {
+    /// The frames: a reference's address is an offset here.
+    pub arena: SteeringTag,
+    /// The stamps: one little-endian `u64` per frame; the life word's value is at
+    /// [`Exposed::life_offset`].
+    pub stamps: SteeringTag,
+}
+
+/// Who is at the other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A process of this host, as the kernel told at the time of its connect.
+    Uid {
+        /// Effective user.
+        uid: u32,
+        /// Effective group.
+        gid: u32,
+        /// Supplementary groups.
+        groups: Vec<u32>,
+        /// Process, for messages only.
+        pid: i32,
+    },
+    /// A host.
+    Address(SocketAddr),
+    /// A node of the simulator.
+    Simulated(u32),
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Peer::Uid { uid, pid, .. } => write!(f, "uid {uid} (process {pid})"),
+            Peer::Address(address) => write!(f, "{address}"),
+            Peer::Simulated(node) => write!(f, "node {node}"),
+        }
+    }
+}
+
+/// One end of a connection.
+pub trait QueuePair: Send {
+    /// Makes room for `count` more messages from the peer. Fabrics whose flow control is the
+    /// room in a ring ignore it.
+    fn post_receives(&mut self, count: u32);
+
+    /// Sends the concatenation of `parts` as one message. The bytes are taken before it returns.
+    fn post_send(&mut self, id: u64, parts: &[&[u8]]) -> Result<Posted, PostError>;
+
+    /// Copies `from` into the peer's memory, ahead of every later send.
+    fn post_write(&mut self, id: u64, from: Source<'_>, to: Remote) -> Result<Posted, PostError>;
+
+    /// Copies the peer's memory into a local region.
+    fn post_read(&mut self, id: u64, into: Local<'_>, from: Remote) -> Result<Posted, PostError>;
+
+    /// Rings the doorbell for all that was posted since the last time (wakes a sleeping peer).
+    /// What was posted may stay unseen until then.
+    fn flush(&mut self);
+
+    /// The next completion, if there is one. After the connection has closed: what was pending
+    /// ends with [`Fault::Flushed`], then `None` for ever and [`QueuePair::is_closed`] holds.
+    fn poll(&mut self) -> Option<Completion>;
+
+    /// The message of the last [`Completion::Recv`]. Empty after any other poll.
+    fn message(&self) -> &[u8];
+
+    /// Asks for a wake-up at the next event. `false`: something is there already, poll again.
+    fn arm(&mut self) -> bool;
+
+    /// Readable after [`QueuePair::arm`] when there is something to poll; `None` where the
+    /// fabric has no descriptor. A level that a poll or an arm resets.
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Has every later event wake `set` (if armed). A queue pair has one wake set at a time.
+    fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()>;
+
+    /// Arms, and blocks until there is something to poll, the connection is closed or `timeout`
+    /// has passed.
+    fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError>;
+
+    /// Memory that the peer may read and write by RDMA until the connection closes. May block
+    /// for a round trip.
+    fn register(&mut self, length: usize) -> io::Result<Arc<Region>>;
+
+    /// Lets this peer RDMA-Read the arena, its stamps and the life word.
+    fn expose(&mut self, arena: &Arc<Arena>, life: &LifeWord) -> io::Result<Exposed>;
+
+    /// What the peer exposed, as memory to load from. `None` where the fabric offers no loads:
+    /// use [`QueuePair::post_read`].
+    fn map_exposed(&mut self, exposed: &Exposed) -> io::Result<Option<ArenaView>>;
+
+    /// Longest message that [`QueuePair::post_send`] takes.
+    fn max_message(&self) -> usize;
+
+    /// What the peer said when the connection was made.
+    fn private_data(&self) -> &[u8];
+
+    /// Who the peer is.
+    fn peer(&self) -> &Peer;
+
+    /// Whether the connection is over. Messages that came before may still be polled.
+    fn is_closed(&self) -> bool;
+}
+
+/// Takes connections.
+pub trait Listener: Send {
+    /// The next connection request, if there is one.
+    fn poll_accept(&mut self) -> io::Result<Option<Box<dyn Incoming>>>;
+
+    /// Readable when there may be a connection request.
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Has every connection request wake `set`.
+    fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()>;
+
+    /// Where clients connect to.
+    fn name(&self) -> String;
+}
+
+/// A connection request. Dropping it rejects it.
+pub trait Incoming: Send {
+    /// What the client said.
+    fn private_data(&self) -> &[u8];
+
+    /// Who the client is.
+    fn peer(&self) -> &Peer;
+
+    /// Takes it.
+    fn accept(self: Box<Self>, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>>;
+
+    /// Refuses it, with a reason for the client to print.
+    fn reject(self: Box<Self>, reason: &str);
+}
+
+/// Longest private data of a connection, either way, in bytes.
+pub const PRIVATE_DATA_MAX: usize = 64;

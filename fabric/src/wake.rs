@@ -1,0 +1,185 @@
+//! One thread that waits for many queue pairs.
+
+use crate::clock::Nanos;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// Wakes a thread that serves many queue pairs, listeners and queues.
+///
+/// The order of a wait: [`WakeSet::prepare`], arm every queue pair and look at every queue once
+/// more, [`WakeSet::wait`] only if all were empty. A wake-up after the `prepare` ends the wait.
+pub struct WakeSet {
+    inner: imp::Inner,
+}
+
+impl WakeSet {
+    /// An empty set.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { inner: imp::Inner::new()? })
+    }
+
+    /// Has every readable state of `fd` wake the set, until `fd`'s description is closed.
+    #[cfg(not(shuttle))]
+    pub fn add(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.inner.add(fd)
+    }
+
+    /// Takes `fd` out again.
+    #[cfg(not(shuttle))]
+    pub fn remove(&self, fd: BorrowedFd<'_>) {
+        self.inner.remove(fd);
+    }
+
+    /// Ends the present or the next wait. Cheap while nobody is about to wait.
+    pub fn wake(&self) {
+        self.inner.wake();
+    }
+
+    /// Ends the next wait at `at` (of [`crate::clock::now`]) if nothing ends it sooner.
+    pub fn wake_at(&self, at: Nanos) {
+        self.inner.wake_at(at);
+    }
+
+    /// Says that a wait may follow: from now on [`WakeSet::wake`] is remembered for it.
+    pub fn prepare(&self) {
+        self.inner.prepare();
+    }
+
+    /// Blocks until something wakes the set or `timeout` has passed.
+    pub fn wait(&self, timeout: Option<Nanos>) {
+        self.inner.wait(timeout);
+    }
+}
+
+#[cfg(not(shuttle))]
+mod imp {
+    use super::{BorrowedFd, Nanos, io};
+    use crate::clock;
+    use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+    pub struct Inner {
+        epoll: OwnedFd,
+        event: OwnedFd,
+        about_to_wait: AtomicBool,
+        deadline: AtomicU64,
+    }
+
+    impl Inner {
+        pub fn new() -> io::Result<Self> {
+            let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+            let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+            let set = Self {
+                epoll,
+                event,
+                about_to_wait: AtomicBool::new(false),
+                deadline: AtomicU64::new(u64::MAX),
+            };
+            set.add(set.event.as_fd())?;
+            Ok(set)
+        }
+
+        pub fn add(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+            let data = epoll::EventData::new_u64(0);
+            Ok(epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN)?)
+        }
+
+        pub fn remove(&self, fd: BorrowedFd<'_>) {
+            // It may have left by itself, closed or never there.
+            let _ = epoll::delete(&self.epoll, fd);
+        }
+
+        /// The waker's half of the handshake: what it made ready is written before; here comes
+        /// the fence, then the look at whether anybody is about to wait.
+        pub fn wake(&self) {
+            fence(Ordering::SeqCst);
+            if self.about_to_wait.swap(false, Ordering::SeqCst) {
+                // A full counter is as good as one more.
+                let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+            }
+        }
+
+        pub fn wake_at(&self, at: Nanos) {
+            self.deadline.fetch_min(at.0, Ordering::Relaxed);
+        }
+
+        pub fn prepare(&self) {
+            self.deadline.store(u64::MAX, Ordering::Relaxed);
+            self.about_to_wait.store(true, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+        }
+
+        pub fn wait(&self, timeout: Option<Nanos>) {
+            let due = self.deadline.swap(u64::MAX, Ordering::Relaxed);
+            let mut span = timeout.unwrap_or(Nanos(u64::MAX));
+            if due != u64::MAX {
+                span = span.min(Nanos(due).since(clock::now()));
+            }
+            let until = (span.0 != u64::MAX).then(|| Timespec {
+                tv_sec: (span.0 / 1_000_000_000) as i64,
+                tv_nsec: (span.0 % 1_000_000_000) as _,
+            });
+            let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 8];
+            // An interrupted wait is a spurious wake-up.
+            let _ = epoll::wait(&self.epoll, &mut events, until.as_ref());
+            self.about_to_wait.store(false, Ordering::SeqCst);
+            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+        }
+    }
+}
+
+#[cfg(shuttle)]
+mod imp {
+    use super::{Nanos, io};
+    use crate::clock;
+    use crate::sync::{Condvar, Mutex};
+
+    struct State {
+        woken: bool,
+        deadline: Nanos,
+    }
+
+    pub struct Inner {
+        state: Mutex<State>,
+        changed: Condvar,
+    }
+
+    impl Inner {
+        pub fn new() -> io::Result<Self> {
+            let state = State { woken: false, deadline: Nanos(u64::MAX) };
+            Ok(Self { state: Mutex::new(state), changed: Condvar::new() })
+        }
+
+        pub fn wake(&self) {
+            self.state.lock().woken = true;
+            self.changed.notify_all();
+        }
+
+        pub fn wake_at(&self, at: Nanos) {
+            let mut state = self.state.lock();
+            state.deadline = state.deadline.min(at);
+        }
+
+        pub fn prepare(&self) {
+            *self.state.lock() = State { woken: false, deadline: Nanos(u64::MAX) };
+        }
+
+        pub fn wait(&self, timeout: Option<Nanos>) {
+            let mut state = self.state.lock();
+            let until = timeout.map_or(Nanos(u64::MAX), |span| clock::now() + span);
+            let until = until.min(std::mem::replace(&mut state.deadline, Nanos(u64::MAX)));
+            while !state.woken {
+                if until.0 == u64::MAX {
+                    state = self.changed.wait(state);
+                    continue;
+                }
+                let left = until.since(clock::now());
+                if left.0 == 0 {
+                    return;
+                }
+                state = self.changed.wait_timeout(state, left).0;
+            }
+        }
+    }
+}
