@@ -28,6 +28,6 @@ pub mod wake;
 
 #[cfg(not(loom))]
 pub use fabric::{
-    Completion, Exposed, Fault, Incoming, Listener, Local, Peer, PostError, Posted, QueuePair, Region, Remote, Source,
-    SteeringTag,
+    Completion, Exposed, Fault, Incoming, Listener, Local, Peer, PostError, Posted, QueuePair,
+    Region, Remote, Source, SteeringTag,
 };

@@ -24,7 +24,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connections_per_uid: 256, connections: 4096, memory_per_uid: 1 << 30, regions_per_connection: 64 }
+        Self {
+            connections_per_uid: 256,
+            connections: 4096,
+            memory_per_uid: 1 << 30,
+            regions_per_connection: 64,
+        }
     }
 }
 
@@ -37,7 +42,9 @@ pub struct ConnectOptions {
 
 impl Default for ConnectOptions {
     fn default() -> Self {
-        Self { timeout: Nanos::from_secs(5) }
+        Self {
+            timeout: Nanos::from_secs(5),
+        }
     }
 }
 
@@ -70,6 +77,10 @@ impl crate::fabric::Listener for Listener {
 }
 
 /// Connects to the server that listens at `path`.
-pub fn connect(path: &Path, private_data: &[u8], options: &ConnectOptions) -> io::Result<Box<dyn QueuePair>> {
+pub fn connect(
+    path: &Path,
+    private_data: &[u8],
+    options: &ConnectOptions,
+) -> io::Result<Box<dyn QueuePair>> {
     todo!("{path:?} {private_data:?} {options:?}")
 }

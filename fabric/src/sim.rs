@@ -68,4 +68,3 @@ impl Network {
 pub use explore::explore;
 #[cfg(shuttle)]
 mod explore;
-

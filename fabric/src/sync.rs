@@ -161,7 +161,10 @@ impl Condvar {
     /// Unlocks, waits for a notification, locks.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         MutexGuard {
-            inner: self.inner.wait(guard.inner).unwrap_or_else(PoisonError::into_inner),
+            inner: self
+                .inner
+                .wait(guard.inner)
+                .unwrap_or_else(PoisonError::into_inner),
             #[cfg(shuttle)]
             mutex: guard.mutex,
         }

@@ -15,7 +15,9 @@ pub struct WakeSet {
 impl WakeSet {
     /// An empty set.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { inner: imp::Inner::new()? })
+        Ok(Self {
+            inner: imp::Inner::new()?,
+        })
     }
 
     /// Has every readable state of `fd` wake the set, until `fd`'s description is closed.
@@ -120,7 +122,10 @@ mod imp {
                 tv_sec: (span.0 / 1_000_000_000) as i64,
                 tv_nsec: (span.0 % 1_000_000_000) as _,
             });
-            let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 8];
+            let mut events = [epoll::Event {
+                flags: epoll::EventFlags::empty(),
+                data: epoll::EventData::new_u64(0),
+            }; 8];
             // An interrupted wait is a spurious wake-up.
             let _ = epoll::wait(&self.epoll, &mut events, until.as_ref());
             self.about_to_wait.store(false, Ordering::SeqCst);
@@ -147,8 +152,14 @@ mod imp {
 
     impl Inner {
         pub fn new() -> io::Result<Self> {
-            let state = State { woken: false, deadline: Nanos(u64::MAX) };
-            Ok(Self { state: Mutex::new(state), changed: Condvar::new() })
+            let state = State {
+                woken: false,
+                deadline: Nanos(u64::MAX),
+            };
+            Ok(Self {
+                state: Mutex::new(state),
+                changed: Condvar::new(),
+            })
         }
 
         pub fn wake(&self) {
@@ -162,7 +173,10 @@ mod imp {
         }
 
         pub fn prepare(&self) {
-            *self.state.lock() = State { woken: false, deadline: Nanos(u64::MAX) };
+            *self.state.lock() = State {
+                woken: false,
+                deadline: Nanos(u64::MAX),
+            };
         }
 
         pub fn wait(&self, timeout: Option<Nanos>) {

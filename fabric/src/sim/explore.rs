@@ -1,0 +1,96 @@
+use super::clock;
+use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
+
+/// One scheduling decision in so many lets a sleeper wake although others could run: a slow
+/// machine, on which deadlines pass early.
+const EARLY_ONE_IN: u64 = 512;
+
+/// Runs `test` under `iterations` random schedules. Each depends on its seed alone, counted up
+/// from `seed`; the seed of a failure is printed, and `explore(that seed, 1, test)` repeats it.
+pub fn explore(seed: u64, iterations: u32, test: impl Fn() + Send + Sync + 'static) {
+    let test = std::sync::Arc::new(test);
+    for seed in seed..seed + u64::from(iterations) {
+        let told = TellSeed(seed);
+        let mut config = Config::new();
+        config.stack_size = 1 << 20;
+        config.max_steps = MaxSteps::FailAfter(10_000_000);
+        config.failure_persistence = FailurePersistence::None;
+        let test = std::sync::Arc::clone(&test);
+        Runner::new(
+            Explorer {
+                seed,
+                random: Random(seed),
+                over: false,
+            },
+            config,
+        )
+        .run(move || test());
+        drop(told);
+    }
+}
+
+struct TellSeed(u64);
+
+impl Drop for TellSeed {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("failed with seed {}", self.0);
+        }
+    }
+}
+
+/// SplitMix64.
+pub(super) struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// Picks at random among the tasks that do not rest; when all rest, moves the clock on.
+struct Explorer {
+    seed: u64,
+    random: Random,
+    over: bool,
+}
+
+impl Scheduler for Explorer {
+    fn new_execution(&mut self) -> Option<Schedule> {
+        clock::reset();
+        (!std::mem::replace(&mut self.over, true)).then(|| Schedule::new(self.seed))
+    }
+
+    fn next_task(
+        &mut self,
+        runnable: &[&Task],
+        _current: Option<TaskId>,
+        _yielding: bool,
+    ) -> Option<TaskId> {
+        let awake: Vec<TaskId> = runnable
+            .iter()
+            .map(|task| task.id())
+            .filter(|task| !clock::sleeps(*task))
+            .collect();
+        let early = self.random.next().is_multiple_of(EARLY_ONE_IN);
+        if !awake.is_empty() && !early {
+            return Some(awake[(self.random.next() % awake.len() as u64) as usize]);
+        }
+        match clock::next_sleeper().filter(|next| runnable.iter().any(|task| task.id() == *next)) {
+            Some(sleeper) => {
+                clock::advance_to(sleeper);
+                Some(sleeper)
+            }
+            None => Some(runnable[(self.random.next() % runnable.len() as u64) as usize].id()),
+        }
+    }
+
+    fn next_u64(&mut self) -> u64 {
+        self.random.next()
+    }
+}
