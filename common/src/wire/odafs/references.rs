@@ -53,7 +53,7 @@ pub struct GetRefsArgs<'a> {
     pub session: u32,
     /// What of: at most [`MAX_RANGES`].
     pub ranges: Vec<Range<'a>>,
-    /// 0 at first, then what the answer before says, with the same ranges.
+    /// 0 at first, then what the answer before says, with the same ranges. Its meaning is the server's.
     pub resume: u64,
 }
 
@@ -81,7 +81,7 @@ pub type GetRefsResult = Result<GetRefsOk, OdafsStatus>;
 /// References of ranges of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GetRefsOk {
-    /// One for each range asked about that this answer has come to, in order.
+    /// The ranges that this answer has come to, in order; the last may be continued by the next answer.
     pub files: Vec<FileReferences>,
     /// Goes into the next call; 0 where everything has been answered.
     pub resume: u64,
@@ -106,7 +106,9 @@ impl Decode<'_> for GetRefsOk {
 /// References of the pages of one range that are in the server's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileReferences {
-    /// Where it is not OK, the rest is zero and empty.
+    /// Index of the range in the call.
+    pub range: u32,
+    /// Where it is not OK, what follows is zero and empty.
     pub status: Status,
     /// Change counter of the file from before the references were issued.
     pub change: u64,
@@ -120,6 +122,7 @@ pub struct FileReferences {
 
 impl Encode for FileReferences {
     fn encode(&self, w: &mut Writer<'_>) {
+        w.u32(self.range);
         self.status.encode(w);
         w.u64(self.change);
         w.u64(self.size);
@@ -131,6 +134,7 @@ impl Encode for FileReferences {
 impl Decode<'_> for FileReferences {
     fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
         Ok(Self {
+            range: r.u32()?,
             status: Status::decode(r)?,
             change: r.u64()?,
             size: r.u64()?,

@@ -173,6 +173,7 @@ fn asking_for_references() {
         GetRefsResult::Ok(GetRefsOk {
             files: vec![
                 FileReferences {
+                    range: 0,
                     status: Status::Ok,
                     change: 2,
                     size: 3,
@@ -183,6 +184,7 @@ fn asking_for_references() {
                     }],
                 },
                 FileReferences {
+                    range: 7,
                     status: Status::Access,
                     change: 0,
                     size: 0,
@@ -194,9 +196,9 @@ fn asking_for_references() {
         }),
         &join(&[
             "00000000 00000002
-             00000000 00000000 00000002 00000000 00000003 00000000 00000001 00000000 00000004",
+             00000000 00000000 00000000 00000002 00000000 00000003 00000000 00000001 00000000 00000004",
             REFERENCE_HEX,
-            "0000000d 00000000 00000000 00000000 00000000 00000000 00000000
+            "00000007 0000000d 00000000 00000000 00000000 00000000 00000000 00000000
              00000000 00000009",
         ]),
     );
@@ -278,6 +280,7 @@ fn limits() {
         2049
     ];
     let file = FileReferences {
+        range: 0,
         status: Status::Ok,
         change: 0,
         size: 0,
@@ -404,7 +407,7 @@ proptest! {
     ) {
         let ranges = files.iter().map(|file| Range { file: *file, offset, length }).collect();
         round_trip(GetRefsArgs { session, ranges, resume });
-        let file = FileReferences { status, change: offset, size: length, counter, references };
+        let file = FileReferences { range: session, status, change: offset, size: length, counter, references };
         round_trip(GetRefsResult::Ok(GetRefsOk { files: vec![file; files.len()], resume }));
     }
 
