@@ -8,9 +8,12 @@
 
 pub mod clock;
 pub mod cpu;
+pub mod demo;
 pub mod floors;
 pub mod histogram;
 pub mod machine;
+pub mod process;
 pub mod random;
+pub mod report;
 pub mod table;
 pub mod tree;

@@ -1,3 +1,118 @@
-//! The command `odafs`.
+//! The command `odafs`: serves a directory, reads and writes files on a
+//! server, and measures both.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod bench;
+mod cat;
+mod config;
+mod connection;
+mod demo;
+mod doctor;
+mod get;
+mod listeners;
+mod ls;
+mod mkdir;
+mod mv;
+mod output;
+mod put;
+mod refs;
+mod rm;
+mod serve;
+mod stat;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A file server whose page cache its clients read directly.
+#[derive(Parser)]
+#[command(
+    name = "odafs",
+    version,
+    propagate_version = true,
+    max_term_width = 100,
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "Examples:
+  odafs demo                                      see what it does, on files made for it
+  odafs serve /srv/data                           serve a directory to this machine
+  odafs ls odafs+shm:///run/odafs.sock?/          list it, over shared memory
+  odafs cat --why nfs://127.0.0.1/notes.txt       the route of each read, and why
+  mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,nolock 127.0.0.1:/ /mnt
+                                                  mount it with the kernel's own client
+
+URLs:
+  odafs+shm:///SOCKET?/PATH                       shared memory on this machine
+  nfs://HOST[:PORT]/PATH[?mountport=N]            NFS version 3 over TCP, any server
+
+Exit status: 0 done, 1 failed, 2 wrong usage. ODAFS_LOG=debug tells more on stderr."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Arguments),
+    Serve(serve::Arguments),
+    Ls(ls::Arguments),
+    Stat(stat::Arguments),
+    Cat(cat::Arguments),
+    Get(get::Arguments),
+    Put(put::Arguments),
+    Rm(rm::Arguments),
+    Mkdir(mkdir::Arguments),
+    Mv(mv::Arguments),
+    Refs(refs::Arguments),
+    Doctor(doctor::Arguments),
+    #[command(subcommand)]
+    Bench(bench::Command),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = tracing_subscriber::EnvFilter::try_from_env("ODAFS_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .init();
+    let result = match cli.command {
+        Command::Demo(arguments) => demo::run(arguments),
+        Command::Serve(arguments) => serve::run(arguments),
+        Command::Ls(arguments) => ls::run(arguments),
+        Command::Stat(arguments) => stat::run(arguments),
+        Command::Cat(arguments) => cat::run(arguments),
+        Command::Get(arguments) => get::run(arguments),
+        Command::Put(arguments) => put::run(arguments),
+        Command::Rm(arguments) => rm::run(arguments),
+        Command::Mkdir(arguments) => mkdir::run(arguments),
+        Command::Mv(arguments) => mv::run(arguments),
+        Command::Refs(arguments) => refs::run(arguments),
+        Command::Doctor(arguments) => doctor::run(arguments),
+        Command::Bench(command) => bench::run(command),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let usage = error.is::<Usage>();
+            eprintln!("odafs: {error:#}");
+            ExitCode::from(if usage { 2 } else { 1 })
+        }
+    }
+}
+
+/// Asked for in a way that cannot be met: the process ends with status 2.
+#[derive(Debug)]
+struct Usage(String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}

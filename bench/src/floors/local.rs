@@ -129,6 +129,7 @@ mod tests {
             local.copy(4 << 10, &mut b);
             assert_eq!(a, b);
             assert!([4096, LARGE_PAGE].contains(&local.backing_bytes()));
+            assert_eq!(local.bytes().as_ptr().align_offset(LARGE_PAGE as usize), 0);
         }
     }
 }

@@ -5,6 +5,8 @@
 use std::cell::UnsafeCell;
 use std::fs::File;
 use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Bytes of a large page.
@@ -13,42 +15,79 @@ pub const LARGE_PAGE: u64 = 2 << 20;
 /// The largest piece that a [`Slot`] carries.
 pub const SLOT_BYTES: usize = 64 << 10;
 
-/// A file mapped for reading.
-pub struct Mapping(memmap2::Mmap);
+/// A file mapped for reading, at an address at which large pages fit.
+pub struct Mapping {
+    start: *const u8,
+    length: usize,
+}
+
+// SAFETY: the mapping is only read, and nothing but dropping the value ends it.
+unsafe impl Send for Mapping {}
+
+// SAFETY: the mapping is only read, and nothing but dropping the value ends it.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps the whole file, which must not be cut or written while mapped.
     ///
+    /// The kernel puts a large page behind a file only where address and
+    /// offset agree modulo its size, so the place is chosen here.
+    ///
     /// # Errors
-    /// What `mmap` says.
+    /// What `mmap` says; an empty file cannot be mapped.
     pub fn of(file: &File) -> io::Result<Self> {
-        // SAFETY: the benches make their files themselves in a directory of their own and neither write nor cut them while one is mapped.
-        let map = unsafe { memmap2::Mmap::map(file)? };
-        Ok(Self(map))
+        let length = file.metadata()?.len() as usize;
+        let room = length + LARGE_PAGE as usize;
+        let reserve = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a fresh anonymous reservation touches no memory that anyone has.
+        let base = unsafe { libc::mmap(ptr::null_mut(), room, libc::PROT_NONE, reserve, -1, 0) };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let skip = base.align_offset(LARGE_PAGE as usize);
+        let start = base.wrapping_byte_add(skip);
+        let fixed = libc::MAP_SHARED | libc::MAP_FIXED;
+        // SAFETY: the fixed range lies inside the reservation just made; the benches neither write nor cut a mapped file.
+        let map = unsafe { libc::mmap(start, length, libc::PROT_READ, fixed, file.as_raw_fd(), 0) };
+        let failed = (map == libc::MAP_FAILED).then(io::Error::last_os_error);
+        let end = skip + length.next_multiple_of(4096);
+        let (behind, rest) = (base.wrapping_byte_add(end), room.saturating_sub(end));
+        // SAFETY: both ranges are what is left of the reservation, in front of and behind the file; nobody has them.
+        unsafe {
+            libc::munmap(base, if failed.is_some() { room } else { skip });
+            libc::munmap(behind, if failed.is_some() { 0 } else { rest });
+        }
+        match failed {
+            Some(error) => Err(error),
+            None => Ok(Self { start: map.cast(), length }),
+        }
     }
 
     /// The file's bytes.
     pub fn bytes(&self) -> &[u8] {
-        &self.0
+        // SAFETY: the mapping is live for as long as `self` is, readable, and the benches do not write a mapped file.
+        unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
 
     /// Asks the kernel to put large pages behind the mapping
     /// (`MADV_COLLAPSE`, Linux 6.1), and returns whether it did so everywhere.
     pub fn collapse(&self) -> bool {
-        let (start, length) = (self.0.as_ptr() as *mut libc::c_void, self.0.len());
         // SAFETY: the range is exactly the live mapping, and the advice changes no byte of it.
-        let result = unsafe { libc::madvise(start, length, libc::MADV_COLLAPSE) };
+        let result = unsafe { libc::madvise(self.start.cast_mut().cast(), self.length, libc::MADV_COLLAPSE) };
         result == 0
     }
 
     /// Touches every page, so that none is faulted in while reads are timed.
     pub fn touch(&self) {
-        let sum = self
-            .0
-            .iter()
-            .step_by(4096)
-            .fold(0u64, |sum, &byte| sum.wrapping_add(u64::from(byte)));
+        let sum = self.bytes().iter().step_by(4096).fold(0u64, |sum, &byte| sum.wrapping_add(u64::from(byte)));
         std::hint::black_box(sum);
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range is exactly the mapping, which nobody borrows any more.
+        unsafe { libc::munmap(self.start.cast_mut().cast(), self.length) };
     }
 }
 

@@ -1,0 +1,168 @@
+//! A server in a process of its own, as the measured one always is: its CPU
+//! time is then its own, and nothing but its listeners leads to its memory.
+
+use std::io::{self, BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use crate::cpu;
+
+/// What server to start.
+#[derive(Clone, Debug)]
+pub struct ServerPlan {
+    /// The program `odafs`.
+    pub program: PathBuf,
+    /// The directory to serve, read-only.
+    pub directory: PathBuf,
+    /// Bytes of its page cache.
+    pub cache_bytes: u64,
+    /// How long its engine polls before it sleeps.
+    pub spin: Duration,
+    /// Whether it listens on a TCP port for NFS too.
+    pub nfs: bool,
+    /// The processors that it may use, if not all.
+    pub cpus: Option<Vec<usize>>,
+    /// Further arguments of `odafs serve`.
+    pub arguments: Vec<String>,
+}
+
+/// A server that runs, and ends with this value.
+pub struct ServerProcess {
+    child: Child,
+    /// The server ends when this does, however this process ends.
+    stdin: Option<ChildStdin>,
+    shm: PathBuf,
+    nfs: Option<SocketAddr>,
+    _directory: TempDir,
+}
+
+impl ServerProcess {
+    /// Starts `odafs serve` with a state directory and a socket of its own, and
+    /// waits until it is ready.
+    ///
+    /// # Errors
+    /// It could not be started, or ended before it was ready: what it wrote to
+    /// stderr stands above.
+    pub fn start(plan: &ServerPlan) -> Result<Self> {
+        let directory = tempfile::Builder::new()
+            .prefix("odafs-")
+            .tempdir()
+            .context("cannot make a directory")?;
+        let shm = directory.path().join("sock");
+        let mut command = Command::new(&plan.program);
+        command.arg("serve").arg(&plan.directory).args([
+            "--read-only",
+            "--direct",
+            "one-sided",
+            "--until-stdin-ends",
+        ]);
+        command
+            .arg("--state")
+            .arg(directory.path().join("state"))
+            .arg("--shm")
+            .arg(&shm);
+        command.args(["--cache", &plan.cache_bytes.to_string()]);
+        command
+            .args(["--spin", &format!("{}ns", plan.spin.as_nanos())])
+            .args(&plan.arguments);
+        if plan.nfs {
+            command.args(["--nfs", "127.0.0.1:0"]);
+        }
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = spawn_on(&mut command, plan.cpus.as_deref())
+            .with_context(|| format!("cannot start {}", plan.program.display()))?;
+        let stdin = child.stdin.take();
+        let line = first_line(&mut child)?;
+        let Some(rest) = line.strip_prefix("ready") else {
+            bail!("the server ended before it was ready (its reason stands above)");
+        };
+        let nfs = rest
+            .split_whitespace()
+            .find_map(|word| word.strip_prefix("nfs=")?.parse().ok());
+        Ok(Self {
+            child,
+            stdin,
+            shm,
+            nfs,
+            _directory: directory,
+        })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The socket of its shared-memory fabric.
+    pub fn shm(&self) -> &Path {
+        &self.shm
+    }
+
+    /// Its NFS port, if it has one.
+    pub fn nfs(&self) -> Option<SocketAddr> {
+        self.nfs
+    }
+
+    /// The URL of the root of its export over shared memory.
+    pub fn url(&self) -> odafs::Url {
+        odafs::Url {
+            server: odafs::ServerAddress::Shm(self.shm.clone()),
+            path: b"/".to_vec(),
+            mount_port: None,
+        }
+    }
+
+    /// CPU time that it has used so far, in nanoseconds.
+    pub fn cpu_ns(&self) -> u64 {
+        cpu::process_ns(self.child.id()).unwrap_or(0)
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        drop(self.stdin.take());
+        let patience = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < patience {
+            match self.child.try_wait() {
+                Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+                _ => return,
+            }
+        }
+        // It did not drain in time. Neither call can fail in a way that leaves more to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts a command on some processors: a child inherits the binding of the
+/// thread that starts it, so a thread is bound for it.
+fn spawn_on(command: &mut Command, cpus: Option<&[usize]>) -> io::Result<Child> {
+    let Some(cpus) = cpus else {
+        return command.spawn();
+    };
+    std::thread::scope(|scope| {
+        let spawner = scope.spawn(|| {
+            cpu::bind(cpus)?;
+            command.spawn()
+        });
+        spawner
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the starting thread panicked")))
+    })
+}
+
+fn first_line(child: &mut Child) -> Result<String> {
+    let Some(stdout) = child.stdout.take() else {
+        bail!("the server has no stdout");
+    };
+    let mut line = String::new();
+    BufReader::new(stdout)
+        .read_line(&mut line)
+        .context("cannot read from the server")?;
+    Ok(line)
+}

@@ -1,0 +1,134 @@
+//! `odafs cat`: the bytes of files, or the way that they came.
+
+use std::io::Write;
+
+use anyhow::Result;
+use clap::Args;
+use odafs::{Cache, File, Options, Url};
+use odafs_bench::table::Table;
+use serde::Serialize;
+
+use crate::connection::{Clients, ConnectionArguments, url};
+use crate::output;
+
+/// Bytes of one read.
+const READ_BYTES: usize = 1 << 20;
+
+/// Print files, or the route of each read and why it was taken
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs cat nfs://127.0.0.1/notes.txt
+  odafs cat --why odafs+shm:///run/odafs.sock?/notes.txt
+      reads the file twice and prints, instead of its bytes, how each part came:
+      by RPC the first time (there was no reference yet), direct the second time")]
+pub struct Arguments {
+    /// Files to print
+    #[arg(required = true, value_name = "URL", value_parser = url)]
+    urls: Vec<Url>,
+    /// Print the route of each read and why it was taken, instead of the bytes
+    #[arg(long)]
+    why: bool,
+    /// With --why: how often the file is read
+    #[arg(long, value_name = "N", default_value_t = 2, requires = "why")]
+    passes: u32,
+    /// With --why: keep pages in the client's data cache between passes
+    #[arg(long, requires = "why")]
+    cached: bool,
+    /// With --why: print JSON
+    #[arg(long, requires = "why")]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+#[derive(Serialize)]
+struct Row {
+    url: String,
+    pass: u32,
+    offset: u64,
+    length: u32,
+    route: String,
+    ns: u64,
+    why: String,
+}
+
+/// Prints.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let mut options = arguments.connection.options();
+    if arguments.why && !arguments.cached {
+        options.cache = Cache::Off;
+    }
+    match arguments.why {
+        true => why(&arguments, options),
+        false => bytes(&arguments, options),
+    }
+}
+
+fn bytes(arguments: &Arguments, options: Options) -> Result<()> {
+    let mut clients = Clients::new(options);
+    let mut out = std::io::stdout().lock();
+    let mut buffer = vec![0; READ_BYTES];
+    for url in &arguments.urls {
+        let (client, path) = clients.at(url)?;
+        let file = client.open(path)?;
+        let mut offset = 0;
+        loop {
+            let n = file.read_at(&mut buffer, offset)?;
+            if n == 0 {
+                break;
+            }
+            out.write_all(&buffer[..n])?;
+            offset += n as u64;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn why(arguments: &Arguments, options: Options) -> Result<()> {
+    let mut clients = Clients::new(options);
+    let mut rows = Vec::new();
+    for url in &arguments.urls {
+        let (client, path) = clients.at(url)?;
+        let file = client.open(path)?;
+        for pass in 1..=arguments.passes {
+            trace(&file, url, pass, &mut rows)?;
+        }
+    }
+    if arguments.json {
+        return output::json(&rows);
+    }
+    let mut table = Table::new(["pass", "first", "bytes", "<route", "time", "<why"]);
+    for row in &rows {
+        table.row(vec![
+            row.pass.to_string(),
+            row.offset.to_string(),
+            row.length.to_string(),
+            row.route.clone(),
+            odafs_bench::table::time(row.ns),
+            row.why.clone(),
+        ]);
+    }
+    output::table(&table)
+}
+
+fn trace(file: &File, url: &Url, pass: u32, rows: &mut Vec<Row>) -> Result<()> {
+    let mut buffer = vec![0; READ_BYTES];
+    let mut offset = 0;
+    loop {
+        let traced = file.read_traced(&mut buffer, offset)?;
+        rows.extend(traced.steps.iter().map(|step| Row {
+            url: url.to_string(),
+            pass,
+            offset: step.offset,
+            length: step.length,
+            route: step.taken.to_string(),
+            ns: step.took.as_nanos() as u64,
+            why: step.why.to_string(),
+        }));
+        if traced.bytes == 0 {
+            return Ok(());
+        }
+        offset += traced.bytes as u64;
+    }
+}

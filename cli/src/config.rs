@@ -1,0 +1,312 @@
+//! The options of `odafs serve`, from the command line and from a file.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use odafs_common::page::PageSize;
+use odafs_server::config::{Direct, ServerConfig, Squash};
+use serde::{Deserialize, Deserializer};
+
+use crate::{Usage, listeners, units};
+
+/// What may be said on the command line and, under the same names, in a file.
+#[derive(Args, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ServeOptions {
+    /// The directory to serve
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Name of the export; URLs and mounts begin with it [default: /]
+    #[arg(long, value_name = "/NAME")]
+    export: Option<String>,
+    /// Serve NFS, MOUNT and the portmapper's protocol over TCP here [default: 127.0.0.1:2049]
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        help_heading = "Listeners (with none named: --nfs and --shm)"
+    )]
+    nfs: Option<SocketAddr>,
+    /// Serve shared memory through this socket [default: odafs.sock in the runtime directory]
+    #[arg(
+        long,
+        value_name = "SOCKET",
+        num_args = 0..=1,
+        default_missing_value = "",
+        help_heading = "Listeners (with none named: --nfs and --shm)"
+    )]
+    #[serde(deserialize_with = "socket")]
+    shm: Option<PathBuf>,
+    /// RDMA over TCP: not in this version
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        help_heading = "Listeners (with none named: --nfs and --shm)"
+    )]
+    rdma: Option<SocketAddr>,
+    /// RDMA hardware: not in this version
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        help_heading = "Listeners (with none named: --nfs and --shm)"
+    )]
+    verbs: Option<SocketAddr>,
+    /// Serve Prometheus metrics over HTTP here [default: off]
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        help_heading = "Listeners (with none named: --nfs and --shm)"
+    )]
+    metrics: Option<SocketAddr>,
+    /// What must survive a restart is kept here [default: below /var/lib/odafs or $XDG_STATE_HOME/odafs]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Memory for the page cache [default: 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    #[serde(deserialize_with = "size")]
+    cache: Option<u64>,
+    /// Size of a page of the cache, 4KiB to 64KiB [default: 4KiB]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    #[serde(deserialize_with = "size")]
+    page: Option<u64>,
+    /// Refuse every change
+    #[arg(long)]
+    read_only: bool,
+    /// Let these addresses in too; loopback always may [may be repeated]
+    #[arg(long, value_name = "CIDR")]
+    allow: Vec<ipnet::IpNet>,
+    /// Whose rights TCP callers have [default: all]
+    #[arg(long, value_enum, value_name = "WHO")]
+    squash: Option<SquashName>,
+    /// Direct reads of the cache's pages [default: guarded]
+    #[arg(long, value_enum, value_name = "MODE")]
+    direct: Option<DirectName>,
+    /// How long an engine polls without finding work before it sleeps [default: 50us]
+    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[serde(deserialize_with = "duration")]
+    spin: Option<Duration>,
+    /// Threads for what may block [default: 8]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+}
+
+#[derive(Clone, Copy, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum SquashName {
+    /// Everyone acts as the serving user (nobody, if that is root)
+    All,
+    /// The caller's ids count, but root becomes nobody
+    Root,
+    /// The caller's ids count
+    None,
+}
+
+#[derive(Clone, Copy, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum DirectName {
+    /// The server's engine checks every request and moves the data
+    Guarded,
+    /// Trusted clients (root and the serving user) read the cache's memory themselves, the others guarded
+    OneSided,
+    /// None: calls only
+    Off,
+}
+
+impl ServeOptions {
+    /// Reads a TOML file.
+    pub fn from_file(path: &Path) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        match toml::from_str(&text) {
+            Ok(options) => Ok(options),
+            Err(error) => bail!(Usage(format!("{}: {error}", path.display()))),
+        }
+    }
+
+    /// These options, with `file` for what they leave open.
+    pub fn or(self, file: Self) -> Self {
+        Self {
+            dir: self.dir.or(file.dir),
+            export: self.export.or(file.export),
+            nfs: self.nfs.or(file.nfs),
+            shm: self.shm.or(file.shm),
+            rdma: self.rdma.or(file.rdma),
+            verbs: self.verbs.or(file.verbs),
+            metrics: self.metrics.or(file.metrics),
+            state: self.state.or(file.state),
+            cache: self.cache.or(file.cache),
+            page: self.page.or(file.page),
+            read_only: self.read_only || file.read_only,
+            allow: if self.allow.is_empty() {
+                file.allow
+            } else {
+                self.allow
+            },
+            squash: self.squash.or(file.squash),
+            direct: self.direct.or(file.direct),
+            spin: self.spin.or(file.spin),
+            workers: self.workers.or(file.workers),
+        }
+    }
+
+    /// What the server is asked to do.
+    pub fn server_config(self) -> Result<ServerConfig> {
+        let Some(dir) = self.dir else {
+            bail!(Usage(
+                "which directory? Name one: odafs serve DIR".to_owned()
+            ));
+        };
+        if self.rdma.is_some() || self.verbs.is_some() {
+            bail!(Usage(
+                "RDMA listeners (--rdma, --verbs) are not in this version; use --nfs or --shm"
+                    .to_owned()
+            ));
+        }
+        check_directory(&dir)?;
+        let mut config = ServerConfig::new(dir);
+        let named = self.nfs.is_some() || self.shm.is_some();
+        config.nfs = if named {
+            self.nfs
+        } else {
+            Some(listeners::DEFAULT_NFS)
+        };
+        config.shm = match self.shm {
+            Some(path) if path.as_os_str().is_empty() => Some(listeners::default_socket()?),
+            Some(path) => Some(path),
+            None if named => None,
+            None => Some(listeners::default_socket()?),
+        };
+        config.metrics = self.metrics;
+        config.state = self.state;
+        if let Some(export) = self.export {
+            if !export.starts_with('/') {
+                bail!(Usage(format!(
+                    "the export's name begins with a slash: /{export}"
+                )));
+            }
+            config.export = export;
+        }
+        config.cache_bytes = self.cache.unwrap_or(config.cache_bytes);
+        if let Some(bytes) = self.page {
+            config.page =
+                PageSize::new(bytes).map_err(|error| Usage(format!("--page: {error}")))?;
+        }
+        config.read_only = self.read_only;
+        config.allow = self.allow;
+        config.squash = match self.squash {
+            None | Some(SquashName::All) => Squash::All,
+            Some(SquashName::Root) => Squash::Root,
+            Some(SquashName::None) => Squash::None,
+        };
+        config.direct = match self.direct {
+            None | Some(DirectName::Guarded) => Direct::Guarded,
+            Some(DirectName::OneSided) => Direct::OneSided,
+            Some(DirectName::Off) => Direct::Off,
+        };
+        config.spin = self.spin.unwrap_or(config.spin);
+        config.workers = self.workers.unwrap_or(config.workers);
+        if config.workers == 0 {
+            bail!(Usage("--workers: at least one is needed".to_owned()));
+        }
+        Ok(config)
+    }
+}
+
+/// A directory that is missing or closed is told before anything is opened.
+pub fn check_directory(dir: &Path) -> Result<()> {
+    let metadata =
+        std::fs::metadata(dir).with_context(|| format!("cannot serve {}", dir.display()))?;
+    if !metadata.is_dir() {
+        bail!("cannot serve {}: it is not a directory", dir.display());
+    }
+    std::fs::read_dir(dir)
+        .with_context(|| format!("cannot serve {}: may this user read it?", dir.display()))?;
+    Ok(())
+}
+
+fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Size {
+        Bytes(u64),
+        Text(String),
+    }
+    match Size::deserialize(from)? {
+        Size::Bytes(bytes) => Ok(Some(bytes)),
+        Size::Text(text) => units::size(&text)
+            .map(Some)
+            .map_err(serde::de::Error::custom),
+    }
+}
+
+fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
+    units::duration(&String::deserialize(from)?)
+        .map(Some)
+        .map_err(serde::de::Error::custom)
+}
+
+/// `shm = true` is the default socket, as `--shm` alone is.
+fn socket<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Socket {
+        Wanted(bool),
+        Path(PathBuf),
+    }
+    Ok(match Socket::deserialize(from)? {
+        Socket::Wanted(true) => Some(PathBuf::new()),
+        Socket::Wanted(false) => None,
+        Socket::Path(path) => Some(path),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_goes_before_the_file() {
+        let file: ServeOptions = toml::from_str(
+            "dir = '/'\ncache = '64MiB'\npage = 8192\nshm = true\nread-only = true\n\
+             allow = ['10.0.0.0/8']\nsquash = 'root'\ndirect = 'one-sided'\nspin = '5us'\nnfs = '127.0.0.1:0'",
+        )
+        .unwrap();
+        let line = ServeOptions {
+            cache: Some(1 << 20),
+            ..ServeOptions::default()
+        };
+        let config = line.or(file).server_config().unwrap();
+        assert_eq!(config.cache_bytes, 1 << 20);
+        assert_eq!(config.page.bytes(), 8192);
+        assert!(config.read_only && config.shm.is_some() && config.nfs.is_some());
+        assert_eq!(
+            (config.squash, config.direct),
+            (Squash::Root, Direct::OneSided)
+        );
+        assert_eq!(config.spin, Duration::from_micros(5));
+    }
+
+    #[test]
+    fn a_named_listener_stands_alone() {
+        let options = ServeOptions {
+            dir: Some("/".into()),
+            nfs: Some("127.0.0.1:0".parse().unwrap()),
+            ..ServeOptions::default()
+        };
+        assert!(options.server_config().unwrap().shm.is_none());
+    }
+
+    #[test]
+    fn wrong_names_and_values_in_a_file_are_refused() {
+        for text in [
+            "cash = '1GiB'",
+            "cache = 'much'",
+            "squash = 'some'",
+            "page = -1",
+        ] {
+            assert!(toml::from_str::<ServeOptions>(text).is_err(), "{text}");
+        }
+    }
+}

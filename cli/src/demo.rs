@@ -1,0 +1,335 @@
+//! `odafs demo`: what it is, seen in a few seconds.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use odafs::Wait;
+use odafs_bench::demo::{self, Demo, ROUTES, RouteRow, Workload};
+use odafs_bench::machine::{self, Machine};
+use odafs_bench::process::{ServerPlan, ServerProcess};
+use odafs_bench::report::{Bar, Page};
+use odafs_bench::table::{Table, bytes, count, time};
+use odafs_bench::tree::{Listing, TreePlan};
+use odafs_bench::{clock, cpu};
+
+use crate::{Usage, config, output, units};
+
+/// How long the server's engine polls in `--wait spin`: longer than any gap
+/// between two reads, and it still sleeps once the demonstration is over.
+const SPIN: Duration = Duration::from_millis(200);
+
+/// See what it does: the same reads by RPC, guarded, one-sided and by policy
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs demo                            on 300 files made for it
+  odafs demo --dir /usr/share           on files of yours (they are only read)
+  odafs demo --cache 32MiB              a server that cannot hold the files: references go stale
+  odafs demo --report demo.html         plots too
+
+It starts a server in a process of its own, reads pages at random by each route, and compares
+every byte with the file itself outside the timed part. Files that somebody changes meanwhile
+count as changed. The client's data cache is off except on the policy route.")]
+pub struct Arguments {
+    /// Read the files below DIR [default: a tree made for it, and removed]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// How client and server talk
+    #[arg(long, value_enum, default_value = "shm")]
+    fabric: FabricName,
+    /// How both wait: poll, or sleep in the kernel [default: spin, with one processor block]
+    #[arg(long, value_enum)]
+    wait: Option<WaitName>,
+    /// The server's page cache; less than the files hold makes references go stale
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "1GiB")]
+    cache: u64,
+    /// How long each route is measured
+    #[arg(long, value_name = "N", value_parser = units::duration, default_value = "3")]
+    seconds: Duration,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write a page with plots too
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
+/// The fabrics by name.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum FabricName {
+    /// Shared memory on this machine
+    Shm,
+    /// RDMA over TCP: not in this version
+    Tcp,
+    /// RDMA hardware: not in this version
+    Verbs,
+}
+
+/// The ways to wait by name.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WaitName {
+    /// Poll until it is there
+    Spin,
+    /// Sleep in the kernel
+    Block,
+}
+
+/// Demonstrates.
+pub fn run(arguments: Arguments) -> Result<()> {
+    if !matches!(arguments.fabric, FabricName::Shm) {
+        bail!(Usage("only --fabric shm is in this version".to_owned()));
+    }
+    if arguments.seconds.is_zero() {
+        bail!(Usage("--seconds: more than none is needed".to_owned()));
+    }
+    let made = if arguments.dir.is_none() {
+        Some(make_tree()?)
+    } else {
+        None
+    };
+    let root = match (&arguments.dir, &made) {
+        (Some(dir), _) => {
+            config::check_directory(dir)?;
+            dir.canonicalize()?
+        }
+        (None, Some(tree)) => tree.path().to_owned(),
+        (None, None) => bail!("no directory"),
+    };
+    let listing = Listing::of(&root).with_context(|| format!("cannot list {}", root.display()))?;
+    if listing.files.is_empty() {
+        let skipped = listing
+            .skipped()
+            .map(|s| format!(" (left out: {s})"))
+            .unwrap_or_default();
+        bail!("no file to read below {}{skipped}", root.display());
+    }
+    let result = measure(&arguments, &root, &listing)?;
+    if let Some(path) = &arguments.report {
+        let html = page(&result).html("odafs demo");
+        std::fs::write(path, html).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if arguments.json {
+        output::json(&result)?;
+    } else {
+        print(&result)?;
+    }
+    let wrong: u64 = result.routes.iter().map(|r| r.mismatches).sum();
+    if wrong > 0 {
+        bail!("{wrong} reads returned other bytes than the file holds");
+    }
+    Ok(())
+}
+
+fn make_tree() -> Result<tempfile::TempDir> {
+    let plan = TreePlan::default();
+    let directory = odafs_bench::floors::local::directory(plan.bytes)
+        .context("cannot make a directory for files")?;
+    let progress = output::byte_progress(plan.bytes, "making files");
+    plan.write(directory.path(), |n| progress.inc(n))
+        .with_context(|| format!("cannot make files in {}", directory.path().display()))?;
+    progress.finish_and_clear();
+    Ok(directory)
+}
+
+fn measure(arguments: &Arguments, root: &Path, listing: &Listing) -> Result<Demo> {
+    let default = if cpu::allowed().len() > 1 {
+        WaitName::Spin
+    } else {
+        WaitName::Block
+    };
+    let wait = arguments.wait.unwrap_or(default);
+    let server = ServerProcess::start(&ServerPlan {
+        program: std::env::current_exe().context("cannot find this program")?,
+        directory: root.to_owned(),
+        cache_bytes: arguments.cache,
+        spin: if wait == WaitName::Spin {
+            SPIN
+        } else {
+            Duration::ZERO
+        },
+        nfs: false,
+        cpus: None,
+        arguments: Vec::new(),
+    })?;
+    let (page_bytes, mac) = demo::page_bytes(&server)?;
+    let workload = Workload {
+        server: &server,
+        root,
+        listing,
+        page_bytes,
+        wait: match wait {
+            WaitName::Spin => Wait::Spin,
+            WaitName::Block => Wait::Block {
+                spin: Duration::ZERO,
+            },
+        },
+        time: arguments.seconds,
+    };
+    let mut routes = Vec::new();
+    for (name, route) in ROUTES {
+        let progress = output::step_progress(arguments.seconds.as_millis() as u64, name);
+        let (row, _client) = workload.run((name, route), |passed| {
+            progress.set_position(passed.as_millis() as u64)
+        })?;
+        progress.finish_and_clear();
+        routes.push(row);
+    }
+    Ok(Demo {
+        dir: root.display().to_string(),
+        files: listing.files.len() as u64,
+        bytes: listing.bytes(),
+        page_bytes,
+        fabric: "shm".to_owned(),
+        wait: if wait == WaitName::Spin {
+            "spin"
+        } else {
+            "block"
+        }
+        .to_owned(),
+        mac: mac.to_owned(),
+        server_cache_bytes: arguments.cache,
+        skipped: listing.skipped(),
+        clock_ns: clock::overhead_ns(),
+        routes,
+    })
+}
+
+fn print(demo: &Demo) -> Result<()> {
+    let skipped = demo
+        .skipped
+        .as_ref()
+        .map(|s| format!("left out: {s}\n"))
+        .unwrap_or_default();
+    output::text(&format!(
+        "{} files, {} below {}; pages of {}, server cache {}, {} fabric, both sides {}, MAC {}\n{skipped}\n",
+        count(demo.files),
+        bytes(demo.bytes),
+        demo.dir,
+        bytes(demo.page_bytes),
+        bytes(demo.server_cache_bytes),
+        demo.fabric,
+        demo.wait,
+        demo.mac,
+    ))?;
+    let mut table = Table::new(HEADING);
+    for row in &demo.routes {
+        table.row(cells(row));
+    }
+    output::table(&table)?;
+    output::text(&format!("\n{}\n", sentence(demo)))
+}
+
+const HEADING: [&str; 12] = [
+    "<route",
+    "reads",
+    "p50",
+    "p99",
+    "client CPU",
+    "server CPU",
+    "cache",
+    "direct",
+    "rpc",
+    "refused",
+    "changed",
+    "mismatches",
+];
+
+fn cells(row: &RouteRow) -> Vec<String> {
+    vec![
+        row.route.to_owned(),
+        count(row.reads),
+        time(row.p50_ns),
+        time(row.p99_ns),
+        time(row.client_cpu_ns_per_read),
+        time(row.server_cpu_ns_per_read),
+        count(row.cache_hits),
+        count(row.direct_hits),
+        count(row.rpc_reads),
+        count(row.stale_hits),
+        count(row.changed),
+        count(row.mismatches),
+    ]
+}
+
+/// What was seen, in one sentence.
+fn sentence(demo: &Demo) -> String {
+    let row = |name: &str| {
+        demo.routes
+            .iter()
+            .find(|r| r.route == name)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let (rpc, guarded, one_sided) = (row("rpc"), row("guarded"), row("one-sided"));
+    let compared: u64 = demo.routes.iter().map(|r| r.compared_bytes).sum();
+    let sum = |count: fn(&RouteRow) -> u64| demo.routes.iter().map(count).sum::<u64>();
+    let ratio = |row: &RouteRow| rpc.p50_ns as f64 / row.p50_ns.max(1) as f64;
+    let stale = match sum(|r| r.stale_hits) {
+        0 => String::new(),
+        n => format!(
+            ", {} direct reads were refused and went by RPC instead",
+            count(n)
+        ),
+    };
+    let changed = match sum(|r| r.changed) {
+        0 => String::new(),
+        n => format!(", {} reads met files that were being changed", count(n)),
+    };
+    let verdict = match sum(|r| r.mismatches) {
+        0 => "every one was the file's".to_owned(),
+        n => format!("{} READS RETURNED OTHER BYTES", count(n)),
+    };
+    format!(
+        "Half of the reads took at most {} by RPC, {} guarded ({:.1}x) and {} one-sided ({:.1}x, server CPU {} a \
+         read){stale}{changed}; of {} compared, {verdict}.",
+        time(rpc.p50_ns),
+        time(guarded.p50_ns),
+        ratio(&guarded),
+        time(one_sided.p50_ns),
+        ratio(&one_sided),
+        time(one_sided.server_cpu_ns_per_read),
+        bytes(compared),
+    )
+}
+
+fn page(demo: &Demo) -> Page {
+    let mut page = Page::new(
+        "The same reads, four routes",
+        &Machine::here(),
+        machine::commit(),
+    );
+    page.paragraph(&sentence(demo));
+    let bars: Vec<Bar> = demo
+        .routes
+        .iter()
+        .enumerate()
+        .map(|(kind, r)| Bar {
+            label: r.route.to_owned(),
+            p50_ns: r.p50_ns,
+            p99_ns: r.p99_ns,
+            kind,
+        })
+        .collect();
+    page.heading("Latency of one page");
+    page.bars(&bars);
+    page.heading("All figures");
+    let heading = HEADING
+        .map(|h| h.trim_start_matches('<').to_owned())
+        .to_vec();
+    let rows: Vec<Vec<String>> = [heading]
+        .into_iter()
+        .chain(demo.routes.iter().map(cells))
+        .collect();
+    page.table(&rows);
+    page.small(&format!(
+        "{} files, {} below {}; pages of {}, server cache {}; reading the clock ({} ns) is subtracted.",
+        count(demo.files),
+        bytes(demo.bytes),
+        demo.dir,
+        bytes(demo.page_bytes),
+        bytes(demo.server_cache_bytes),
+        demo.clock_ns,
+    ));
+    page
+}

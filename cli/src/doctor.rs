@@ -1,0 +1,340 @@
+//! `odafs doctor`: what this machine offers, what it lacks, and the remedy.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use odafs_bench::table::{Table, bytes, count};
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::CapabilitySet;
+use serde::Serialize;
+
+use crate::{listeners, output};
+
+/// Show what this machine offers and lacks for serving, and the remedy for each lack
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs doctor
+  odafs doctor --json | jq '.[] | select(.state != \"ok\")'
+
+Exit status 1 if something is missing that nothing works without.")]
+pub struct Arguments {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum State {
+    /// As it should be.
+    Ok,
+    /// Works, but less well or not for everyone.
+    Limited,
+    /// Not there, and not needed for what this version does.
+    Absent,
+    /// Nothing works without it.
+    Failed,
+}
+
+#[derive(Serialize)]
+struct Finding {
+    check: &'static str,
+    state: State,
+    found: String,
+    remedy: String,
+}
+
+impl Finding {
+    fn new(check: &'static str, state: State, found: impl Into<String>, remedy: &str) -> Self {
+        let remedy = if state == State::Ok { "" } else { remedy };
+        Self {
+            check,
+            state,
+            found: found.into(),
+            remedy: remedy.to_owned(),
+        }
+    }
+}
+
+/// Looks at the machine.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let findings = [
+        processors(),
+        memory(),
+        memfd(),
+        locked_memory(),
+        large_pages(),
+        descriptors(),
+        watches("inotify watches", "max_user_watches", 65_536),
+        watches("inotify instances", "max_user_instances", 64),
+        open_by_handle(),
+        port("NFS port", listeners::DEFAULT_NFS.port()),
+        port("RDMA port", 20_049),
+        socket(),
+        rdma_devices(),
+    ];
+    if arguments.json {
+        output::json(&findings)?;
+    } else {
+        print(&findings)?;
+    }
+    if findings.iter().any(|f| f.state == State::Failed) {
+        bail!("something is missing that nothing works without");
+    }
+    Ok(())
+}
+
+fn print(findings: &[Finding]) -> Result<()> {
+    let mut table = Table::new(["<check", "<state", "<found"]);
+    for finding in findings {
+        let state = match finding.state {
+            State::Ok => "ok",
+            State::Limited => "limited",
+            State::Absent => "absent",
+            State::Failed => "FAILED",
+        };
+        table.row(vec![
+            finding.check.to_owned(),
+            state.to_owned(),
+            finding.found.clone(),
+        ]);
+    }
+    output::table(&table)?;
+    for finding in findings.iter().filter(|f| !f.remedy.is_empty()) {
+        output::text(&format!("\n{}: {}\n", finding.check, finding.remedy))?;
+    }
+    Ok(())
+}
+
+fn processors() -> Finding {
+    let n = odafs_bench::cpu::allowed().len();
+    let state = if n > 1 { State::Ok } else { State::Limited };
+    let remedy =
+        "with one processor a client that spins keeps the server from running; let clients block";
+    Finding::new("processors", state, format!("{n}"), remedy)
+}
+
+fn memory() -> Finding {
+    let available = meminfo("MemAvailable:").unwrap_or(0);
+    let state = if available > 3 << 29 {
+        State::Ok
+    } else {
+        State::Limited
+    };
+    let remedy = "the page cache takes 1 GiB by default; ask for less with --cache";
+    Finding::new(
+        "memory",
+        state,
+        format!("{} available", bytes(available)),
+        remedy,
+    )
+}
+
+fn meminfo(key: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find(|l| l.starts_with(key))?;
+    line.split_whitespace()
+        .nth(1)?
+        .parse::<u64>()
+        .ok()
+        .map(|kib| kib << 10)
+}
+
+fn memfd() -> Finding {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+    let sealed = memfd_create(
+        "odafs-doctor",
+        MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+    )
+    .and_then(|fd| {
+        fcntl_add_seals(
+            &fd,
+            SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE,
+        )
+    });
+    match sealed {
+        Ok(()) => Finding::new("sealed memory", State::Ok, "memfd with seals", ""),
+        Err(error) => Finding::new(
+            "sealed memory",
+            State::Failed,
+            error.to_string(),
+            "the page cache is a sealed memfd: Linux 5.1 or later, not forbidden by a sandbox",
+        ),
+    }
+}
+
+fn locked_memory() -> Finding {
+    let limit = getrlimit(Resource::Memlock).current;
+    let found = limit.map_or("unlimited".to_owned(), bytes);
+    let enough = limit.is_none_or(|l| l >= 1 << 30) || capable(CapabilitySet::IPC_LOCK);
+    let state = if enough { State::Ok } else { State::Limited };
+    let remedy = "only RDMA hardware needs locked memory: ulimit -l unlimited, LimitMEMLOCK=infinity in a \
+                  systemd unit, or memlock in /etc/security/limits.conf";
+    Finding::new("locked memory", state, found, remedy)
+}
+
+fn large_pages() -> Finding {
+    let read =
+        |name: &str| fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{name}"));
+    let Ok(enabled) = read("enabled") else {
+        return Finding::new(
+            "2 MiB pages",
+            State::Limited,
+            "this kernel has no transparent huge pages",
+            "direct reads work on 4 KiB pages, about a third slower at random over a large cache",
+        );
+    };
+    let (enabled, collapse) = (chosen(&enabled).to_owned(), collapse_works());
+    let shmem = read("shmem_enabled")
+        .map(|s| chosen(&s).to_owned())
+        .unwrap_or_default();
+    let state = if collapse { State::Ok } else { State::Limited };
+    let works = if collapse { "works" } else { "does not work" };
+    Finding::new(
+        "2 MiB pages",
+        state,
+        format!("MADV_COLLAPSE {works}; transparent huge pages: {enabled}, shmem: {shmem}"),
+        "Linux 6.1 or later with transparent huge pages puts 2 MiB pages behind the cache by itself; \
+         without them direct reads work, but random ones over a large cache are slower",
+    )
+}
+
+/// The word in brackets of a line such as `always [madvise] never`.
+fn chosen(line: &str) -> &str {
+    line.split_once('[')
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .map_or("?", |(word, _)| word)
+}
+
+/// Tries it on a file in memory, as the server does on its cache.
+fn collapse_works() -> bool {
+    use odafs_bench::floors::{local, memory::LARGE_PAGE};
+    let tried = || -> std::io::Result<bool> {
+        let directory = local::directory(2 * LARGE_PAGE)?;
+        let path = directory.path().join("page");
+        local::write_random(&path, 2 * LARGE_PAGE, |_| {})?;
+        Ok(local::LocalFile::open(&path, true)?.backing_bytes() == LARGE_PAGE)
+    };
+    tried().unwrap_or(false)
+}
+
+fn descriptors() -> Finding {
+    let limit = getrlimit(Resource::Nofile);
+    let found = limit.current.map_or("unlimited".to_owned(), count);
+    let state = if limit.current.is_none_or(|n| n >= 4096) {
+        State::Ok
+    } else {
+        State::Limited
+    };
+    let remedy = "every shared-memory client takes a few: ulimit -n 65536, or LimitNOFILE=65536 in a systemd unit";
+    Finding::new("open files", state, found, remedy)
+}
+
+fn watches(check: &'static str, name: &str, wanted: u64) -> Finding {
+    let path = format!("/proc/sys/fs/inotify/{name}");
+    let limit = fs::read_to_string(&path)
+        .ok()
+        .and_then(|s| s.trim().parse::<u64>().ok());
+    let state = match limit {
+        Some(n) if n >= wanted => State::Ok,
+        _ => State::Limited,
+    };
+    let remedy = format!(
+        "cached files are watched for changes made behind the server's back; unwatched ones are looked at again \
+         on each use: sysctl fs.inotify.{name}={wanted}"
+    );
+    Finding::new(
+        check,
+        state,
+        limit.map_or("no inotify".to_owned(), count),
+        &remedy,
+    )
+}
+
+fn capable(capability: CapabilitySet) -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
+}
+
+fn open_by_handle() -> Finding {
+    let (state, found) = match capable(CapabilitySet::DAC_READ_SEARCH) {
+        true => (State::Ok, "CAP_DAC_READ_SEARCH"),
+        false => (State::Limited, "no CAP_DAC_READ_SEARCH"),
+    };
+    let remedy = "files are found through an index in the state directory; after a restart handles of files that \
+                  were moved meanwhile are stale. To open by handle: setcap cap_dac_read_search+ep $(which odafs)";
+    Finding::new("open by handle", state, found, remedy)
+}
+
+fn port(check: &'static str, port: u16) -> Finding {
+    match TcpListener::bind(("127.0.0.1", port)) {
+        Ok(_) => Finding::new(check, State::Ok, format!("{port} is free"), ""),
+        Err(error) => Finding::new(
+            check,
+            State::Limited,
+            format!("{port}: {error}"),
+            "a server runs there already (this one, the kernel's or another); name another port",
+        ),
+    }
+}
+
+fn socket() -> Finding {
+    let path = match listeners::default_socket() {
+        Ok(path) => path,
+        Err(error) => {
+            return Finding::new(
+                "socket",
+                State::Limited,
+                format!("{error:#}"),
+                "name one with --shm SOCKET",
+            );
+        }
+    };
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    let writable = rustix::fs::access(parent, rustix::fs::Access::WRITE_OK).is_ok();
+    let (state, found) = match (writable, path.exists()) {
+        (true, false) => (State::Ok, format!("{} can be made", path.display())),
+        (true, true) => (State::Ok, format!("{} exists", path.display())),
+        (false, _) => (
+            State::Limited,
+            format!("{} is not writable", parent.display()),
+        ),
+    };
+    Finding::new(
+        "socket",
+        state,
+        found,
+        "name another place with --shm SOCKET",
+    )
+}
+
+fn rdma_devices() -> Finding {
+    let names: Vec<String> = fs::read_dir("/sys/class/infiniband")
+        .map(|entries| {
+            entries
+                .flatten()
+                .map(|e| e.file_name().to_string_lossy().into_owned())
+                .collect()
+        })
+        .unwrap_or_default();
+    match names.is_empty() {
+        true => Finding::new(
+            "RDMA devices",
+            State::Absent,
+            "none",
+            "none is needed in this version",
+        ),
+        false => Finding::new("RDMA devices", State::Ok, names.join(", "), ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_chosen_word() {
+        assert_eq!(super::chosen("always [madvise] never\n"), "madvise");
+        assert_eq!(super::chosen("nothing"), "?");
+    }
+}

@@ -1,0 +1,83 @@
+//! `odafs get`: copies a file from a server.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use odafs::{File, Url};
+
+use crate::connection::{Clients, ConnectionArguments, url};
+use crate::{Usage, output};
+
+/// Bytes of one read.
+const READ_BYTES: usize = 1 << 20;
+
+/// Copy a file from a server
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs get nfs://127.0.0.1/notes.txt                    to ./notes.txt
+  odafs get odafs+shm:///run/odafs.sock?/a.bin /tmp/     to /tmp/a.bin
+  odafs get nfs://127.0.0.1/a.tar - | tar t              to stdout
+
+The local file appears under its name when it is complete, not before.")]
+pub struct Arguments {
+    /// The file to copy
+    #[arg(value_name = "URL", value_parser = url)]
+    url: Url,
+    /// Where to: a file, a directory, or - for stdout [default: the same name here]
+    #[arg(value_name = "LOCAL")]
+    local: Option<PathBuf>,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+/// Copies.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let mut clients = Clients::new(arguments.connection.options());
+    let (client, path) = clients.at(&arguments.url)?;
+    let Some(name) = path.file_name() else {
+        bail!(Usage(format!("{} names no file", arguments.url)));
+    };
+    let target = match arguments.local {
+        None => PathBuf::from(name),
+        Some(local) if local.is_dir() => local.join(name),
+        Some(local) => local,
+    };
+    let file = client.open(&path)?;
+    if target == Path::new("-") {
+        return copy(&file, &mut std::io::stdout().lock());
+    }
+    let directory = match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let mut local = tempfile::Builder::new()
+        .prefix(".odafs-get-")
+        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+        .tempfile_in(directory)
+        .with_context(|| format!("cannot write in {}", directory.display()))?;
+    copy(&file, &mut local).with_context(|| format!("cannot copy to {}", target.display()))?;
+    local
+        .persist(&target)
+        .with_context(|| format!("cannot make {}", target.display()))?;
+    Ok(())
+}
+
+fn copy(file: &File, out: &mut impl Write) -> Result<()> {
+    let progress = output::byte_progress(file.metadata()?.size, "get");
+    let mut buffer = vec![0; READ_BYTES];
+    let mut offset = 0;
+    loop {
+        let n = file.read_at(&mut buffer, offset)?;
+        if n == 0 {
+            break;
+        }
+        out.write_all(&buffer[..n])?;
+        offset += n as u64;
+        progress.set_position(offset);
+    }
+    out.flush()?;
+    progress.finish_and_clear();
+    Ok(())
+}

@@ -1,0 +1,241 @@
+//! `odafs ls`: lists directories.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use clap::Args;
+use odafs::{FileKind, Metadata, Url};
+use odafs_bench::table::{Table, bytes};
+use serde::Serialize;
+
+use crate::connection::{Clients, ConnectionArguments, url};
+use crate::output;
+
+/// List directories
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs ls odafs+shm:///run/odafs.sock?/
+  odafs ls -l nfs://127.0.0.1:2049/data nfs://127.0.0.1:2049/logs
+  odafs ls --json nfs://127.0.0.1/ | jq '.[].entries[].name'")]
+pub struct Arguments {
+    /// Directories (or files) to list
+    #[arg(required = true, value_name = "URL", value_parser = url)]
+    urls: Vec<Url>,
+    /// Mode, owner, size and time of each
+    #[arg(short, long)]
+    long: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    url: String,
+    entries: Vec<Entry>,
+}
+
+#[derive(Serialize)]
+struct Entry {
+    name: String,
+    file_id: u64,
+    #[serde(flatten)]
+    facts: Option<Facts>,
+}
+
+/// What is known about a file, as the tables and JSON of `ls` and `stat` have it.
+#[derive(Serialize)]
+pub struct Facts {
+    /// `file`, `directory`, `link`, …
+    pub kind: &'static str,
+    /// Permission bits in octal.
+    pub mode: String,
+    /// Hard links.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes on disk.
+    pub used: u64,
+    /// Last change of its data, in seconds since 1970 and nanoseconds.
+    pub modified: String,
+    /// Last change of its attributes.
+    pub changed: String,
+    /// Last access.
+    pub accessed: String,
+}
+
+impl From<&Metadata> for Facts {
+    fn from(metadata: &Metadata) -> Self {
+        Self {
+            kind: kind(metadata.kind),
+            mode: format!("{:04o}", metadata.mode),
+            links: metadata.links,
+            uid: metadata.uid,
+            gid: metadata.gid,
+            size: metadata.size,
+            used: metadata.used,
+            modified: date(metadata.modified),
+            changed: date(metadata.changed),
+            accessed: date(metadata.accessed),
+        }
+    }
+}
+
+fn kind(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Regular => "file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "link",
+        FileKind::BlockDevice => "block-device",
+        FileKind::CharacterDevice => "character-device",
+        FileKind::Socket => "socket",
+        FileKind::Pipe => "pipe",
+    }
+}
+
+/// A moment in UTC (RFC 3339), from the day count of the proleptic Gregorian
+/// calendar: eras of 400 years begin on the first of March.
+pub fn date(time: SystemTime) -> String {
+    let seconds = match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => after.as_secs() as i64,
+        Err(before) => -(before.duration().as_secs() as i64),
+    };
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
+}
+
+/// Lists.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let mut clients = Clients::new(arguments.connection.options());
+    let mut listed = Vec::new();
+    for url in &arguments.urls {
+        let (client, path) = clients.at(url)?;
+        let metadata = client.stat(&path)?;
+        let mut entries = Vec::new();
+        if metadata.is_dir() {
+            for entry in client.read_dir(&path)? {
+                let entry = entry?;
+                entries.push(Entry {
+                    name: entry.name.to_string_lossy().into_owned(),
+                    file_id: entry.file_id,
+                    facts: entry.metadata.as_ref().map(Facts::from),
+                });
+            }
+            entries.sort_by(|a, b| a.name.cmp(&b.name));
+        } else {
+            let name = path
+                .file_name()
+                .unwrap_or(path.as_os_str())
+                .to_string_lossy()
+                .into_owned();
+            entries.push(Entry {
+                name,
+                file_id: metadata.file_id,
+                facts: Some(Facts::from(&metadata)),
+            });
+        }
+        listed.push(Listed {
+            url: url.to_string(),
+            entries,
+        });
+    }
+    if arguments.json {
+        return output::json(&listed);
+    }
+    for (i, list) in listed.iter().enumerate() {
+        if listed.len() > 1 {
+            output::text(&format!("{}{}:\n", if i > 0 { "\n" } else { "" }, list.url))?;
+        }
+        print(list, arguments.long)?;
+    }
+    Ok(())
+}
+
+fn print(list: &Listed, long: bool) -> Result<()> {
+    if !long {
+        let names: String = list
+            .entries
+            .iter()
+            .map(|e| output::printable(&e.name) + "\n")
+            .collect();
+        return output::text(&names);
+    }
+    let mut table = Table::new([
+        "<kind",
+        "<mode",
+        "links",
+        "owner",
+        "group",
+        "size",
+        "<modified",
+        "<name",
+    ]);
+    for entry in &list.entries {
+        let name = output::printable(&entry.name);
+        table.row(match &entry.facts {
+            Some(f) => vec![
+                f.kind.to_owned(),
+                f.mode.clone(),
+                f.links.to_string(),
+                f.uid.to_string(),
+                f.gid.to_string(),
+                bytes(f.size),
+                f.modified.clone(),
+                name,
+            ],
+            None => ["?", "?", "?", "?", "?", "?", "?"]
+                .map(str::to_owned)
+                .into_iter()
+                .chain([name])
+                .collect(),
+        });
+    }
+    output::table(&table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::date;
+    use std::time::{Duration, UNIX_EPOCH};
+
+    #[test]
+    fn dates() {
+        assert_eq!(date(UNIX_EPOCH), "1970-01-01T00:00:00Z");
+        assert_eq!(
+            date(UNIX_EPOCH + Duration::from_secs(951_827_696)),
+            "2000-02-29T12:34:56Z"
+        );
+        assert_eq!(
+            date(UNIX_EPOCH + Duration::from_secs(1_735_689_599)),
+            "2024-12-31T23:59:59Z"
+        );
+        assert_eq!(
+            date(UNIX_EPOCH - Duration::from_secs(86_400)),
+            "1969-12-31T00:00:00Z"
+        );
+    }
+}

@@ -1,0 +1,51 @@
+//! `odafs mkdir`: makes directories.
+
+use std::path::Path;
+
+use anyhow::Result;
+use clap::Args;
+use odafs::{Client, Url};
+
+use crate::connection::{Clients, ConnectionArguments, url};
+
+/// Make directories
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs mkdir nfs://127.0.0.1/inbox
+  odafs mkdir -p nfs://127.0.0.1/a/b/c")]
+pub struct Arguments {
+    /// Directories to make
+    #[arg(required = true, value_name = "URL", value_parser = url)]
+    urls: Vec<Url>,
+    /// Missing parents too; no error if it exists
+    #[arg(short, long)]
+    parents: bool,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+/// Makes.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let mut clients = Clients::new(arguments.connection.options());
+    for url in &arguments.urls {
+        if !arguments.parents {
+            let (client, path) = clients.at(url)?;
+            client.mkdir(path)?;
+            continue;
+        }
+        let (client, path) = clients.at(url)?;
+        make_all(&client, &path)?;
+    }
+    Ok(())
+}
+
+fn make_all(client: &Client, path: &Path) -> Result<()> {
+    let missing: Vec<&Path> = path
+        .ancestors()
+        .take_while(|ancestor| !client.stat(ancestor).is_ok_and(|m| m.is_dir()))
+        .collect();
+    for directory in missing.into_iter().rev() {
+        client.mkdir(directory)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,94 @@
+//! What goes to stdout and stderr: tables, JSON, progress.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use odafs_bench::table::Table;
+use serde::Serialize;
+
+/// Prints `value` as JSON, indented.
+pub fn json(value: &impl Serialize) -> Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    writeln!(out)?;
+    Ok(())
+}
+
+/// Prints a table.
+pub fn table(table: &Table) -> Result<()> {
+    text(&table.render())
+}
+
+/// Prints text as it is.
+pub fn text(text: &str) -> Result<()> {
+    io::stdout().lock().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// Whether it failed because whoever read our output has had enough of it
+/// (`odafs cat URL | head`), which is no failure.
+pub fn reader_is_gone(error: &anyhow::Error) -> bool {
+    let kind = |cause: &(dyn std::error::Error + 'static)| {
+        let json = cause
+            .downcast_ref::<serde_json::Error>()
+            .and_then(|e| e.io_error_kind());
+        json.or(cause.downcast_ref::<io::Error>().map(io::Error::kind))
+    };
+    error
+        .chain()
+        .any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe) && !is_ours(cause))
+}
+
+/// A broken pipe of a connection to a server is wrapped in one of the
+/// client's errors and does not reach the chain bare.
+fn is_ours(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.is::<odafs::CallError>()
+}
+
+/// A bar over `length` bytes on stderr; nothing unless that is a terminal.
+pub fn byte_progress(length: u64, what: &str) -> ProgressBar {
+    bar(
+        length,
+        what,
+        "{msg:<12} {wide_bar} {bytes:>10} / {total_bytes:<10} {bytes_per_sec:>12}",
+    )
+}
+
+/// A bar over `length` steps on stderr; nothing unless that is a terminal.
+pub fn step_progress(length: u64, what: &str) -> ProgressBar {
+    bar(
+        length,
+        what,
+        "{msg:<28} {wide_bar} {pos:>4} / {len:<4} {elapsed:>4}",
+    )
+}
+
+fn bar(length: u64, what: &str, template: &str) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr_with_hz(4));
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.set_message(what.to_owned());
+    bar
+}
+
+/// A time with a unit that keeps three digits.
+pub fn time(time: Duration) -> String {
+    odafs_bench::table::time(time.as_nanos() as u64)
+}
+
+/// A name for a table: control characters as escapes, so that a name cannot
+/// steer the terminal.
+pub fn printable(name: &str) -> String {
+    name.chars()
+        .map(|c| {
+            if c.is_control() {
+                c.escape_default().to_string()
+            } else {
+                c.to_string()
+            }
+        })
+        .collect()
+}

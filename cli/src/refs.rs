@@ -1,0 +1,112 @@
+//! `odafs refs`: the references that a server would hand out.
+
+use anyhow::Result;
+use clap::Args;
+use odafs::{FileReferences, Url};
+use odafs_bench::table::{Table, count};
+use serde::Serialize;
+
+use crate::connection::{Clients, ConnectionArguments, url};
+use crate::output;
+
+/// Show the references to pages that a server hands out
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs refs odafs+shm:///run/odafs.sock?/data.bin
+  odafs refs --json odafs+shm:///run/odafs.sock?/data.bin
+
+A reference says where in the server's memory a page of a file lies. Only pages in the server's
+cache have one: read the file first (odafs cat) if there are none. Access keys are not shown.")]
+pub struct Arguments {
+    /// Files
+    #[arg(required = true, value_name = "URL", value_parser = url)]
+    urls: Vec<Url>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+#[derive(Serialize)]
+struct Row {
+    url: String,
+    size: u64,
+    change: u64,
+    page_bytes: u32,
+    counter: bool,
+    references: Vec<Reference>,
+}
+
+#[derive(Serialize)]
+struct Reference {
+    page: u64,
+    address: u64,
+    length: u32,
+    handle: u32,
+    epoch: u64,
+}
+
+/// Shows.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let mut clients = Clients::new(arguments.connection.options());
+    let mut rows = Vec::new();
+    for url in &arguments.urls {
+        let (client, path) = clients.at(url)?;
+        rows.extend(client.refs(&[path])?.into_iter().map(|file| row(url, file)));
+    }
+    if arguments.json {
+        return output::json(&rows);
+    }
+    for row in &rows {
+        let pages = row.size.div_ceil(u64::from(row.page_bytes.max(1)));
+        output::text(&format!(
+            "{}: {} of {} pages, change {}{}\n",
+            row.url,
+            count(row.references.len() as u64),
+            count(pages),
+            row.change,
+            if row.counter {
+                ", change counter readable"
+            } else {
+                ""
+            },
+        ))?;
+        let mut table = Table::new(["page", "address", "length", "handle", "epoch"]);
+        for r in &row.references {
+            let hex = format!("{:#x}", r.address);
+            table.row(vec![
+                r.page.to_string(),
+                hex,
+                r.length.to_string(),
+                r.handle.to_string(),
+                r.epoch.to_string(),
+            ]);
+        }
+        if !row.references.is_empty() {
+            output::table(&table)?;
+        }
+    }
+    Ok(())
+}
+
+fn row(url: &Url, file: FileReferences) -> Row {
+    Row {
+        url: url.to_string(),
+        size: file.size,
+        change: file.change,
+        page_bytes: file.page_bytes,
+        counter: file.counter,
+        references: file
+            .pages
+            .iter()
+            .map(|p| Reference {
+                page: p.page,
+                address: p.address,
+                length: p.length,
+                handle: p.handle,
+                epoch: p.epoch,
+            })
+            .collect(),
+    }
+}

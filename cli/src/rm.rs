@@ -1,0 +1,81 @@
+//! `odafs rm`: removes files and directories.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use odafs::{Client, Url};
+
+use crate::connection::{Clients, ConnectionArguments, url};
+use crate::{Usage, output};
+
+/// Remove files and directories
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs rm nfs://127.0.0.1/notes.txt
+  odafs rm -d nfs://127.0.0.1/empty-directory
+  odafs rm -r nfs://127.0.0.1/tree")]
+pub struct Arguments {
+    /// What to remove; symbolic links are removed, not followed
+    #[arg(required = true, value_name = "URL", value_parser = url)]
+    urls: Vec<Url>,
+    /// Empty directories too
+    #[arg(short, long)]
+    dir: bool,
+    /// Directories with all that they hold
+    #[arg(short, long)]
+    recursive: bool,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+/// Removes.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let mut clients = Clients::new(arguments.connection.options());
+    for url in &arguments.urls {
+        let (client, path) = clients.at(url)?;
+        if !client.stat_link(&path)?.is_dir() {
+            client.remove(&path)?;
+        } else if path == Path::new(&client.server().export) {
+            bail!(Usage(format!("{url} is the export itself")));
+        } else if arguments.recursive {
+            remove_tree(&client, &path)?;
+        } else if arguments.dir {
+            client.rmdir(&path)?;
+        } else {
+            bail!("{url} is a directory; use -d if it is empty, -r to remove all that it holds");
+        }
+    }
+    Ok(())
+}
+
+fn remove_tree(client: &Client, root: &Path) -> Result<()> {
+    let progress = output::step_progress(0, "rm");
+    let mut pending = vec![(root.to_owned(), false)];
+    while let Some((directory, emptied)) = pending.pop() {
+        if emptied {
+            client.rmdir(&directory)?;
+            continue;
+        }
+        pending.push((directory.clone(), true));
+        // The names are taken before the first is removed: a listing need not survive changes.
+        let entries = client
+            .read_dir(&directory)?
+            .collect::<Result<Vec<_>, _>>()?;
+        for entry in entries {
+            let path = directory.join(&entry.name);
+            let is_dir = match entry.metadata {
+                Some(metadata) => metadata.is_dir(),
+                None => client.stat_link(&path)?.is_dir(),
+            };
+            if is_dir {
+                pending.push((path, false));
+            } else {
+                client.remove(&path)?;
+                progress.inc(1);
+            }
+        }
+    }
+    progress.finish_and_clear();
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! `odafs serve`: the server.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, anyhow};
+use clap::Args;
+use odafs_server::config::ServerConfig;
+use odafs_server::server::{Addresses, Server, StartError};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::ServeOptions;
+use crate::listeners;
+
+/// Serve a directory
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs serve /srv/data
+      NFS on 127.0.0.1:2049 and shared memory on this machine
+  odafs serve /srv/data --nfs 0.0.0.0:2049 --allow 10.0.0.0/8 --read-only
+      NFS for a network
+  odafs serve /srv/data --shm /run/data.sock --direct one-sided --cache 8GiB
+      shared memory only; programs of root and of this user read the page cache themselves
+  odafs serve --config /etc/odafs.toml
+      with lines such as  dir = \"/srv/data\"  cache = \"8GiB\"  read-only = true  shm = true
+
+When it accepts, one line on stdout says where: ready nfs=127.0.0.1:2049 shm=/run/odafs.sock
+(port 0 asks for any free port; the line has the real one). SIGTERM and SIGINT drain and end it
+with status 0; a second one ends it at once.
+
+Mount it on Linux:
+  mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,nolock 127.0.0.1:/ /mnt
+
+RDMA listeners (--rdma, --verbs) are not in this version, and so not among the defaults.")]
+pub struct Arguments {
+    /// Take options from this TOML file too, under the same names; the command line goes before it
+    #[arg(long, value_name = "FILE.toml")]
+    config: Option<PathBuf>,
+    /// End when stdin ends, so that a server never outlives the program that started it
+    #[arg(long, hide = true)]
+    until_stdin_ends: bool,
+    #[command(flatten)]
+    options: ServeOptions,
+}
+
+/// Serves until told to end.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let options = match &arguments.config {
+        Some(path) => arguments.options.or(ServeOptions::from_file(path)?),
+        None => arguments.options,
+    };
+    let config = options.server_config()?;
+    if let Some(socket) = &config.shm {
+        listeners::clear_socket(socket)?;
+    }
+    // Signals are taken over before the server exists: none is lost in between.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let mut ends = runtime.block_on(async { Ends::new(arguments.until_stdin_ends) })?;
+    let server = Server::start(config.clone()).map_err(|error| explain(error, &config))?;
+    announce(server.addresses())?;
+    runtime.block_on(ends.wait());
+    std::thread::spawn(move || {
+        runtime.block_on(ends.signalled());
+        eprintln!("odafs: told twice, ending at once");
+        std::process::exit(1);
+    });
+    server.shutdown();
+    Ok(())
+}
+
+/// What ends a server.
+struct Ends {
+    term: tokio::signal::unix::Signal,
+    int: tokio::signal::unix::Signal,
+    stdin: bool,
+}
+
+impl Ends {
+    fn new(stdin: bool) -> Result<Self> {
+        Ok(Self {
+            term: signal(SignalKind::terminate())?,
+            int: signal(SignalKind::interrupt())?,
+            stdin,
+        })
+    }
+
+    async fn signalled(&mut self) {
+        tokio::select! {
+            _ = self.term.recv() => {}
+            _ = self.int.recv() => {}
+        }
+    }
+
+    async fn wait(&mut self) {
+        let stdin = self.stdin;
+        tokio::select! {
+            () = self.signalled() => {}
+            () = stdin_ends(), if stdin => {}
+        }
+    }
+}
+
+/// A thread of its own waits: a read of stdin cannot be called off.
+async fn stdin_ends() {
+    let (ended, wait) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        // Whatever it was, an end or an error, nothing more comes.
+        let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+        let _ = ended.send(());
+    });
+    let _ = wait.await;
+}
+
+fn announce(addresses: &Addresses) -> Result<()> {
+    let mut line = "ready".to_owned();
+    let tcp = [
+        ("nfs", addresses.nfs),
+        ("rdma", addresses.rdma),
+        ("verbs", addresses.verbs),
+        ("metrics", addresses.metrics),
+    ];
+    let shm = addresses
+        .shm
+        .as_ref()
+        .map(|path| format!(" shm={}", path.display()));
+    for (name, address) in tcp {
+        if name == "verbs" {
+            line.extend(shm.iter().map(String::as_str));
+        }
+        line.extend(address.map(|a| format!(" {name}={a}")));
+    }
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}")
+        .and_then(|()| out.flush())
+        .context("cannot say that it is ready")
+}
+
+/// Adds the remedy where the system's own words do not hint at it.
+fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
+    let StartError::Io { action, source } = &error else {
+        return anyhow!(error);
+    };
+    let remedy = match source.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            "another program listens there: stop it, or name another address (port 0 takes any free one)"
+        }
+        std::io::ErrorKind::PermissionDenied if low_port(config) => {
+            "ports below 1024 need root; name a higher one with --nfs"
+        }
+        std::io::ErrorKind::AddrNotAvailable => "this machine has no such address",
+        std::io::ErrorKind::OutOfMemory => {
+            "there is not that much memory; ask for less with --cache"
+        }
+        _ => return anyhow!(error),
+    };
+    anyhow!("cannot {action}: {source} ({remedy})")
+}
+
+fn low_port(config: &ServerConfig) -> bool {
+    [config.nfs, config.metrics]
+        .iter()
+        .flatten()
+        .any(|a| (1..1024).contains(&a.port()))
+}

@@ -1,0 +1,84 @@
+//! `odafs stat`: what is known about files.
+
+use anyhow::Result;
+use clap::Args;
+use odafs::Url;
+use odafs_bench::table::count;
+use serde::Serialize;
+
+use crate::connection::{Clients, ConnectionArguments, url};
+use crate::ls::Facts;
+use crate::output;
+
+/// Show what is known about files
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs stat nfs://127.0.0.1/notes.txt
+  odafs stat --json odafs+shm:///run/odafs.sock?/data/table.parquet")]
+pub struct Arguments {
+    /// Files or directories
+    #[arg(required = true, value_name = "URL", value_parser = url)]
+    urls: Vec<Url>,
+    /// Of a symbolic link itself, not of what it points to
+    #[arg(long)]
+    link: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    connection: ConnectionArguments,
+}
+
+#[derive(Serialize)]
+struct Row {
+    url: String,
+    file_id: u64,
+    filesystem_id: u64,
+    #[serde(flatten)]
+    facts: Facts,
+}
+
+/// Shows.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let mut clients = Clients::new(arguments.connection.options());
+    let mut rows = Vec::new();
+    for url in &arguments.urls {
+        let (client, path) = clients.at(url)?;
+        let metadata = if arguments.link {
+            client.stat_link(path)?
+        } else {
+            client.stat(path)?
+        };
+        rows.push(Row {
+            url: url.to_string(),
+            file_id: metadata.file_id,
+            filesystem_id: metadata.filesystem_id,
+            facts: Facts::from(&metadata),
+        });
+    }
+    if arguments.json {
+        return output::json(&rows);
+    }
+    for row in &rows {
+        let f = &row.facts;
+        output::text(&format!(
+            "{}\n  {} {}, {} bytes ({} on disk), {} link{}\n  owner {}:{}, file {} of file system {:x}\n  \
+             modified {}, changed {}, accessed {}\n",
+            row.url,
+            f.kind,
+            f.mode,
+            count(f.size),
+            count(f.used),
+            f.links,
+            if f.links == 1 { "" } else { "s" },
+            f.uid,
+            f.gid,
+            row.file_id,
+            row.filesystem_id,
+            f.modified,
+            f.changed,
+            f.accessed,
+        ))?;
+    }
+    Ok(())
+}

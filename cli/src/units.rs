@@ -1,0 +1,78 @@
+//! Sizes and durations as people write them.
+
+use std::time::Duration;
+
+/// A number of bytes: `4096`, `4KiB`, `64k`, `1GiB`, `1.5G`. Every unit is a power of two.
+pub fn size(text: &str) -> Result<u64, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match &lower[digits.len()..] {
+        "" | "b" => 0,
+        "k" | "kb" | "kib" => 10,
+        "m" | "mb" | "mib" => 20,
+        "g" | "gb" | "gib" => 30,
+        "t" | "tb" | "tib" => 40,
+        unit => {
+            return Err(format!(
+                "{unit:?} is no unit of size; use B, KiB, MiB, GiB or TiB"
+            ));
+        }
+    };
+    let (digits, unit) = (digits.trim(), 1u64 << shift);
+    if let Ok(whole) = digits.parse::<u64>() {
+        return whole
+            .checked_mul(unit)
+            .ok_or_else(|| "more than there is".to_owned());
+    }
+    match digits.parse::<f64>() {
+        Ok(n) if n >= 0.0 && n * (unit as f64) < u64::MAX as f64 => Ok((n * unit as f64) as u64),
+        _ => Err("a size is a number with a unit, as in 512MiB".to_owned()),
+    }
+}
+
+/// A length of time: `3s`, `50us`, `1.5ms`, `200ns`; a bare number is seconds.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "us" => 1e-6,
+        "ns" => 1e-9,
+        unit => return Err(format!("{unit:?} is no unit of time; use s, ms, us or ns")),
+    };
+    let number: f64 = digits
+        .trim()
+        .parse()
+        .map_err(|_| "a time is a number with a unit, as in 50us".to_owned())?;
+    Duration::try_from_secs_f64(number * unit).map_err(|_| "no such length of time".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        for (text, bytes) in [
+            ("4096", 4096),
+            ("4KiB", 4096),
+            ("64k", 65536),
+            ("1.5 GiB", 3 << 29),
+            ("0", 0),
+        ] {
+            assert_eq!(size(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "x", "4 furlongs", "-1", "99999999999TiB", "1e400"] {
+            assert!(size(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("50us"), Ok(Duration::from_micros(50)));
+        assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
+        for text in ["", "-1s", "3 days", "s"] {
+            assert!(duration(text).is_err(), "{text}");
+        }
+    }
+}
