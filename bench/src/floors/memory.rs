@@ -59,7 +59,10 @@ impl Mapping {
         }
         match failed {
             Some(error) => Err(error),
-            None => Ok(Self { start: map.cast(), length }),
+            None => Ok(Self {
+                start: map.cast(),
+                length,
+            }),
         }
     }
 
@@ -73,13 +76,23 @@ impl Mapping {
     /// (`MADV_COLLAPSE`, Linux 6.1), and returns whether it did so everywhere.
     pub fn collapse(&self) -> bool {
         // SAFETY: the range is exactly the live mapping, and the advice changes no byte of it.
-        let result = unsafe { libc::madvise(self.start.cast_mut().cast(), self.length, libc::MADV_COLLAPSE) };
+        let result = unsafe {
+            libc::madvise(
+                self.start.cast_mut().cast(),
+                self.length,
+                libc::MADV_COLLAPSE,
+            )
+        };
         result == 0
     }
 
     /// Touches every page, so that none is faulted in while reads are timed.
     pub fn touch(&self) {
-        let sum = self.bytes().iter().step_by(4096).fold(0u64, |sum, &byte| sum.wrapping_add(u64::from(byte)));
+        let sum = self
+            .bytes()
+            .iter()
+            .step_by(4096)
+            .fold(0u64, |sum, &byte| sum.wrapping_add(u64::from(byte)));
         std::hint::black_box(sum);
     }
 }
