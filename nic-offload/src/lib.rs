@@ -1,1 +1,24 @@
-//! What the server's network adapter does: translate, check, pin.
+//! What the server's network adapter does: it verifies direct reads, translates, checks and pins, and moves the data;
+//! and it hands calls to the procedures. Everything but the engine's loop is sans-IO.
+#![forbid(unsafe_code)]
+
+#[cfg(not(loom))]
+pub mod calls;
+#[cfg(not(loom))]
+pub mod capability;
+#[cfg(not(loom))]
+pub mod connection;
+#[cfg(not(loom))]
+pub mod counters;
+#[cfg(not(loom))]
+pub mod engine;
+#[cfg(not(loom))]
+pub mod host_vm;
+#[cfg(not(loom))]
+pub mod nic;
+#[cfg(not(loom))]
+pub mod tpt;
+
+#[cfg(loom)]
+#[path = "tpt/slot.rs"]
+mod slot;

@@ -1,0 +1,118 @@
+//! What a transport and the procedures behind it say to each other: every transport (a fabric's queue pairs, TCP)
+//! hands calls to the same [`Calls`].
+
+use odafs_fabric::memory::FrameNumber;
+use odafs_fabric::{Peer, Remote};
+
+/// The kind of transport that a call came over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transport {
+    /// NFS over TCP: record marking, no RDMA.
+    Tcp,
+    /// The shared-memory fabric: the peer is a process of this host, known by its socket credentials.
+    Shm,
+    /// iWARP in userspace.
+    Rdma,
+    /// RDMA hardware, or the kernel's soft RDMA.
+    Verbs,
+    /// The simulator.
+    Sim,
+}
+
+impl Transport {
+    /// The name that logs, metrics and sessions use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Transport::Tcp => "nfs",
+            Transport::Shm => "shm",
+            Transport::Rdma => "tcp",
+            Transport::Verbs => "verbs",
+            Transport::Sim => "sim",
+        }
+    }
+}
+
+/// Who calls, and over what.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// As the transport knows it.
+    pub peer: Peer,
+    /// Number of the connection, unique in the life of a server.
+    pub connection: u64,
+    /// Kind of transport.
+    pub transport: Transport,
+    /// Longest reply that the transport can carry, in bytes; a longer one closes the connection.
+    pub reply_bytes_max: u32,
+}
+
+/// Work that may block. Fills the reply and says what to do with it; runs on the server's pool.
+pub type Job = Box<dyn FnOnce(&mut Vec<u8>) -> Outcome + Send>;
+
+/// What a procedure made of a call.
+pub enum Outcome {
+    /// The reply is complete: send it.
+    Replied,
+    /// No reply (a duplicate of a call in progress, a message that is no call).
+    Dropped,
+    /// Write this into the caller's memory, then send the reply. If the caller named memory that it does not have,
+    /// the connection is closed, as RDMA hardware would.
+    Write(Vec<ChunkWrite>),
+    /// The reply comes from a job that may block. What is in the reply buffer is thrown away.
+    Deferred(Job),
+}
+
+impl std::fmt::Debug for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Outcome::Replied => f.write_str("Replied"),
+            Outcome::Dropped => f.write_str("Dropped"),
+            Outcome::Write(writes) => write!(f, "Write({})", writes.len()),
+            Outcome::Deferred(_) => f.write_str("Deferred"),
+        }
+    }
+}
+
+/// One RDMA Write that goes out ahead of a reply.
+#[derive(Debug)]
+pub struct ChunkWrite {
+    /// What to write.
+    pub from: ChunkSource,
+    /// Where in the caller's memory.
+    pub to: Remote,
+}
+
+/// Where the bytes of a [`ChunkWrite`] are.
+#[derive(Debug)]
+pub enum ChunkSource {
+    /// Part of a frame of the export's arena. The procedure pinned it; whoever sends it unpins it once it has gone
+    /// (or will never go).
+    Frame {
+        /// The frame.
+        frame: FrameNumber,
+        /// First byte within it.
+        offset: u32,
+        /// Bytes.
+        length: u32,
+    },
+    /// A copy, for what could not be pinned.
+    Bytes(Vec<u8>),
+}
+
+/// The procedures.
+pub trait Calls: Send + Sync {
+    /// Serves one call: an RPC message without transport framing. `reply` comes empty. Never blocks: what may block
+    /// goes into [`Outcome::Deferred`].
+    fn call(&self, caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome;
+
+    /// The connection with this number is gone.
+    fn closed(&self, connection: u64) {
+        let _ = connection;
+    }
+}
+
+/// Where an engine hands jobs that may block.
+pub trait Workers: Send + Sync {
+    /// Runs the task soon, on another thread. Gives it back when the queue is full: the call is dropped then, and the
+    /// caller will ask again.
+    fn submit(&self, task: Box<dyn FnOnce() + Send>) -> Result<(), Box<dyn FnOnce() + Send>>;
+}

@@ -1,0 +1,159 @@
+//! What the NIC keeps for one direct connection. Owned by the engine thread that polls it, so nothing here is shared.
+
+use odafs_common::connect::Nonce;
+use odafs_common::direct::Request;
+use odafs_common::exception::Exception;
+use odafs_common::mac::MacKey;
+use odafs_common::session::SequenceWindow;
+use odafs_fabric::clock::Nanos;
+use odafs_fabric::sync::Arc;
+
+use crate::capability::{Keys, Session};
+
+/// A direct connection: attached to at most one session, once.
+pub struct Connection {
+    number: u32,
+    nonce: Nonce,
+    attachment: Option<Attachment>,
+    window: SequenceWindow,
+    pins: u32,
+    denials: Denials,
+}
+
+struct Attachment {
+    session: Arc<Session>,
+    keys: Keys,
+    /// Requests that the session has not counted yet.
+    uncounted: u64,
+    /// The current key has served too many requests.
+    worn_out: bool,
+}
+
+impl Attachment {
+    /// Requests are brought to the session's count in lots, so that connections do not fight over it.
+    const LOT: u64 = 64;
+
+    fn count(&mut self) {
+        self.uncounted += 1;
+        if self.uncounted >= Self::LOT {
+            self.worn_out = self.session.worn_out(self.uncounted);
+            self.uncounted = 0;
+        }
+    }
+}
+
+impl Connection {
+    /// A connection with this number (never 0) whose private data carried this nonce, freshly drawn.
+    pub fn new(number: u32, nonce: Nonce) -> Connection {
+        Connection {
+            number,
+            nonce,
+            attachment: None,
+            window: SequenceWindow::default(),
+            pins: 0,
+            denials: Denials::default(),
+        }
+    }
+
+    /// Its number, which requests carry.
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// The server's nonce.
+    pub(crate) fn nonce(&self) -> &Nonce {
+        &self.nonce
+    }
+
+    /// The session that it is attached to.
+    pub fn session(&self) -> Option<&Arc<Session>> {
+        self.attachment.as_ref().map(|attachment| &attachment.session)
+    }
+
+    /// Frames that its transfers have pinned.
+    pub fn pins(&self) -> u32 {
+        self.pins
+    }
+
+    /// Attaches it. Only once: a second time would reset the window, and all its requests could be replayed.
+    pub(crate) fn attach(&mut self, session: Arc<Session>) {
+        debug_assert!(self.attachment.is_none());
+        let keys = session.keys();
+        self.attachment = Some(Attachment { session, keys, uncounted: 0, worn_out: false });
+    }
+
+    /// The key that the request must be sealed with; `None` if it is not from the session attached here.
+    pub(crate) fn key_for(&mut self, request: &Request) -> Option<&MacKey> {
+        let attachment = self.attachment.as_mut()?;
+        if !attachment.keys.is_current(&attachment.session) {
+            attachment.keys = attachment.session.keys();
+            attachment.uncounted = 0;
+            attachment.worn_out = false;
+        }
+        let ours = request.session == attachment.session.id().0 && request.mac == attachment.session.mac();
+        if ours { attachment.keys.select(request.odd_generation) } else { None }
+    }
+
+    /// A request whose MAC has passed: takes its sequence number, and looks at the session.
+    pub(crate) fn accept(&mut self, request: &Request, now: Nanos) -> Result<(), Exception> {
+        if !self.window.accept(request.sequence) {
+            return Err(Exception::Replayed);
+        }
+        let attachment = self.attachment.as_mut().ok_or(Exception::Denied)?;
+        attachment.count();
+        if attachment.worn_out || !attachment.keys.is_good(request.odd_generation, now) {
+            return Err(Exception::Revoked);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn pinned(&mut self) {
+        self.pins += 1;
+        self.denials.forgive();
+    }
+
+    pub(crate) fn unpinned(&mut self) {
+        self.pins -= 1;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn denials_forgotten(&mut self) {
+        self.denials = Denials::default();
+    }
+
+    pub(crate) fn denied(&mut self, now: Nanos) {
+        self.denials.count(now);
+    }
+
+    /// Is it not worth a MAC at the moment?
+    pub(crate) fn throttled(&self, now: Nanos) -> bool {
+        now < self.denials.until
+    }
+}
+
+/// Slows a connection down that keeps being denied, so that guessing costs the guesser more than the server.
+#[derive(Default)]
+struct Denials {
+    lately: u32,
+    until: Nanos,
+}
+
+impl Denials {
+    /// Denials before the first pause.
+    const FREE: u32 = 8;
+    /// The first pause; each further denial doubles it.
+    const PAUSE: u64 = 1_000_000;
+    /// Longest pause: 2^10 times the first, about a second.
+    const DOUBLINGS_MAX: u32 = 10;
+
+    fn count(&mut self, now: Nanos) {
+        self.lately = self.lately.saturating_add(1);
+        if let Some(beyond) = self.lately.checked_sub(Self::FREE) {
+            self.until = Nanos(now.0.saturating_add(Self::PAUSE << beyond.min(Self::DOUBLINGS_MAX)));
+        }
+    }
+
+    fn forgive(&mut self) {
+        self.lately = self.lately.saturating_sub(1);
+    }
+}

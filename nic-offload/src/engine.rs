@@ -1,0 +1,410 @@
+//! The engine: one thread that polls every connection, serves direct reads by itself and hands calls to the procedures.
+//!
+//! It never blocks while there is work: what may block is a [`Job`](crate::calls::Job) on the server's pool, and comes
+//! back through a queue. With nothing to do it spins for a configured time, then arms everything and sleeps.
+
+use std::io;
+
+use odafs_common::connect::{Nonce, PrivateData, Role};
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::memory::{Arena, LifeWord};
+use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
+use odafs_fabric::sync::{Arc, hint};
+use odafs_fabric::wake::WakeSet;
+use odafs_fabric::{Incoming, Listener, entropy};
+
+use crate::calls::{Calls, Transport, Workers};
+use crate::nic::Nic;
+
+mod direct;
+mod returns;
+mod rpc;
+
+use direct::DirectLine;
+use returns::Returns;
+use rpc::RpcLine;
+
+/// How an engine spends its time, and its caps.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// How long it polls with nothing to do before it sleeps. Zero: it sleeps at once.
+    pub spin: Nanos,
+    /// Connections at a time; more are rejected.
+    pub connections_max: usize,
+    /// Messages that a peer may have under way to us on one connection.
+    pub receives: u32,
+    /// Events taken from one connection before the next has its turn.
+    pub batch: u32,
+    /// Calls of one connection that may be with the workers at a time.
+    pub deferred_max: usize,
+    /// Frames that replies on their way may have pinned before a connection's next calls have to wait.
+    pub pins_max: usize,
+    /// A connection that keeps frames pinned for longer is closed.
+    pub pinned_time_max: Nanos,
+    /// A direct connection that has not attached itself within this time is closed.
+    pub attach_time_max: Nanos,
+    /// How long [`Stopper::stop`] waits for what is under way.
+    pub drain_time_max: Nanos,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        EngineConfig {
+            spin: Nanos::from_micros(50),
+            connections_max: 4096,
+            receives: 128,
+            batch: 32,
+            deferred_max: 32,
+            pins_max: 512,
+            pinned_time_max: Nanos::from_secs(30),
+            attach_time_max: Nanos::from_secs(10),
+            drain_time_max: Nanos::from_secs(5),
+        }
+    }
+}
+
+/// What an engine serves.
+pub struct Serves {
+    /// The memory that replies may be written from.
+    pub arena: Arc<Arena>,
+    /// Direct reads; `None` with `--direct off`.
+    pub nic: Option<Arc<Nic>>,
+    /// Calls.
+    pub calls: Arc<dyn Calls>,
+    /// Where calls that may block go.
+    pub workers: Arc<dyn Workers>,
+    /// The life word that one-sided clients check; without it none is granted one-sided access.
+    pub life: Option<Arc<LifeWord>>,
+}
+
+/// One engine. Made on any thread, run by one.
+pub struct Engine {
+    config: EngineConfig,
+    serves: Serves,
+    listeners: Vec<Entrance>,
+    /// Freed places are filled again; a line's number never is.
+    lines: Vec<Option<Line>>,
+    vacant: Vec<usize>,
+    next_number: u64,
+    returns: Arc<Returns>,
+    wake: Arc<WakeSet>,
+    stopping: Arc<AtomicBool>,
+    /// Reply buffer of the call at hand.
+    reply: Vec<u8>,
+    /// When this round began.
+    time: Nanos,
+    /// When listeners are looked at next.
+    accept_next: Nanos,
+    /// A connection was blocked in this round.
+    blocked: bool,
+}
+
+/// How often a busy engine looks for new connections.
+const ACCEPT_EVERY: Nanos = Nanos::from_micros(100);
+/// Connections taken from one listener at a time.
+const ACCEPT_BATCH: usize = 16;
+/// Sleep of an engine with a blocked connection.
+const BLOCKED_NAP: Nanos = Nanos::from_millis(1);
+/// Sleep of an engine with a connection that has a deadline.
+const DEADLINE_NAP: Nanos = Nanos::from_secs(1);
+
+struct Entrance {
+    listener: Box<dyn Listener>,
+    transport: Transport,
+}
+
+/// A connection, by what it is for.
+enum Line {
+    Direct(Box<DirectLine>),
+    Rpc(Box<RpcLine>),
+}
+
+/// What a turn at a line came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// Something moved.
+    Busy,
+    /// Nothing to do.
+    Idle,
+    /// Something waits for room at the peer or for the workers: no event may tell, look again soon.
+    Blocked,
+    /// The connection is over.
+    Dead,
+}
+
+/// What a line needs to know in its turn.
+struct Now<'a> {
+    config: &'a EngineConfig,
+    serves: &'a Serves,
+    returns: &'a Arc<Returns>,
+    time: Nanos,
+    /// Nothing new is taken, only what is under way is ended.
+    draining: bool,
+}
+
+/// Ends an engine from any thread.
+#[derive(Clone)]
+pub struct Stopper {
+    stopping: Arc<AtomicBool>,
+    wake: Arc<WakeSet>,
+}
+
+impl Stopper {
+    /// Stops accepting and reading; what is under way is answered (within the drain time), then [`Engine::run`]
+    /// returns.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.wake.wake();
+    }
+}
+
+impl Engine {
+    /// An engine without listeners.
+    pub fn new(config: EngineConfig, serves: Serves) -> io::Result<Engine> {
+        let wake = Arc::new(WakeSet::new()?);
+        Ok(Engine {
+            config,
+            serves,
+            listeners: Vec::new(),
+            lines: Vec::new(),
+            vacant: Vec::new(),
+            next_number: 1,
+            returns: Arc::new(Returns::new(Arc::clone(&wake))),
+            wake,
+            stopping: Arc::new(AtomicBool::new(false)),
+            reply: Vec::new(),
+            time: clock::now(),
+            accept_next: Nanos(0),
+            blocked: false,
+        })
+    }
+
+    /// Takes connections from this listener too.
+    pub fn listen(&mut self, mut listener: Box<dyn Listener>, transport: Transport) -> io::Result<()> {
+        listener.watch(&self.wake)?;
+        self.listeners.push(Entrance { listener, transport });
+        Ok(())
+    }
+
+    /// Ends this engine.
+    pub fn stopper(&self) -> Stopper {
+        Stopper { stopping: Arc::clone(&self.stopping), wake: Arc::clone(&self.wake) }
+    }
+
+    /// Connections at present.
+    pub fn connections(&self) -> usize {
+        self.lines.len() - self.vacant.len()
+    }
+
+    /// Serves until stopped.
+    pub fn run(&mut self) {
+        let mut idle_since = None;
+        while !self.stopping.load(Ordering::Acquire) {
+            if self.poll_once() {
+                idle_since = None;
+                continue;
+            }
+            let since = *idle_since.get_or_insert(self.time);
+            if self.time.since(since) < self.config.spin {
+                hint::spin_loop();
+            } else {
+                self.sleep();
+                idle_since = None;
+            }
+        }
+        self.drain();
+    }
+
+    /// One round: everything that is there is looked at once. False: there was nothing.
+    pub fn poll_once(&mut self) -> bool {
+        self.time = clock::now();
+        let accepted = self.accept();
+        let returned = self.deliver();
+        let moved = self.serve(false);
+        accepted || returned || moved
+    }
+
+    /// Looks for new connections. That takes a system call for each listener, so not in every round.
+    fn accept(&mut self) -> bool {
+        if self.time < self.accept_next {
+            return false;
+        }
+        self.accept_next = self.time + ACCEPT_EVERY;
+        let mut any = false;
+        for at in 0..self.listeners.len() {
+            for _ in 0..ACCEPT_BATCH {
+                match self.listeners[at].listener.poll_accept() {
+                    Ok(Some(incoming)) => self.admit(incoming, self.listeners[at].transport),
+                    Ok(None) => break,
+                    Err(error) => {
+                        tracing::warn!(listener = self.listeners[at].listener.name(), %error, "accept failed");
+                        break;
+                    }
+                }
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// Takes a connection for what its private data says.
+    fn admit(&mut self, incoming: Box<dyn Incoming>, transport: Transport) {
+        let peer = incoming.peer().clone();
+        if self.connections() >= self.config.connections_max {
+            return incoming.reject("the server has as many connections as it allows");
+        }
+        let Some(wants) = PrivateData::decode(incoming.private_data()) else {
+            return incoming.reject("the private data is not ODAFS'");
+        };
+        match self.line(incoming, wants, transport) {
+            Ok(line) => self.place(line),
+            Err(error) => tracing::debug!(%peer, %error, "connection not taken"),
+        }
+    }
+
+    fn line(
+        &mut self,
+        incoming: Box<dyn Incoming>,
+        wants: PrivateData,
+        transport: Transport,
+    ) -> io::Result<Line> {
+        if wants.role == Role::Direct && self.serves.nic.is_none() {
+            incoming.reject("direct access is off");
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let mut nonce = Nonce::default();
+        entropy::fill(&mut nonce);
+        let mut qp = incoming.accept(&PrivateData { nonce, ..wants }.encode())?;
+        qp.watch(&self.wake)?;
+        qp.post_receives(self.config.receives);
+        let number = self.next_number;
+        self.next_number += 1;
+        Ok(match wants.role {
+            Role::Direct => Line::Direct(Box::new(DirectLine::new(qp, number, nonce, self.time))),
+            Role::Rpc => Line::Rpc(Box::new(RpcLine::new(qp, number, transport))),
+        })
+    }
+
+    fn place(&mut self, line: Line) {
+        match self.vacant.pop() {
+            Some(at) => self.lines[at] = Some(line),
+            None => self.lines.push(Some(line)),
+        }
+    }
+
+    /// Hands what the workers have finished to the connections that asked for it.
+    fn deliver(&mut self) -> bool {
+        let Engine { config, serves, returns, lines, time, .. } = self;
+        let now = Now { config, serves, returns, time: *time, draining: false };
+        let mut any = false;
+        while let Some(returned) = returns.take() {
+            any = true;
+            match lines.get_mut(returned.line).and_then(Option::as_mut) {
+                Some(Line::Rpc(line)) if line.number() == returned.number => line.returned(returned, &now),
+                _ => rpc::discard(returned.outcome, serves),
+            }
+        }
+        any
+    }
+
+    /// Gives every connection its turn.
+    fn serve(&mut self, draining: bool) -> bool {
+        let mut busy = false;
+        self.blocked = false;
+        for at in 0..self.lines.len() {
+            let Engine { config, serves, returns, lines, time, .. } = self;
+            let Some(line) = &mut lines[at] else { continue };
+            let now = Now { config, serves, returns, time: *time, draining };
+            let turn = match line {
+                Line::Direct(line) => line.turn(&now),
+                Line::Rpc(line) => line.turn(at, &mut self.reply, &now),
+            };
+            match turn {
+                Turn::Busy => busy = true,
+                Turn::Idle => {}
+                Turn::Blocked => self.blocked = true,
+                Turn::Dead => {
+                    self.reap(at);
+                    busy = true;
+                }
+            }
+        }
+        busy
+    }
+
+    /// Ends a connection: its pins are released, its place is free.
+    fn reap(&mut self, at: usize) {
+        if let Some(line) = self.lines[at].take() {
+            self.vacant.push(at);
+            match line {
+                Line::Direct(line) => line.close(&self.serves),
+                Line::Rpc(line) => line.close(&self.serves),
+            }
+        }
+    }
+
+    /// Arms everything and sleeps until something happens.
+    fn sleep(&mut self) {
+        self.wake.prepare();
+        let armed = self.lines.iter_mut().flatten().all(|line| match line {
+            Line::Direct(line) => line.arm(),
+            Line::Rpc(line) => line.arm(),
+        });
+        if armed && self.returns.is_empty() && !self.stopping.load(Ordering::Acquire) {
+            self.wake.wait(self.look_again());
+        }
+        self.accept_next = Nanos(0);
+    }
+
+    /// How long to sleep at most: what is blocked or has a deadline may not be told by any event.
+    fn look_again(&self) -> Option<Nanos> {
+        let deadlines = self.lines.iter().flatten().any(|line| match line {
+            Line::Direct(line) => line.has_deadline(),
+            Line::Rpc(line) => line.has_deadline(),
+        });
+        match (self.blocked, deadlines) {
+            (true, _) => Some(BLOCKED_NAP),
+            (false, true) => Some(DEADLINE_NAP),
+            (false, false) => None,
+        }
+    }
+
+    /// Ends what is under way, takes nothing new, and closes every connection.
+    fn drain(&mut self) {
+        self.listeners.clear();
+        let until = clock::now() + self.config.drain_time_max;
+        while self.time < until && self.under_way() {
+            self.time = clock::now();
+            let returned = self.deliver();
+            if !self.serve(true) && !returned {
+                self.wake.prepare();
+                if self.returns.is_empty() {
+                    self.wake.wait(Some(BLOCKED_NAP));
+                }
+            }
+        }
+        for at in 0..self.lines.len() {
+            self.reap(at);
+        }
+    }
+
+    fn under_way(&self) -> bool {
+        self.lines.iter().flatten().any(|line| match line {
+            Line::Direct(line) => line.under_way(),
+            Line::Rpc(line) => line.under_way(),
+        })
+    }
+}
+
+impl Drop for Engine {
+    /// A dropped engine leaves no frame pinned.
+    fn drop(&mut self) {
+        for at in 0..self.lines.len() {
+            self.reap(at);
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;

@@ -1,0 +1,283 @@
+//! A direct connection: requests in, data and completions out.
+
+use std::collections::VecDeque;
+
+use odafs_common::connect::Nonce;
+use odafs_common::direct::{Completion as Header, ExposedTags};
+use odafs_common::exception::Exception;
+use odafs_fabric::clock::Nanos;
+use odafs_fabric::{Completion, PostError, Posted, QueuePair, Remote, Source};
+
+use super::{Now, Serves, Turn};
+use crate::connection::Connection;
+use crate::nic::{Answer, AttachRequest, Nic, Transfer, Verdict};
+
+/// A direct connection and what is under way on it.
+pub(super) struct DirectLine {
+    qp: Box<dyn QueuePair>,
+    connection: Connection,
+    /// What found no room, in order.
+    waiting: VecDeque<Waiting>,
+    /// RDMA Writes that still read from their frames. They complete in order.
+    leaving: VecDeque<Leaving>,
+    next_id: u64,
+    born: Nanos,
+    /// Receives that were used and not posted again.
+    owed: u32,
+    /// Inline data on its way from a frame into a message.
+    scratch: Vec<u8>,
+    dead: bool,
+}
+
+enum Waiting {
+    /// Its data has not been posted; the frame stays pinned.
+    Transfer(Transfer),
+    /// An answer.
+    Message([u8; Header::BYTES]),
+}
+
+struct Leaving {
+    id: u64,
+    transfer: Transfer,
+    since: Nanos,
+}
+
+impl DirectLine {
+    pub fn new(qp: Box<dyn QueuePair>, number: u64, nonce: Nonce, now: Nanos) -> DirectLine {
+        DirectLine {
+            qp,
+            // Only told apart from others under way: a wrapped number would need 2^32 connections in between.
+            connection: Connection::new(number as u32, nonce),
+            waiting: VecDeque::new(),
+            leaving: VecDeque::new(),
+            next_id: 0,
+            born: now,
+            owed: 0,
+            scratch: Vec::new(),
+            dead: false,
+        }
+    }
+
+    /// Answers what is there, up to a batch, with one flush.
+    pub fn turn(&mut self, now: &Now<'_>) -> Turn {
+        let Some(nic) = &now.serves.nic else { return Turn::Dead };
+        let mut events = self.retry(nic, now.time);
+        while events < now.config.batch && self.takes_more(now) {
+            let Some(completion) = self.qp.poll() else { break };
+            events += 1;
+            self.event(completion, nic, now);
+        }
+        self.repay(now);
+        if events > 0 {
+            self.qp.flush();
+        }
+        if self.dead || self.qp.is_closed() || self.overdue(now) {
+            Turn::Dead
+        } else if events > 0 {
+            Turn::Busy
+        } else if self.waiting.is_empty() {
+            Turn::Idle
+        } else {
+            Turn::Blocked
+        }
+    }
+
+    /// What waits for room is bounded: beyond that, requests stay with the peer. Completions of our own must be
+    /// polled for all the same, as they make room.
+    fn takes_more(&self, now: &Now<'_>) -> bool {
+        let room = !now.draining && self.waiting.len() < now.config.receives as usize;
+        !self.dead && (room || !self.leaving.is_empty())
+    }
+
+    fn event(&mut self, completion: Completion, nic: &Nic, now: &Now<'_>) {
+        match completion {
+            Completion::Recv { .. } => {
+                self.owed += 1;
+                match nic.receive(&mut self.connection, self.qp.message(), now.time) {
+                    Verdict::Transfer(transfer) => self.send(transfer, nic, now.time),
+                    Verdict::Attach(request) => self.attach(request, nic, now.serves),
+                    Verdict::Refused(answer) => self.answer(answer),
+                }
+            }
+            Completion::Write { id, result } => {
+                self.left(id, nic);
+                self.dead |= result.is_err();
+            }
+            Completion::Send { .. } | Completion::Read { .. } => {}
+        }
+    }
+
+    /// Posts again the receives that were used, as long as the peer takes its answers.
+    fn repay(&mut self, now: &Now<'_>) {
+        if self.owed > 0 && self.waiting.len() < now.config.receives as usize {
+            self.qp.post_receives(std::mem::take(&mut self.owed));
+        }
+    }
+
+    fn attach(&mut self, request: AttachRequest, nic: &Nic, serves: &Serves) {
+        let exposed = match &serves.life {
+            Some(life) if request.one_sided => match self.qp.expose(nic.arena(), life) {
+                Ok(exposed) => Some(ExposedTags { arena: exposed.arena.0, stamps: exposed.stamps.0 }),
+                Err(error) => {
+                    tracing::warn!(peer = %self.qp.peer(), %error, "one-sided access could not be given");
+                    None
+                }
+            },
+            _ => None,
+        };
+        let answer = nic.attached(&mut self.connection, request, exposed);
+        self.answer(answer);
+    }
+
+    /// Moves the data and answers, or queues.
+    fn send(&mut self, transfer: Transfer, nic: &Nic, now: Nanos) {
+        if !self.waiting.is_empty() {
+            self.waiting.push_back(Waiting::Transfer(transfer));
+        } else if let Some(transfer) = self.try_send(transfer, nic, now) {
+            self.waiting.push_back(Waiting::Transfer(transfer));
+        }
+    }
+
+    /// Moves the data and answers; gives the transfer back if there is no room.
+    fn try_send(&mut self, transfer: Transfer, nic: &Nic, now: Nanos) -> Option<Transfer> {
+        match transfer.answer {
+            Answer::Inline => self.send_inline(transfer, nic),
+            Answer::Sink(to) => self.send_to_sink(transfer, to, nic, now),
+        }
+    }
+
+    fn send_inline(&mut self, transfer: Transfer, nic: &Nic) -> Option<Transfer> {
+        let length = transfer.length as usize;
+        if self.scratch.len() < length {
+            self.scratch.resize(length, 0);
+        }
+        let data = &mut self.scratch[..length];
+        nic.arena().copy_out(transfer.frame, transfer.offset, data);
+        match self.qp.post_send(0, &[&nic.complete(&transfer), data]) {
+            Ok(_) => nic.finish(&mut self.connection, transfer),
+            Err(PostError::Full) => return Some(transfer),
+            Err(PostError::TooLong) => self.refuse(transfer, nic),
+            Err(PostError::Closed | PostError::BadRange) => self.abandon(transfer, nic),
+        }
+        None
+    }
+
+    fn send_to_sink(&mut self, transfer: Transfer, to: Remote, nic: &Nic, now: Nanos) -> Option<Transfer> {
+        let Transfer { frame, offset, length, .. } = transfer;
+        let id = self.next_id;
+        match self.qp.post_write(id, Source::Frame { arena: nic.arena(), frame, offset, length }, to) {
+            Ok(posted) => {
+                self.next_id += 1;
+                let answer = nic.complete(&transfer);
+                match posted {
+                    Posted::Done => nic.finish(&mut self.connection, transfer),
+                    Posted::Pending => self.leaving.push_back(Leaving { id, transfer, since: now }),
+                }
+                self.answer(answer);
+            }
+            Err(PostError::Full) => return Some(transfer),
+            // The client named memory of its own that it does not have. Its request was well signed all the same.
+            Err(PostError::BadRange | PostError::TooLong) => self.refuse(transfer, nic),
+            Err(PostError::Closed) => self.abandon(transfer, nic),
+        }
+        None
+    }
+
+    fn refuse(&mut self, transfer: Transfer, nic: &Nic) {
+        let answer = nic.refuse_transfer(&transfer, Exception::OutOfBounds);
+        nic.abandon(&mut self.connection, transfer);
+        self.answer(answer);
+    }
+
+    fn abandon(&mut self, transfer: Transfer, nic: &Nic) {
+        nic.abandon(&mut self.connection, transfer);
+        self.dead = true;
+    }
+
+    /// Sends an answer, or queues it.
+    fn answer(&mut self, answer: [u8; Header::BYTES]) {
+        if !self.waiting.is_empty() || !self.try_answer(&answer) {
+            self.waiting.push_back(Waiting::Message(answer));
+        }
+    }
+
+    fn try_answer(&mut self, answer: &[u8; Header::BYTES]) -> bool {
+        match self.qp.post_send(0, &[answer]) {
+            Ok(_) => true,
+            Err(PostError::Full) => false,
+            Err(_) => {
+                self.dead = true;
+                true
+            }
+        }
+    }
+
+    /// Tries what waits for room, in order. How much went.
+    fn retry(&mut self, nic: &Nic, now: Nanos) -> u32 {
+        let mut gone = 0;
+        while let Some(next) = self.waiting.pop_front() {
+            let back = match next {
+                Waiting::Message(answer) => (!self.try_answer(&answer)).then_some(Waiting::Message(answer)),
+                Waiting::Transfer(transfer) => self.retry_transfer(transfer, nic, now),
+            };
+            if let Some(back) = back {
+                self.waiting.push_front(back);
+                break;
+            }
+            gone += 1;
+        }
+        gone
+    }
+
+    /// As [`send`](Self::send), but an answer that finds no room goes to the head of the queue, not to its end.
+    fn retry_transfer(&mut self, transfer: Transfer, nic: &Nic, now: Nanos) -> Option<Waiting> {
+        let others = std::mem::take(&mut self.waiting);
+        let back = self.try_send(transfer, nic, now);
+        let answer = std::mem::replace(&mut self.waiting, others).pop_front();
+        back.map(Waiting::Transfer).or(answer)
+    }
+
+    fn left(&mut self, id: u64, nic: &Nic) {
+        if let Some(at) = self.leaving.iter().position(|leaving| leaving.id == id)
+            && let Some(leaving) = self.leaving.remove(at)
+        {
+            nic.finish(&mut self.connection, leaving.transfer);
+        }
+    }
+
+    /// Has the peer kept frames pinned, or itself unattached, for too long?
+    fn overdue(&self, now: &Now<'_>) -> bool {
+        let pinned = self.leaving.front().map(|leaving| leaving.since);
+        let unattached = self.connection.session().is_none().then_some(self.born);
+        pinned.is_some_and(|since| now.time.since(since) > now.config.pinned_time_max)
+            || unattached.is_some_and(|since| now.time.since(since) > now.config.attach_time_max)
+    }
+
+    pub fn has_deadline(&self) -> bool {
+        !self.leaving.is_empty() || self.connection.session().is_none()
+    }
+
+    /// Asks to be woken. A blocked line is not: it would be woken by what it cannot take.
+    pub fn arm(&mut self) -> bool {
+        !self.waiting.is_empty() || self.qp.arm()
+    }
+
+    pub fn under_way(&self) -> bool {
+        !self.waiting.is_empty() || !self.leaving.is_empty()
+    }
+
+    /// Releases every pin. Dropping the queue pair first ends whatever still read from the frames.
+    pub fn close(self, serves: &Serves) {
+        let DirectLine { qp, mut connection, waiting, leaving, .. } = self;
+        drop(qp);
+        let Some(nic) = &serves.nic else { return };
+        for leaving in leaving {
+            nic.abandon(&mut connection, leaving.transfer);
+        }
+        for waiting in waiting {
+            if let Waiting::Transfer(transfer) = waiting {
+                nic.abandon(&mut connection, transfer);
+            }
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The way back from the workers to the engine that deferred a call.
+
+use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
+use odafs_fabric::sync::{Arc, Mutex};
+use odafs_fabric::wake::WakeSet;
+
+use std::collections::VecDeque;
+
+use crate::calls::{Job, Outcome};
+
+/// A call that a worker has served.
+pub(super) struct Returned {
+    /// Place of the connection that asked.
+    pub line: usize,
+    /// Its number, for the place may have a new tenant.
+    pub number: u64,
+    /// What shall be done; never `Deferred`.
+    pub outcome: Outcome,
+    /// The reply.
+    pub reply: Vec<u8>,
+}
+
+/// Queue of what the workers have finished.
+pub(super) struct Returns {
+    queue: Mutex<VecDeque<Returned>>,
+    /// The queue has something: spares the engine the lock in every round.
+    there: AtomicBool,
+    wake: Arc<WakeSet>,
+}
+
+impl Returns {
+    pub fn new(wake: Arc<WakeSet>) -> Returns {
+        Returns { queue: Mutex::new(VecDeque::new()), there: AtomicBool::new(false), wake }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        !self.there.load(Ordering::Acquire)
+    }
+
+    pub fn take(&self) -> Option<Returned> {
+        if self.is_empty() {
+            return None;
+        }
+        let mut queue = self.queue.lock();
+        let returned = queue.pop_front();
+        self.there.store(!queue.is_empty(), Ordering::Release);
+        returned
+    }
+
+    fn put(&self, returned: Returned) {
+        let mut queue = self.queue.lock();
+        queue.push_back(returned);
+        self.there.store(true, Ordering::Release);
+        drop(queue);
+        self.wake.wake();
+    }
+
+    /// The job as a task for the workers. Whatever becomes of the task (it panics, it is never run), something comes
+    /// back, so that no connection waits for ever.
+    pub fn task(self: &Arc<Self>, job: Job, line: usize, number: u64) -> Box<dyn FnOnce() + Send> {
+        let mut ticket = Ticket {
+            returns: Arc::clone(self),
+            returned: Some(Returned { line, number, outcome: Outcome::Dropped, reply: Vec::new() }),
+        };
+        Box::new(move || {
+            let mut reply = Vec::new();
+            let mut outcome = job(&mut reply);
+            while let Outcome::Deferred(next) = outcome {
+                reply.clear();
+                outcome = next(&mut reply);
+            }
+            if let Some(returned) = &mut ticket.returned {
+                returned.outcome = outcome;
+                returned.reply = reply;
+            }
+        })
+    }
+}
+
+struct Ticket {
+    returns: Arc<Returns>,
+    returned: Option<Returned>,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if let Some(returned) = self.returned.take() {
+            self.returns.put(returned);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The host VM behind a queue: the NIC posts descriptors, a thread of the host CPU answers them.
+
+use std::collections::VecDeque;
+
+use odafs_common::exception::Exception;
+use odafs_common::reference::{Epoch, Handle};
+use odafs_fabric::memory::FrameNumber;
+use odafs_fabric::sync::thread::{self, JoinHandle};
+use odafs_fabric::sync::{Arc, Condvar, Mutex};
+
+use super::HostVm;
+use crate::tpt::TptEntry;
+
+enum Descriptor {
+    Fault(Handle, Arc<Slot<Result<TptEntry, Exception>>>),
+    Lock(TptEntry, Epoch, Arc<Slot<Result<(), Exception>>>),
+    Unlock(FrameNumber),
+    Reference(FrameNumber),
+    Dirty(FrameNumber),
+}
+
+/// Where the answer to a descriptor appears.
+struct Slot<T> {
+    answer: Mutex<Option<T>>,
+    there: Condvar,
+}
+
+impl<T> Slot<T> {
+    fn new() -> Arc<Slot<T>> {
+        Arc::new(Slot { answer: Mutex::new(None), there: Condvar::new() })
+    }
+
+    fn put(&self, answer: T) {
+        *self.answer.lock() = Some(answer);
+        self.there.notify_one();
+    }
+
+    fn take(&self) -> T {
+        let mut answer = self.answer.lock();
+        loop {
+            match answer.take() {
+                Some(answer) => return answer,
+                None => answer = self.there.wait(answer),
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Queue {
+    state: Mutex<QueueState>,
+    doorbell: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    descriptors: VecDeque<Descriptor>,
+    stopped: bool,
+}
+
+impl Queue {
+    fn post(&self, descriptor: Descriptor) {
+        self.state.lock().descriptors.push_back(descriptor);
+        self.doorbell.notify_one();
+    }
+
+    /// The next descriptor; `None` once stopped and empty.
+    fn next(&self) -> Option<Descriptor> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(descriptor) = state.descriptors.pop_front() {
+                return Some(descriptor);
+            }
+            if state.stopped {
+                return None;
+            }
+            state = self.doorbell.wait(state);
+        }
+    }
+
+    fn stop(&self) {
+        self.state.lock().stopped = true;
+        self.doorbell.notify_one();
+    }
+}
+
+/// Any [`HostVm`], reached through a queue and a thread. One call of each NIC engine is waited for at a time, so the
+/// queue is short: answers bound `fault` and `lock`, and what needs no answer follows one that did.
+pub struct QueuedVm {
+    queue: Arc<Queue>,
+    host: Option<JoinHandle<()>>,
+}
+
+impl QueuedVm {
+    /// Starts the host's thread.
+    pub fn new(vm: Arc<dyn HostVm>) -> QueuedVm {
+        let queue = Arc::new(Queue::default());
+        let served = Arc::clone(&queue);
+        let host = thread::spawn(move || {
+            while let Some(descriptor) = served.next() {
+                serve(&*vm, descriptor);
+            }
+        });
+        QueuedVm { queue, host: Some(host) }
+    }
+}
+
+fn serve(vm: &dyn HostVm, descriptor: Descriptor) {
+    match descriptor {
+        Descriptor::Fault(handle, slot) => slot.put(vm.fault(handle)),
+        Descriptor::Lock(entry, request, slot) => slot.put(vm.lock(&entry, request)),
+        Descriptor::Unlock(frame) => vm.unlock(frame),
+        Descriptor::Reference(frame) => vm.reference(frame),
+        Descriptor::Dirty(frame) => vm.dirty(frame),
+    }
+}
+
+impl HostVm for QueuedVm {
+    fn fault(&self, handle: Handle) -> Result<TptEntry, Exception> {
+        let slot = Slot::new();
+        self.queue.post(Descriptor::Fault(handle, Arc::clone(&slot)));
+        slot.take()
+    }
+
+    fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<(), Exception> {
+        let slot = Slot::new();
+        self.queue.post(Descriptor::Lock(*entry, request, Arc::clone(&slot)));
+        slot.take()
+    }
+
+    fn unlock(&self, frame: FrameNumber) {
+        self.queue.post(Descriptor::Unlock(frame));
+    }
+
+    fn reference(&self, frame: FrameNumber) {
+        self.queue.post(Descriptor::Reference(frame));
+    }
+
+    fn dirty(&self, frame: FrameNumber) {
+        self.queue.post(Descriptor::Dirty(frame));
+    }
+}
+
+impl Drop for QueuedVm {
+    /// Serves what was posted, then ends the thread.
+    fn drop(&mut self) {
+        self.queue.stop();
+        if let Some(host) = self.host.take() {
+            let _ = host.join();
+        }
+    }
+}
