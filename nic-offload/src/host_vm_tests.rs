@@ -32,7 +32,7 @@ struct Host {
 
 impl Host {
     fn new() -> Host {
-        let config = ArenaConfig { frames: 4, page: PageSize::DEFAULT, huge: false };
+        let config = ArenaConfig { frames: 4, page: PageSize::DEFAULT, huge: false, populate: false };
         let pages = Pages { entries: Mutex::default(), dirty: Mutex::default() };
         Host { arena: Arc::new(Arena::create(&config).unwrap()), pages: Arc::new(pages) }
     }

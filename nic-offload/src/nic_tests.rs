@@ -78,7 +78,7 @@ fn new_session(key: u8, mac: MacAlgorithm) -> NewSession {
 }
 
 fn arena() -> Arc<Arena> {
-    let config = ArenaConfig { frames: 16, page: PageSize::DEFAULT, huge: false };
+    let config = ArenaConfig { frames: 16, page: PageSize::DEFAULT, huge: false, populate: false };
     Arc::new(Arena::create(&config).unwrap())
 }
 
