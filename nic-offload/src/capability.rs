@@ -180,12 +180,18 @@ impl Session {
         if current.checked_add(1) != Some(generation) {
             return Err(RekeyRefused::Generation { current });
         }
-        self.grace_until.store(now.0.saturating_add(self.rekey_grace.0), Ordering::Relaxed);
+        self.grace_until
+            .store(now.0.saturating_add(self.rekey_grace.0), Ordering::Relaxed);
         self.born.store(now.0, Ordering::Relaxed);
         self.requests.store(0, Ordering::Relaxed);
         // Two at once, or one and a close: one of them finds another state.
         self.state
-            .compare_exchange(state, u64::from(generation) << 1, Ordering::AcqRel, Ordering::Acquire)
+            .compare_exchange(
+                state,
+                u64::from(generation) << 1,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            )
             .map(drop)
             .map_err(|_| RekeyRefused::Generation { current })
     }
@@ -197,9 +203,13 @@ impl Session {
         Keys {
             state,
             current: self.key.mac_key(self.mac, generation),
-            previous: generation.checked_sub(1).map(|before| self.key.mac_key(self.mac, before)),
+            previous: generation
+                .checked_sub(1)
+                .map(|before| self.key.mac_key(self.mac, before)),
             good_until: self.expires.0.min(
-                self.born.load(Ordering::Relaxed).saturating_add(self.rekey_after.0.saturating_mul(2)),
+                self.born
+                    .load(Ordering::Relaxed)
+                    .saturating_add(self.rekey_after.0.saturating_mul(2)),
             ),
             previous_until: self.grace_until.load(Ordering::Relaxed),
         }
@@ -214,7 +224,10 @@ impl Session {
 
 impl std::fmt::Debug for Session {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("id", &self.id).field("mac", &self.mac).finish_non_exhaustive()
+        f.debug_struct("Session")
+            .field("id", &self.id)
+            .field("mac", &self.mac)
+            .finish_non_exhaustive()
     }
 }
 
@@ -235,12 +248,20 @@ impl Keys {
 
     /// The key of the generation with this low bit.
     pub(crate) fn select(&self, odd: bool) -> Option<&MacKey> {
-        if self.is_newest(odd) { Some(&self.current) } else { self.previous.as_ref() }
+        if self.is_newest(odd) {
+            Some(&self.current)
+        } else {
+            self.previous.as_ref()
+        }
     }
 
     /// May a request whose MAC passed under the key of this parity still be served?
     pub(crate) fn is_good(&self, odd: bool, now: Nanos) -> bool {
-        let until = if self.is_newest(odd) { self.good_until } else { self.previous_until.min(self.good_until) };
+        let until = if self.is_newest(odd) {
+            self.good_until
+        } else {
+            self.previous_until.min(self.good_until)
+        };
         self.state & 1 == 0 && now.0 < until
     }
 
@@ -256,7 +277,9 @@ struct ClassSet {
 
 impl Default for ClassSet {
     fn default() -> Self {
-        ClassSet { lots: std::array::from_fn(|_| OnceLock::new()) }
+        ClassSet {
+            lots: std::array::from_fn(|_| OnceLock::new()),
+        }
     }
 }
 
@@ -266,7 +289,11 @@ impl ClassSet {
 
     const fn place(class: ReaderClass) -> (usize, usize, u64) {
         let word = class.0 as usize / 64;
-        (word / Self::LOT_WORDS, word % Self::LOT_WORDS, 1 << (class.0 % 64))
+        (
+            word / Self::LOT_WORDS,
+            word % Self::LOT_WORDS,
+            1 << (class.0 % 64),
+        )
     }
 
     fn contains(&self, class: ReaderClass) -> bool {
@@ -279,7 +306,9 @@ impl ClassSet {
 
     fn insert(&self, class: ReaderClass) -> bool {
         let (lot, word, bit) = Self::place(class);
-        let Some(lot) = self.lots.get(lot) else { return false };
+        let Some(lot) = self.lots.get(lot) else {
+            return false;
+        };
         let words = lot.get_or_init(|| Box::new(std::array::from_fn(|_| AtomicU64::new(0))));
         if words[word].load(Ordering::Relaxed) & bit == 0 {
             words[word].fetch_or(bit, Ordering::Relaxed);
@@ -301,7 +330,13 @@ struct Table {
 
 impl Sessions {
     pub(crate) fn new(sessions_max: usize) -> Sessions {
-        Sessions { sessions_max, table: Mutex::new(Table { last: 0, open: HashMap::new() }) }
+        Sessions {
+            sessions_max,
+            table: Mutex::new(Table {
+                last: 0,
+                open: HashMap::new(),
+            }),
+        }
     }
 
     pub(crate) fn open(&self, new: NewSession) -> Result<Arc<Session>, TooManySessions> {
@@ -311,7 +346,10 @@ impl Sessions {
             table.open.retain(|_, session| session.is_open(now));
         }
         // A number is never used twice, so the numbers themselves are a bound.
-        let next = table.last.checked_add(1).filter(|_| table.open.len() < self.sessions_max);
+        let next = table
+            .last
+            .checked_add(1)
+            .filter(|_| table.open.len() < self.sessions_max);
         let next = next.ok_or(TooManySessions(table.open.len()))?;
         table.last = next;
         let session = Arc::new(Session::new(SessionId(next), new));

@@ -67,7 +67,9 @@ impl Connection {
 
     /// The session that it is attached to.
     pub fn session(&self) -> Option<&Arc<Session>> {
-        self.attachment.as_ref().map(|attachment| &attachment.session)
+        self.attachment
+            .as_ref()
+            .map(|attachment| &attachment.session)
     }
 
     /// Frames that its transfers have pinned.
@@ -79,7 +81,12 @@ impl Connection {
     pub(crate) fn attach(&mut self, session: Arc<Session>) {
         debug_assert!(self.attachment.is_none());
         let keys = session.keys();
-        self.attachment = Some(Attachment { session, keys, uncounted: 0, worn_out: false });
+        self.attachment = Some(Attachment {
+            session,
+            keys,
+            uncounted: 0,
+            worn_out: false,
+        });
     }
 
     /// The key that the request must be sealed with; `None` if it is not from the session attached here.
@@ -90,8 +97,13 @@ impl Connection {
             attachment.uncounted = 0;
             attachment.worn_out = false;
         }
-        let ours = request.session == attachment.session.id().0 && request.mac == attachment.session.mac();
-        if ours { attachment.keys.select(request.odd_generation) } else { None }
+        let ours =
+            request.session == attachment.session.id().0 && request.mac == attachment.session.mac();
+        if ours {
+            attachment.keys.select(request.odd_generation)
+        } else {
+            None
+        }
     }
 
     /// A request whose MAC has passed: takes its sequence number, and looks at the session.
@@ -149,7 +161,10 @@ impl Denials {
     fn count(&mut self, now: Nanos) {
         self.lately = self.lately.saturating_add(1);
         if let Some(beyond) = self.lately.checked_sub(Self::FREE) {
-            self.until = Nanos(now.0.saturating_add(Self::PAUSE << beyond.min(Self::DOUBLINGS_MAX)));
+            self.until = Nanos(
+                now.0
+                    .saturating_add(Self::PAUSE << beyond.min(Self::DOUBLINGS_MAX)),
+            );
         }
     }
 

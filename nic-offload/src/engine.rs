@@ -180,15 +180,25 @@ impl Engine {
     }
 
     /// Takes connections from this listener too.
-    pub fn listen(&mut self, mut listener: Box<dyn Listener>, transport: Transport) -> io::Result<()> {
+    pub fn listen(
+        &mut self,
+        mut listener: Box<dyn Listener>,
+        transport: Transport,
+    ) -> io::Result<()> {
         listener.watch(&self.wake)?;
-        self.listeners.push(Entrance { listener, transport });
+        self.listeners.push(Entrance {
+            listener,
+            transport,
+        });
         Ok(())
     }
 
     /// Ends this engine.
     pub fn stopper(&self) -> Stopper {
-        Stopper { stopping: Arc::clone(&self.stopping), wake: Arc::clone(&self.wake) }
+        Stopper {
+            stopping: Arc::clone(&self.stopping),
+            wake: Arc::clone(&self.wake),
+        }
     }
 
     /// Connections at present.
@@ -294,13 +304,28 @@ impl Engine {
 
     /// Hands what the workers have finished to the connections that asked for it.
     fn deliver(&mut self) -> bool {
-        let Engine { config, serves, returns, lines, time, .. } = self;
-        let now = Now { config, serves, returns, time: *time, draining: false };
+        let Engine {
+            config,
+            serves,
+            returns,
+            lines,
+            time,
+            ..
+        } = self;
+        let now = Now {
+            config,
+            serves,
+            returns,
+            time: *time,
+            draining: false,
+        };
         let mut any = false;
         while let Some(returned) = returns.take() {
             any = true;
             match lines.get_mut(returned.line).and_then(Option::as_mut) {
-                Some(Line::Rpc(line)) if line.number() == returned.number => line.returned(returned, &now),
+                Some(Line::Rpc(line)) if line.number() == returned.number => {
+                    line.returned(returned, &now)
+                }
                 _ => rpc::discard(returned.outcome, serves),
             }
         }
@@ -312,9 +337,22 @@ impl Engine {
         let mut busy = false;
         self.blocked = false;
         for at in 0..self.lines.len() {
-            let Engine { config, serves, returns, lines, time, .. } = self;
+            let Engine {
+                config,
+                serves,
+                returns,
+                lines,
+                time,
+                ..
+            } = self;
             let Some(line) = &mut lines[at] else { continue };
-            let now = Now { config, serves, returns, time: *time, draining };
+            let now = Now {
+                config,
+                serves,
+                returns,
+                time: *time,
+                draining,
+            };
             let turn = match line {
                 Line::Direct(line) => line.turn(&now),
                 Line::Rpc(line) => line.turn(at, &mut self.reply, &now),

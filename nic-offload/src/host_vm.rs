@@ -73,10 +73,12 @@ impl HostVm for SharedVm {
     }
 
     fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<(), Exception> {
-        self.arena.pin(entry.frame, request, entry.epoch).map_err(|refused| match refused {
-            PinRefused::Stale => Exception::Stale,
-            PinRefused::Busy => Exception::Busy,
-        })
+        self.arena
+            .pin(entry.frame, request, entry.epoch)
+            .map_err(|refused| match refused {
+                PinRefused::Stale => Exception::Stale,
+                PinRefused::Busy => Exception::Busy,
+            })
     }
 
     fn unlock(&self, frame: FrameNumber) {

@@ -17,7 +17,11 @@ struct Pages {
 
 impl PageCache for Pages {
     fn fault(&self, handle: Handle) -> Result<TptEntry, Exception> {
-        self.entries.lock().get(&handle.0).copied().ok_or(Exception::NotResident)
+        self.entries
+            .lock()
+            .get(&handle.0)
+            .copied()
+            .ok_or(Exception::NotResident)
     }
 
     fn dirty(&self, frame: FrameNumber) {
@@ -32,9 +36,20 @@ struct Host {
 
 impl Host {
     fn new() -> Host {
-        let config = ArenaConfig { frames: 4, page: PageSize::DEFAULT, huge: false, populate: false };
-        let pages = Pages { entries: Mutex::default(), dirty: Mutex::default() };
-        Host { arena: Arc::new(Arena::create(&config).unwrap()), pages: Arc::new(pages) }
+        let config = ArenaConfig {
+            frames: 4,
+            page: PageSize::DEFAULT,
+            huge: false,
+            populate: false,
+        };
+        let pages = Pages {
+            entries: Mutex::default(),
+            dirty: Mutex::default(),
+        };
+        Host {
+            arena: Arc::new(Arena::create(&config).unwrap()),
+            pages: Arc::new(pages),
+        }
     }
 
     fn publish(&self, frame: u32) -> TptEntry {
@@ -52,7 +67,10 @@ impl Host {
     }
 
     fn shared(&self) -> SharedVm {
-        SharedVm::new(Arc::clone(&self.arena), Arc::clone(&self.pages) as Arc<dyn PageCache>)
+        SharedVm::new(
+            Arc::clone(&self.arena),
+            Arc::clone(&self.pages) as Arc<dyn PageCache>,
+        )
     }
 }
 
@@ -78,7 +96,10 @@ fn lock_holds_the_frame_until_unlock() {
         let entry = host.publish(1);
         assert_eq!(vm.lock(&entry, entry.epoch), Ok(()));
         assert!(host.arena.is_pinned(entry.frame));
-        assert!(host.arena.revoke(entry.frame), "a revocation hears of the pin");
+        assert!(
+            host.arena.revoke(entry.frame),
+            "a revocation hears of the pin"
+        );
         vm.unlock(entry.frame);
         // The next call that is answered comes after what was only posted.
         assert_eq!(vm.lock(&entry, entry.epoch), Err(Exception::Stale));
@@ -92,12 +113,24 @@ fn lock_checks_both_epochs() {
         let old = host.publish(1);
         host.arena.revoke(old.frame);
         let new = host.publish(1);
-        assert_eq!(vm.lock(&old, new.epoch), Err(Exception::Stale), "the entry is old");
-        assert_eq!(vm.lock(&new, old.epoch), Err(Exception::Stale), "the client's word is old");
+        assert_eq!(
+            vm.lock(&old, new.epoch),
+            Err(Exception::Stale),
+            "the entry is old"
+        );
+        assert_eq!(
+            vm.lock(&new, old.epoch),
+            Err(Exception::Stale),
+            "the client's word is old"
+        );
         assert_eq!(vm.lock(&new, new.epoch), Ok(()));
         vm.unlock(new.frame);
         host.arena.unpublish(new.frame);
-        assert_eq!(vm.lock(&new, new.epoch), Err(Exception::Stale), "unpublished");
+        assert_eq!(
+            vm.lock(&new, new.epoch),
+            Err(Exception::Stale),
+            "unpublished"
+        );
     });
 }
 
@@ -131,7 +164,9 @@ fn many_nics_at_once() {
                 })
             })
             .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
         drop(vm);
         assert!((0..4).all(|frame| !host.arena.is_pinned(FrameNumber(frame))));
     });

@@ -11,7 +11,9 @@ use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_fabric::{Remote, SteeringTag, entropy};
 
-use crate::capability::{NewSession, ReaderClass, RekeyRefused, Session, SessionId, Sessions, TooManySessions};
+use crate::capability::{
+    NewSession, ReaderClass, RekeyRefused, Session, SessionId, Sessions, TooManySessions,
+};
 use crate::connection::Connection;
 use crate::counters::Counters;
 use crate::host_vm::HostVm;
@@ -32,7 +34,12 @@ pub struct NicConfig {
 
 impl Default for NicConfig {
     fn default() -> Self {
-        NicConfig { tpt_entries: 1 << 18, tpt_ways: 4, sessions_max: 4096, pins_max: 128 }
+        NicConfig {
+            tpt_entries: 1 << 18,
+            tpt_ways: 4,
+            sessions_max: 4096,
+            pins_max: 128,
+        }
     }
 }
 
@@ -105,7 +112,8 @@ impl Nic {
         Nic {
             tpt: Tpt::new(config.tpt_entries, config.tpt_ways),
             sessions: Sessions::new(config.sessions_max),
-            dummies: [MacAlgorithm::HmacSha256, MacAlgorithm::Blake3].map(|mac| MacKey::new(mac, &secret)),
+            dummies: [MacAlgorithm::HmacSha256, MacAlgorithm::Blake3]
+                .map(|mac| MacKey::new(mac, &secret)),
             feedback: AtomicU64::new(0),
             counters: Counters::default(),
             config,
@@ -171,7 +179,9 @@ impl Nic {
 
     /// Moves a session to the next generation of its key.
     pub fn rekey(&self, id: SessionId, generation: u32, now: Nanos) -> Result<(), RekeyRefused> {
-        self.session(id).ok_or(RekeyRefused::NoSession)?.rekey(generation, now)
+        self.session(id)
+            .ok_or(RekeyRefused::NoSession)?
+            .rekey(generation, now)
     }
 
     /// Lets a session read frames of a class; false when there is no such session or class.
@@ -186,19 +196,24 @@ impl Nic {
             return Verdict::Refused(self.refuse(Exception::Denied, sequence_of(message)));
         }
         if message.get(1) == Some(&opcode::ATTACH) {
-            return self.attach(connection, message).map(Verdict::Attach).unwrap_or_else(|exception| {
-                connection.denied(now);
-                self.counters.refused(exception);
-                Verdict::Refused(Attached::refuse(exception))
-            });
+            return self
+                .attach(connection, message)
+                .map(Verdict::Attach)
+                .unwrap_or_else(|exception| {
+                    connection.denied(now);
+                    self.counters.refused(exception);
+                    Verdict::Refused(Attached::refuse(exception))
+                });
         }
-        self.read(connection, message, now).map(Verdict::Transfer).unwrap_or_else(|(exception, sequence)| {
-            if exception == Exception::Denied {
-                connection.denied(now);
-            }
-            self.counters.refused(exception);
-            Verdict::Refused(self.refuse(exception, sequence))
-        })
+        self.read(connection, message, now)
+            .map(Verdict::Transfer)
+            .unwrap_or_else(|(exception, sequence)| {
+                if exception == Exception::Denied {
+                    connection.denied(now);
+                }
+                self.counters.refused(exception);
+                Verdict::Refused(self.refuse(exception, sequence))
+            })
     }
 
     /// A guarded read, up to the pinned frame. The order is the security argument: docs/SECURITY.md.
@@ -208,11 +223,14 @@ impl Nic {
         message: &[u8],
         now: Nanos,
     ) -> Result<Transfer, (Exception, u64)> {
-        let (request, body, tag) = Request::parse(message).ok_or((Exception::Denied, sequence_of(message)))?;
+        let (request, body, tag) =
+            Request::parse(message).ok_or((Exception::Denied, sequence_of(message)))?;
         let refuse = |exception| (exception, request.sequence);
         let key = connection.key_for(&request);
         let known = key.is_some();
-        let authentic = key.unwrap_or(&self.dummies[request.mac as usize]).verify(body, tag);
+        let authentic = key
+            .unwrap_or(&self.dummies[request.mac as usize])
+            .verify(body, tag);
         if !authentic || !known || request.connection != connection.number() {
             return Err(refuse(Exception::Denied));
         }
@@ -234,7 +252,10 @@ impl Nic {
             length: request.length,
             answer: match request.inline {
                 true => Answer::Inline,
-                false => Answer::Sink(Remote { tag: SteeringTag(request.sink_tag), offset: request.sink_offset }),
+                false => Answer::Sink(Remote {
+                    tag: SteeringTag(request.sink_tag),
+                    offset: request.sink_offset,
+                }),
             },
             sequence: request.sequence,
         }
@@ -258,7 +279,12 @@ impl Nic {
         self.pin_entry(&entry, request, session).map(|()| entry)
     }
 
-    fn pin_entry(&self, entry: &TptEntry, request: &Request, session: &Session) -> Result<(), Exception> {
+    fn pin_entry(
+        &self,
+        entry: &TptEntry,
+        request: &Request,
+        session: &Session,
+    ) -> Result<(), Exception> {
         if request.key != entry.key {
             return Err(Exception::Stale);
         }
@@ -273,7 +299,11 @@ impl Nic {
 
     /// The completion of a transfer; for [`Answer::Inline`], its data follows.
     pub fn complete(&self, transfer: &Transfer) -> [u8; Completion::BYTES] {
-        self.completion(Ok(transfer.length), transfer.answer == Answer::Inline, transfer.sequence)
+        self.completion(
+            Ok(transfer.length),
+            transfer.answer == Answer::Inline,
+            transfer.sequence,
+        )
     }
 
     /// The data has left the frame, and the completion is posted or will be: unpins the frame.
@@ -290,7 +320,11 @@ impl Nic {
     }
 
     /// The answer to a transfer whose sink does not exist. The transfer is still to be abandoned.
-    pub fn refuse_transfer(&self, transfer: &Transfer, exception: Exception) -> [u8; Completion::BYTES] {
+    pub fn refuse_transfer(
+        &self,
+        transfer: &Transfer,
+        exception: Exception,
+    ) -> [u8; Completion::BYTES] {
         self.counters.refused(exception);
         self.refuse(exception, transfer.sequence)
     }
@@ -299,7 +333,12 @@ impl Nic {
         self.completion(Err(exception), false, sequence)
     }
 
-    fn completion(&self, result: Result<u32, Exception>, inline: bool, sequence: u64) -> [u8; Completion::BYTES] {
+    fn completion(
+        &self,
+        result: Result<u32, Exception>,
+        inline: bool,
+        sequence: u64,
+    ) -> [u8; Completion::BYTES] {
         let completion = Completion {
             result,
             inline,
@@ -315,11 +354,19 @@ impl Nic {
         let (attach, tag) = Attach::parse(message).ok_or(Exception::Denied)?;
         let session = self.session(SessionId(attach.session));
         let dummy = &self.dummies[MacAlgorithm::HmacSha256 as usize];
-        let key = session.as_ref().map_or(dummy, |session| session.attach_key());
+        let key = session
+            .as_ref()
+            .map_or(dummy, |session| session.attach_key());
         let authentic = attach.verify(key, connection.nonce(), tag);
-        let session = session.filter(|_| authentic && connection.session().is_none()).ok_or(Exception::Denied)?;
+        let session = session
+            .filter(|_| authentic && connection.session().is_none())
+            .ok_or(Exception::Denied)?;
         let one_sided = attach.one_sided && session.one_sided();
-        Ok(AttachRequest { session, client: attach.nonce, one_sided })
+        Ok(AttachRequest {
+            session,
+            client: attach.nonce,
+            one_sided,
+        })
     }
 
     /// Attaches the connection and gives the answer. `exposed`: the steering tags, if the request was for one-sided
@@ -330,9 +377,16 @@ impl Nic {
         request: AttachRequest,
         exposed: Option<ExposedTags>,
     ) -> [u8; Attached::BYTES] {
-        let AttachRequest { session, client, one_sided } = request;
+        let AttachRequest {
+            session,
+            client,
+            one_sided,
+        } = request;
         let one_sided = exposed.filter(|_| one_sided);
-        let grant = Grant { connection: connection.number(), one_sided };
+        let grant = Grant {
+            connection: connection.number(),
+            one_sided,
+        };
         let answer = Attached::seal(grant, session.attach_key(), &client, connection.nonce());
         connection.attach(session);
         self.counters.attached();
@@ -351,7 +405,9 @@ fn covers(entry: &TptEntry, request: &Request) -> bool {
 
 /// The sequence number of a read, where it would be; 0 in what is too short for one.
 fn sequence_of(message: &[u8]) -> u64 {
-    message.get(16..24).map_or(0, |bytes| u64::from_le_bytes(std::array::from_fn(|i| bytes[i])))
+    message.get(16..24).map_or(0, |bytes| {
+        u64::from_le_bytes(std::array::from_fn(|i| bytes[i]))
+    })
 }
 
 #[cfg(test)]

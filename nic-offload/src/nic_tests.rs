@@ -78,7 +78,12 @@ fn new_session(key: u8, mac: MacAlgorithm) -> NewSession {
 }
 
 fn arena() -> Arc<Arena> {
-    let config = ArenaConfig { frames: 16, page: PageSize::DEFAULT, huge: false, populate: false };
+    let config = ArenaConfig {
+        frames: 16,
+        page: PageSize::DEFAULT,
+        huge: false,
+        populate: false,
+    };
     Arc::new(Arena::create(&config).unwrap())
 }
 
@@ -87,20 +92,47 @@ impl World {
         let arena = arena();
         let pages: Arc<Pages> = Arc::default();
         let looked_up = Arc::clone(&pages);
-        let fault = move |handle: Handle| looked_up.lock().get(&handle.0).copied().ok_or(Exception::NotResident);
+        let fault = move |handle: Handle| {
+            looked_up
+                .lock()
+                .get(&handle.0)
+                .copied()
+                .ok_or(Exception::NotResident)
+        };
         let host = Arc::new(SharedVm::new(Arc::clone(&arena), Arc::new(fault)));
         let nic = Nic::new(config, Arc::clone(&arena), host);
         let (key, mac) = (new.key.clone(), new.mac);
         let session = nic.open_session(new).unwrap();
         session.admit(CLASS);
-        let client = Client { key, mac, generation: 0, session: session.id().0, connection: 9, sequence: 0 };
+        let client = Client {
+            key,
+            mac,
+            generation: 0,
+            session: session.id().0,
+            connection: 9,
+            sequence: 0,
+        };
         let mut connection = Connection::new(9, NONCE);
         attach(&nic, &mut connection, &client, false);
-        World { arena, pages, nic, session, client, connection, now: MINUTE }
+        World {
+            arena,
+            pages,
+            nic,
+            session,
+            client,
+            connection,
+            now: MINUTE,
+        }
     }
 
     fn new(mac: MacAlgorithm) -> World {
-        World::with(NicConfig { tpt_entries: 64, ..NicConfig::default() }, new_session(1, mac))
+        World::with(
+            NicConfig {
+                tpt_entries: 64,
+                ..NicConfig::default()
+            },
+            new_session(1, mac),
+        )
     }
 
     /// Fills a frame and hands it out: in the page cache, and as the client's reference.
@@ -109,9 +141,22 @@ impl World {
         self.arena.copy_in(number, 0, &[byte; PAGE as usize]);
         let epoch = self.arena.publish(number);
         let key = AccessKey(epoch.0 * 77);
-        let entry = TptEntry { frame: number, address: u64::from(frame) * PAGE, length, key, epoch, class: CLASS };
+        let entry = TptEntry {
+            frame: number,
+            address: u64::from(frame) * PAGE,
+            length,
+            key,
+            epoch,
+            class: CLASS,
+        };
         self.pages.lock().insert(frame, entry);
-        Reference { address: entry.address, length, handle: Handle(frame), key, epoch }
+        Reference {
+            address: entry.address,
+            length,
+            handle: Handle(frame),
+            key,
+            epoch,
+        }
     }
 
     fn receive(&mut self, message: &[u8]) -> Verdict {
@@ -143,7 +188,10 @@ impl World {
             Verdict::Attach(_) => panic!("no attach was sent"),
         };
         assert_eq!(self.connection.pins(), 0);
-        assert!((0..16).all(|frame| !self.arena.is_pinned(FrameNumber(frame))), "a pin was left");
+        assert!(
+            (0..16).all(|frame| !self.arena.is_pinned(FrameNumber(frame))),
+            "a pin was left"
+        );
         answer.result
     }
 }
@@ -156,11 +204,18 @@ fn completion_of(answer: &[u8; Completion::BYTES]) -> Completion {
 }
 
 fn attach(nic: &Nic, connection: &mut Connection, client: &Client, one_sided: bool) -> Attached {
-    let attach = Attach { session: client.session, nonce: [4; 16], one_sided };
+    let attach = Attach {
+        session: client.session,
+        nonce: [4; 16],
+        one_sided,
+    };
     let message = attach.seal(&client.key.attach_key(), &NONCE);
     let answer = match nic.receive(connection, &message, MINUTE) {
         Verdict::Attach(request) => {
-            let tags = ExposedTags { arena: 1, stamps: 2 };
+            let tags = ExposedTags {
+                arena: 1,
+                stamps: 2,
+            };
             nic.attached(connection, request, Some(tags))
         }
         Verdict::Refused(answer) => answer,
@@ -173,13 +228,25 @@ fn attach(nic: &Nic, connection: &mut Connection, client: &Client, one_sided: bo
 fn a_good_read_is_let_in() {
     for mac in [MacAlgorithm::HmacSha256, MacAlgorithm::Blake3] {
         let mut world = World::new(mac);
-        let feedback = Feedback { evictions_per_second: 1, hit_permille: 900, settled_seconds: 3 };
+        let feedback = Feedback {
+            evictions_per_second: 1,
+            hit_permille: 900,
+            settled_seconds: 3,
+        };
         world.nic.set_feedback(feedback.pack());
         let reference = world.publish(3, 0x33, 4096);
-        let request =
-            Request { address: reference.address + 100, length: 50, ..world.client.request(&reference) };
-        let Verdict::Transfer(transfer) = world.receive(&world.client.seal(&request)) else { panic!("refused") };
-        assert_eq!((transfer.frame, transfer.offset, transfer.length), (FrameNumber(3), 100, 50));
+        let request = Request {
+            address: reference.address + 100,
+            length: 50,
+            ..world.client.request(&reference)
+        };
+        let Verdict::Transfer(transfer) = world.receive(&world.client.seal(&request)) else {
+            panic!("refused")
+        };
+        assert_eq!(
+            (transfer.frame, transfer.offset, transfer.length),
+            (FrameNumber(3), 100, 50)
+        );
         assert_eq!((transfer.answer, transfer.sequence), (Answer::Inline, 1));
         assert!(world.arena.is_pinned(FrameNumber(3)));
         let answer = [world.nic.complete(&transfer).as_slice(), &[0x33; 50]].concat();
@@ -189,11 +256,18 @@ fn a_good_read_is_let_in() {
         world.arena.take_referenced(FrameNumber(3));
         world.nic.finish(&mut world.connection, transfer);
         assert!(!world.arena.is_pinned(FrameNumber(3)));
-        assert!(world.arena.take_referenced(FrameNumber(3)), "pageout hears of the read");
+        assert!(
+            world.arena.take_referenced(FrameNumber(3)),
+            "pageout hears of the read"
+        );
         let counts = world.nic.counters().snapshot();
         assert_eq!((counts.reads, counts.bytes, counts.faults), (1, 50, 1));
         assert_eq!(world.read(&reference), Ok(4096));
-        assert_eq!(world.nic.counters().snapshot().faults, 1, "the TPT was refilled");
+        assert_eq!(
+            world.nic.counters().snapshot().faults,
+            1,
+            "the TPT was refilled"
+        );
     }
 }
 
@@ -201,10 +275,22 @@ fn a_good_read_is_let_in() {
 fn a_sink_is_passed_on() {
     let mut world = World::new(MacAlgorithm::Blake3);
     let reference = world.publish(1, 1, 4096);
-    let request =
-        Request { inline: false, sink_tag: 5, sink_offset: 6, ..world.client.request(&reference) };
-    let Verdict::Transfer(transfer) = world.receive(&world.client.seal(&request)) else { panic!("refused") };
-    assert_eq!(transfer.answer, Answer::Sink(Remote { tag: SteeringTag(5), offset: 6 }));
+    let request = Request {
+        inline: false,
+        sink_tag: 5,
+        sink_offset: 6,
+        ..world.client.request(&reference)
+    };
+    let Verdict::Transfer(transfer) = world.receive(&world.client.seal(&request)) else {
+        panic!("refused")
+    };
+    assert_eq!(
+        transfer.answer,
+        Answer::Sink(Remote {
+            tag: SteeringTag(5),
+            offset: 6
+        })
+    );
     world.nic.abandon(&mut world.connection, transfer);
     assert_eq!(world.nic.counters().snapshot().reads, 0);
 }
@@ -228,10 +314,22 @@ fn stale_by_content_key_or_epoch() {
     let old = world.publish(1, 1, 4096);
     let current = world.arena.current_epoch();
     for wrong in [
-        Reference { key: AccessKey(old.key.0 ^ 1), ..old },
-        Reference { epoch: Epoch(current.0 + 1), ..old },
-        Reference { epoch: Epoch(u64::MAX), ..old },
-        Reference { epoch: Epoch(0), ..old },
+        Reference {
+            key: AccessKey(old.key.0 ^ 1),
+            ..old
+        },
+        Reference {
+            epoch: Epoch(current.0 + 1),
+            ..old
+        },
+        Reference {
+            epoch: Epoch(u64::MAX),
+            ..old
+        },
+        Reference {
+            epoch: Epoch(0),
+            ..old
+        },
     ] {
         assert_eq!(world.read(&wrong), Err(Exception::Stale));
     }
@@ -240,8 +338,19 @@ fn stale_by_content_key_or_epoch() {
     assert_eq!(world.read(&old), Err(Exception::Stale));
     let new = world.publish(1, 2, 4096);
     assert_eq!(world.read(&old), Err(Exception::Stale));
-    assert_eq!(world.read(&new), Ok(4096), "the TPT's older entry is refilled");
-    assert_eq!(world.read(&Reference { key: new.key, ..old }), Err(Exception::Stale), "an epoch of before");
+    assert_eq!(
+        world.read(&new),
+        Ok(4096),
+        "the TPT's older entry is refilled"
+    );
+    assert_eq!(
+        world.read(&Reference {
+            key: new.key,
+            ..old
+        }),
+        Err(Exception::Stale),
+        "an epoch of before"
+    );
 }
 
 #[test]
@@ -266,8 +375,16 @@ fn revoked_by_close_or_expiry() {
     let reference = world.publish(1, 1, 4096);
     for second in [600, 1199, 1200, 3600] {
         world.now = Nanos::from_secs(second);
-        let expected = if second < 1200 { Ok(4096) } else { Err(Exception::Revoked) };
-        assert_eq!(world.read(&reference), expected, "after {second} s under one key");
+        let expected = if second < 1200 {
+            Ok(4096)
+        } else {
+            Err(Exception::Revoked)
+        };
+        assert_eq!(
+            world.read(&reference),
+            expected,
+            "after {second} s under one key"
+        );
     }
 }
 
@@ -276,9 +393,16 @@ fn after_a_rekey_both_keys_are_good_for_the_grace() {
     let mut world = World::new(MacAlgorithm::Blake3);
     let reference = world.publish(1, 1, 4096);
     let id = world.session.id();
-    assert_eq!(world.nic.rekey(id, 2, world.now), Err(RekeyRefused::Generation { current: 0 }));
+    assert_eq!(
+        world.nic.rekey(id, 2, world.now),
+        Err(RekeyRefused::Generation { current: 0 })
+    );
     world.nic.rekey(id, 1, world.now).unwrap();
-    assert_eq!(world.read(&reference), Ok(4096), "under way since before the rekey");
+    assert_eq!(
+        world.read(&reference),
+        Ok(4096),
+        "under way since before the rekey"
+    );
     world.client.generation = 1;
     assert_eq!(world.read(&reference), Ok(4096));
     world.now = world.now + Nanos::from_secs(2);
@@ -286,21 +410,39 @@ fn after_a_rekey_both_keys_are_good_for_the_grace() {
     world.client.generation = 0;
     assert_eq!(world.read(&reference), Err(Exception::Revoked), "rotated");
     world.nic.rekey(id, 2, world.now).unwrap();
-    assert_eq!(world.read(&reference), Err(Exception::Denied), "two generations old: forgotten");
+    assert_eq!(
+        world.read(&reference),
+        Err(Exception::Denied),
+        "two generations old: forgotten"
+    );
     world.client.generation = 2;
     assert_eq!(world.read(&reference), Ok(4096));
     world.session.close();
-    assert_eq!(world.nic.rekey(id, 3, world.now), Err(RekeyRefused::NoSession));
-    assert_eq!(world.nic.rekey(SessionId(99), 3, world.now), Err(RekeyRefused::NoSession));
+    assert_eq!(
+        world.nic.rekey(id, 3, world.now),
+        Err(RekeyRefused::NoSession)
+    );
+    assert_eq!(
+        world.nic.rekey(SessionId(99), 3, world.now),
+        Err(RekeyRefused::NoSession)
+    );
 }
 
 #[test]
 fn a_key_wears_out() {
-    let new = NewSession { rekey_requests: 100, ..new_session(1, MacAlgorithm::Blake3) };
+    let new = NewSession {
+        rekey_requests: 100,
+        ..new_session(1, MacAlgorithm::Blake3)
+    };
     let mut world = World::with(NicConfig::default(), new);
     let reference = world.publish(1, 1, 4096);
-    let served = (0..1000).take_while(|_| world.read(&reference).is_ok()).count();
-    assert!((200..330).contains(&served), "{served} requests under a key meant for 100");
+    let served = (0..1000)
+        .take_while(|_| world.read(&reference).is_ok())
+        .count();
+    assert!(
+        (200..330).contains(&served),
+        "{served} requests under a key meant for 100"
+    );
     assert_eq!(world.read(&reference), Err(Exception::Revoked));
     world.nic.rekey(world.session.id(), 1, world.now).unwrap();
     world.client.generation = 1;
@@ -309,21 +451,29 @@ fn a_key_wears_out() {
 
 #[test]
 fn busy_at_the_cap_of_pins() {
-    let config = NicConfig { pins_max: 2, ..NicConfig::default() };
+    let config = NicConfig {
+        pins_max: 2,
+        ..NicConfig::default()
+    };
     let mut world = World::with(config, new_session(1, MacAlgorithm::Blake3));
     let reference = world.publish(1, 1, 4096);
     let mut held = Vec::new();
     for _ in 0..2 {
         let request = world.client.request(&reference);
         let message = world.client.seal(&request);
-        let Verdict::Transfer(transfer) = world.receive(&message) else { panic!("refused") };
+        let Verdict::Transfer(transfer) = world.receive(&message) else {
+            panic!("refused")
+        };
         held.push(transfer);
     }
     let request = world.client.request(&reference);
     let message = world.client.seal(&request);
-    let Verdict::Refused(answer) = world.receive(&message) else { panic!("let in") };
+    let Verdict::Refused(answer) = world.receive(&message) else {
+        panic!("let in")
+    };
     assert_eq!(completion_of(&answer).result, Err(Exception::Busy));
-    held.into_iter().for_each(|transfer| world.nic.finish(&mut world.connection, transfer));
+    held.into_iter()
+        .for_each(|transfer| world.nic.finish(&mut world.connection, transfer));
     assert_eq!(world.read(&reference), Ok(4096));
 }
 
@@ -338,10 +488,30 @@ fn denied_before_anything_is_looked_up() {
     let hmac = world.client.key.mac_key(MacAlgorithm::HmacSha256, 0);
     let mut messages: Vec<Vec<u8>> = vec![
         good.seal(&stranger).to_vec(),
-        Request { session: 77, ..good }.seal(&own).to_vec(),
-        Request { connection: 8, ..good }.seal(&own).to_vec(),
-        Request { mac: MacAlgorithm::HmacSha256, ..good }.seal(&hmac).to_vec(),
-        Request { odd_generation: true, ..good }.seal(&own).to_vec(),
+        Request {
+            session: 77,
+            ..good
+        }
+        .seal(&own)
+        .to_vec(),
+        Request {
+            connection: 8,
+            ..good
+        }
+        .seal(&own)
+        .to_vec(),
+        Request {
+            mac: MacAlgorithm::HmacSha256,
+            ..good
+        }
+        .seal(&hmac)
+        .to_vec(),
+        Request {
+            odd_generation: true,
+            ..good
+        }
+        .seal(&own)
+        .to_vec(),
         sealed[..79].to_vec(),
         vec![],
         vec![1],
@@ -356,9 +526,17 @@ fn denied_before_anything_is_looked_up() {
         world.now = world.now + MINUTE;
         world.connection.denials_forgotten();
     }
-    assert_eq!(world.nic.counters().snapshot().faults, 0, "the host was asked about a page");
+    assert_eq!(
+        world.nic.counters().snapshot().faults,
+        0,
+        "the host was asked about a page"
+    );
     world.now = MINUTE;
-    assert_eq!(world.judge(&sealed), Ok(4096), "no forgery moved the window");
+    assert_eq!(
+        world.judge(&sealed),
+        Ok(4096),
+        "no forgery moved the window"
+    );
 }
 
 #[test]
@@ -371,23 +549,44 @@ fn denied_without_the_right_or_an_attachment() {
     assert_eq!(world.read(&reference), Ok(4096));
     world.nic.tpt_protect(Handle(1), ReaderClass(72));
     assert_eq!(world.read(&reference), Err(Exception::Denied));
-    assert!(!world.nic.admit(world.session.id(), ReaderClass(ReaderClass::COUNT_MAX)));
+    assert!(
+        !world
+            .nic
+            .admit(world.session.id(), ReaderClass(ReaderClass::COUNT_MAX))
+    );
     assert!(!world.nic.admit(SessionId(99), CLASS));
 
     world.connection = Connection::new(9, NONCE);
-    assert_eq!(world.read(&reference), Err(Exception::Denied), "not attached");
+    assert_eq!(
+        world.read(&reference),
+        Err(Exception::Denied),
+        "not attached"
+    );
 }
 
 #[test]
 fn a_stolen_reference_is_worth_nothing() {
     let mut world = World::new(MacAlgorithm::Blake3);
     let reference = world.publish(1, 1, 4096);
-    let thief = world.nic.open_session(new_session(2, MacAlgorithm::Blake3)).unwrap();
+    let thief = world
+        .nic
+        .open_session(new_session(2, MacAlgorithm::Blake3))
+        .unwrap();
     let key = SessionKey::from_bytes([2; 32]);
-    world.client =
-        Client { key, mac: MacAlgorithm::Blake3, generation: 0, session: thief.id().0, connection: 9, sequence: 0 };
+    world.client = Client {
+        key,
+        mac: MacAlgorithm::Blake3,
+        generation: 0,
+        session: thief.id().0,
+        connection: 9,
+        sequence: 0,
+    };
     world.connection = Connection::new(9, NONCE);
-    assert!(attach(&world.nic, &mut world.connection, &world.client, false).result.is_ok());
+    assert!(
+        attach(&world.nic, &mut world.connection, &world.client, false)
+            .result
+            .is_ok()
+    );
     assert_eq!(world.read(&reference), Err(Exception::Denied));
 }
 
@@ -402,13 +601,26 @@ fn replayed() {
     for request in &requests {
         assert_eq!(world.send(request), Err(Exception::Replayed));
     }
-    let zero = Request { sequence: 0, ..requests[0] };
+    let zero = Request {
+        sequence: 0,
+        ..requests[0]
+    };
     assert_eq!(world.send(&zero), Err(Exception::Replayed));
     world.client.sequence = 5000;
     assert_eq!(world.read(&reference), Ok(4096));
-    let old = Request { sequence: 5001 - 1024, ..requests[0] };
-    assert_eq!(world.send(&old), Err(Exception::Replayed), "too old to tell");
-    let late = Request { sequence: 5001 - 1023, ..requests[0] };
+    let old = Request {
+        sequence: 5001 - 1024,
+        ..requests[0]
+    };
+    assert_eq!(
+        world.send(&old),
+        Err(Exception::Replayed),
+        "too old to tell"
+    );
+    let late = Request {
+        sequence: 5001 - 1023,
+        ..requests[0]
+    };
     assert_eq!(world.send(&late), Ok(4096));
 }
 
@@ -428,10 +640,22 @@ fn out_of_bounds() {
         (u64::MAX, u32::MAX),
         (0, 1),
     ] {
-        let request = Request { address, length, ..world.client.request(&reference) };
-        assert_eq!(world.send(&request), Err(Exception::OutOfBounds), "{length} bytes at {address}");
+        let request = Request {
+            address,
+            length,
+            ..world.client.request(&reference)
+        };
+        assert_eq!(
+            world.send(&request),
+            Err(Exception::OutOfBounds),
+            "{length} bytes at {address}"
+        );
     }
-    let request = Request { address: start + 999, length: 1, ..world.client.request(&reference) };
+    let request = Request {
+        address: start + 999,
+        length: 1,
+        ..world.client.request(&reference)
+    };
     assert_eq!(world.send(&request), Ok(1));
 }
 
@@ -440,60 +664,128 @@ fn who_is_denied_too_often_is_not_worth_a_mac() {
     let mut world = World::new(MacAlgorithm::Blake3);
     let reference = world.publish(1, 1, 4096);
     for _ in 0..8 {
-        assert_eq!(world.judge(b"\x01\x01 no request at all"), Err(Exception::Denied));
+        assert_eq!(
+            world.judge(b"\x01\x01 no request at all"),
+            Err(Exception::Denied)
+        );
     }
     let request = world.client.request(&reference);
     assert_eq!(world.send(&request), Err(Exception::Denied), "unread");
     assert_eq!(world.nic.counters().snapshot().throttled, 1);
     world.now = world.now + Nanos::from_millis(1);
-    assert_eq!(world.send(&request), Ok(4096), "the pause is over, and the number was not used up");
+    assert_eq!(
+        world.send(&request),
+        Ok(4096),
+        "the pause is over, and the number was not used up"
+    );
     assert_eq!(world.judge(b"x"), Err(Exception::Denied));
-    assert_eq!(world.read(&reference), Err(Exception::Denied), "one more is enough for the next pause");
+    assert_eq!(
+        world.read(&reference),
+        Err(Exception::Denied),
+        "one more is enough for the next pause"
+    );
 }
 
 #[test]
 fn attaching() {
     let mut world = World::new(MacAlgorithm::Blake3);
     let again = attach(&world.nic, &mut world.connection, &world.client, false);
-    assert_eq!(again.result, Err(Exception::Denied), "a second attach would reset the window");
+    assert_eq!(
+        again.result,
+        Err(Exception::Denied),
+        "a second attach would reset the window"
+    );
 
     let mut connection = Connection::new(10, NONCE);
     let attach_as = |client: &Client, connection: &mut Connection, nonce: &Nonce| {
-        let message = Attach { session: client.session, nonce: [4; 16], one_sided: false }
-            .seal(&client.key.attach_key(), nonce);
-        matches!(world.nic.receive(connection, &message, MINUTE), Verdict::Attach(_))
+        let message = Attach {
+            session: client.session,
+            nonce: [4; 16],
+            one_sided: false,
+        }
+        .seal(&client.key.attach_key(), nonce);
+        matches!(
+            world.nic.receive(connection, &message, MINUTE),
+            Verdict::Attach(_)
+        )
     };
-    assert!(!attach_as(&world.client, &mut connection, &[5; 16]), "made for another connection");
+    assert!(
+        !attach_as(&world.client, &mut connection, &[5; 16]),
+        "made for another connection"
+    );
     world.client.session += 1;
-    assert!(!attach_as(&world.client, &mut connection, &NONCE), "no such session");
+    assert!(
+        !attach_as(&world.client, &mut connection, &NONCE),
+        "no such session"
+    );
     world.client.session -= 1;
     let own = std::mem::replace(&mut world.client.key, SessionKey::from_bytes([8; 32]));
-    assert!(!attach_as(&world.client, &mut connection, &NONCE), "another key");
+    assert!(
+        !attach_as(&world.client, &mut connection, &NONCE),
+        "another key"
+    );
     world.client.key = own;
-    let grant = attach(&world.nic, &mut connection, &world.client, true).result.unwrap();
-    assert_eq!(grant, Grant { connection: 10, one_sided: None }, "one-sided was not granted to the session");
+    let grant = attach(&world.nic, &mut connection, &world.client, true)
+        .result
+        .unwrap();
+    assert_eq!(
+        grant,
+        Grant {
+            connection: 10,
+            one_sided: None
+        },
+        "one-sided was not granted to the session"
+    );
 
-    let trusted = NewSession { one_sided: true, ..new_session(7, MacAlgorithm::Blake3) };
+    let trusted = NewSession {
+        one_sided: true,
+        ..new_session(7, MacAlgorithm::Blake3)
+    };
     world.client.session = world.nic.open_session(trusted).unwrap().id().0;
     world.client.key = SessionKey::from_bytes([7; 32]);
     let mut connection = Connection::new(11, NONCE);
-    let grant = attach(&world.nic, &mut connection, &world.client, true).result.unwrap();
-    assert_eq!(grant.one_sided, Some(ExposedTags { arena: 1, stamps: 2 }));
+    let grant = attach(&world.nic, &mut connection, &world.client, true)
+        .result
+        .unwrap();
+    assert_eq!(
+        grant.one_sided,
+        Some(ExposedTags {
+            arena: 1,
+            stamps: 2
+        })
+    );
     let mut connection = Connection::new(12, NONCE);
-    let grant = attach(&world.nic, &mut connection, &world.client, false).result.unwrap();
+    let grant = attach(&world.nic, &mut connection, &world.client, false)
+        .result
+        .unwrap();
     assert_eq!(grant.one_sided, None, "not asked for");
 }
 
 #[test]
 fn sessions_are_bounded_and_the_dead_make_room() {
     let world = World::with(
-        NicConfig { sessions_max: 2, ..NicConfig::default() },
+        NicConfig {
+            sessions_max: 2,
+            ..NicConfig::default()
+        },
         new_session(1, MacAlgorithm::Blake3),
     );
-    let short = NewSession { expires: Nanos(10), ..new_session(2, MacAlgorithm::Blake3) };
+    let short = NewSession {
+        expires: Nanos(10),
+        ..new_session(2, MacAlgorithm::Blake3)
+    };
     world.nic.open_session(short).unwrap();
     let more = new_session(3, MacAlgorithm::Blake3);
-    assert_eq!(world.nic.open_session(more.clone()).unwrap_err(), TooManySessions(2));
-    world.nic.open_session(NewSession { now: MINUTE, ..more }).unwrap();
+    assert_eq!(
+        world.nic.open_session(more.clone()).unwrap_err(),
+        TooManySessions(2)
+    );
+    world
+        .nic
+        .open_session(NewSession {
+            now: MINUTE,
+            ..more
+        })
+        .unwrap();
     assert_eq!(world.nic.session_count(), 2);
 }

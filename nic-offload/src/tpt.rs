@@ -82,7 +82,9 @@ impl Tpt {
             set_shift: sets.trailing_zeros(),
             slots: (0..entries).map(|_| Slot::empty()).collect(),
             marks: (0..entries).map(|_| AtomicU8::new(0)).collect(),
-            stripes: (0..Self::STRIPES.min(sets)).map(|_| Mutex::new(0)).collect(),
+            stripes: (0..Self::STRIPES.min(sets))
+                .map(|_| Mutex::new(0))
+                .collect(),
         }
     }
 
@@ -100,7 +102,10 @@ impl Tpt {
     /// them evenly over sets and ways, and a table with room for all finds each at its first look.
     fn place(&self, handle: Handle) -> (usize, usize) {
         let handle = handle.0 as usize;
-        ((handle & self.set_mask) * self.ways, (handle >> self.set_shift) & (self.ways - 1))
+        (
+            (handle & self.set_mask) * self.ways,
+            (handle >> self.set_shift) & (self.ways - 1),
+        )
     }
 
     fn stripe(&self, base: usize) -> &Mutex<usize> {
@@ -137,12 +142,17 @@ impl Tpt {
         let (base, first) = self.place(handle);
         let tag = Self::tag(handle);
         let mut hand = self.stripe(base).lock();
-        let held = self.set((base, first)).find(|&at| self.slots[at].tag() == tag);
+        let held = self
+            .set((base, first))
+            .find(|&at| self.slots[at].tag() == tag);
         if held.is_some_and(|at| TptEntry::from_words(self.slots[at].words()).epoch > entry.epoch) {
             return;
         }
         let at = held
-            .or_else(|| self.set((base, first)).find(|&at| self.slots[at].tag() == 0))
+            .or_else(|| {
+                self.set((base, first))
+                    .find(|&at| self.slots[at].tag() == 0)
+            })
             .unwrap_or_else(|| self.victim(base, &mut hand));
         self.slots[at].write(tag, entry.to_words());
         self.marks[at].store(1, Ordering::Relaxed);
@@ -176,7 +186,10 @@ impl Tpt {
         let _stripe = self.stripe(place.0).lock();
         let tag = Self::tag(handle);
         if let Some(at) = self.set(place).find(|&at| self.slots[at].tag() == tag) {
-            let entry = TptEntry { class, ..TptEntry::from_words(self.slots[at].words()) };
+            let entry = TptEntry {
+                class,
+                ..TptEntry::from_words(self.slots[at].words())
+            };
             self.slots[at].write(tag, entry.to_words());
         }
     }
@@ -204,10 +217,20 @@ mod tests {
             tpt.enter(Handle(n), entry(n, 1));
         }
         for n in 0..64 {
-            assert_eq!(tpt.lookup(Handle(n)), Some(entry(n, 1)), "dense handles fill every slot");
+            assert_eq!(
+                tpt.lookup(Handle(n)),
+                Some(entry(n, 1)),
+                "dense handles fill every slot"
+            );
         }
         tpt.protect(Handle(9), ReaderClass(77));
-        assert_eq!(tpt.lookup(Handle(9)), Some(TptEntry { class: ReaderClass(77), ..entry(9, 1) }));
+        assert_eq!(
+            tpt.lookup(Handle(9)),
+            Some(TptEntry {
+                class: ReaderClass(77),
+                ..entry(9, 1)
+            })
+        );
         tpt.remove(Handle(9));
         assert_eq!(tpt.lookup(Handle(9)), None);
         tpt.remove(Handle(9));
@@ -235,11 +258,17 @@ mod tests {
             tpt.enter(Handle(n), entry(n, 1));
         }
         tpt.enter(Handle(4), entry(4, 1));
-        let gone: Vec<u32> = (0..4).filter(|&n| tpt.lookup(Handle(n)).is_none()).collect();
+        let gone: Vec<u32> = (0..4)
+            .filter(|&n| tpt.lookup(Handle(n)).is_none())
+            .collect();
         assert_eq!(gone.len(), 1, "one made room");
         // The hand cleared every mark on its way; the lookups above set those of the survivors again, and 4 is new.
         tpt.enter(Handle(5), entry(5, 1));
-        assert_eq!((0..6).filter(|&n| tpt.lookup(Handle(n)).is_some()).count(), 4, "the size is bounded");
+        assert_eq!(
+            (0..6).filter(|&n| tpt.lookup(Handle(n)).is_some()).count(),
+            4,
+            "the size is bounded"
+        );
         assert!(tpt.lookup(Handle(5)).is_some());
     }
 
@@ -250,7 +279,10 @@ mod tests {
             tpt.enter(Handle(n), entry(n, 1));
         }
         for n in 4..100 {
-            assert!(tpt.lookup(Handle(0)).is_some() || n == 4, "kept while {n} entered");
+            assert!(
+                tpt.lookup(Handle(0)).is_some() || n == 4,
+                "kept while {n} entered"
+            );
             tpt.enter(Handle(n), entry(n, 1));
             if n == 4 {
                 tpt.enter(Handle(0), entry(0, 1));

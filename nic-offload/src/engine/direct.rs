@@ -60,10 +60,14 @@ impl DirectLine {
 
     /// Answers what is there, up to a batch, with one flush.
     pub fn turn(&mut self, now: &Now<'_>) -> Turn {
-        let Some(nic) = &now.serves.nic else { return Turn::Dead };
+        let Some(nic) = &now.serves.nic else {
+            return Turn::Dead;
+        };
         let mut events = self.retry(nic, now.time);
         while events < now.config.batch && self.takes_more(now) {
-            let Some(completion) = self.qp.poll() else { break };
+            let Some(completion) = self.qp.poll() else {
+                break;
+            };
             events += 1;
             self.event(completion, nic, now);
         }
@@ -117,7 +121,10 @@ impl DirectLine {
     fn attach(&mut self, request: AttachRequest, nic: &Nic, serves: &Serves) {
         let exposed = match &serves.life {
             Some(life) if request.one_sided => match self.qp.expose(nic.arena(), life) {
-                Ok(exposed) => Some(ExposedTags { arena: exposed.arena.0, stamps: exposed.stamps.0 }),
+                Ok(exposed) => Some(ExposedTags {
+                    arena: exposed.arena.0,
+                    stamps: exposed.stamps.0,
+                }),
                 Err(error) => {
                     tracing::warn!(peer = %self.qp.peer(), %error, "one-sided access could not be given");
                     None
@@ -162,16 +169,40 @@ impl DirectLine {
         None
     }
 
-    fn send_to_sink(&mut self, transfer: Transfer, to: Remote, nic: &Nic, now: Nanos) -> Option<Transfer> {
-        let Transfer { frame, offset, length, .. } = transfer;
+    fn send_to_sink(
+        &mut self,
+        transfer: Transfer,
+        to: Remote,
+        nic: &Nic,
+        now: Nanos,
+    ) -> Option<Transfer> {
+        let Transfer {
+            frame,
+            offset,
+            length,
+            ..
+        } = transfer;
         let id = self.next_id;
-        match self.qp.post_write(id, Source::Frame { arena: nic.arena(), frame, offset, length }, to) {
+        match self.qp.post_write(
+            id,
+            Source::Frame {
+                arena: nic.arena(),
+                frame,
+                offset,
+                length,
+            },
+            to,
+        ) {
             Ok(posted) => {
                 self.next_id += 1;
                 let answer = nic.complete(&transfer);
                 match posted {
                     Posted::Done => nic.finish(&mut self.connection, transfer),
-                    Posted::Pending => self.leaving.push_back(Leaving { id, transfer, since: now }),
+                    Posted::Pending => self.leaving.push_back(Leaving {
+                        id,
+                        transfer,
+                        since: now,
+                    }),
                 }
                 self.answer(answer);
             }
@@ -217,7 +248,9 @@ impl DirectLine {
         let mut gone = 0;
         while let Some(next) = self.waiting.pop_front() {
             let back = match next {
-                Waiting::Message(answer) => (!self.try_answer(&answer)).then_some(Waiting::Message(answer)),
+                Waiting::Message(answer) => {
+                    (!self.try_answer(&answer)).then_some(Waiting::Message(answer))
+                }
                 Waiting::Transfer(transfer) => self.retry_transfer(transfer, nic, now),
             };
             if let Some(back) = back {
@@ -268,7 +301,13 @@ impl DirectLine {
 
     /// Releases every pin. Dropping the queue pair first ends whatever still read from the frames.
     pub fn close(self, serves: &Serves) {
-        let DirectLine { qp, mut connection, waiting, leaving, .. } = self;
+        let DirectLine {
+            qp,
+            mut connection,
+            waiting,
+            leaving,
+            ..
+        } = self;
         drop(qp);
         let Some(nic) = &serves.nic else { return };
         for leaving in leaving {

@@ -30,7 +30,11 @@ pub(super) struct Returns {
 
 impl Returns {
     pub fn new(wake: Arc<WakeSet>) -> Returns {
-        Returns { queue: Mutex::new(VecDeque::new()), there: AtomicBool::new(false), wake }
+        Returns {
+            queue: Mutex::new(VecDeque::new()),
+            there: AtomicBool::new(false),
+            wake,
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -60,7 +64,12 @@ impl Returns {
     pub fn task(self: &Arc<Self>, job: Job, line: usize, number: u64) -> Box<dyn FnOnce() + Send> {
         let mut ticket = Ticket {
             returns: Arc::clone(self),
-            returned: Some(Returned { line, number, outcome: Outcome::Dropped, reply: Vec::new() }),
+            returned: Some(Returned {
+                line,
+                number,
+                outcome: Outcome::Dropped,
+                reply: Vec::new(),
+            }),
         };
         Box::new(move || {
             let mut reply = Vec::new();

@@ -42,7 +42,9 @@ struct Leaving {
 /// Unpins what an answer that nobody will get would have written.
 pub(super) fn discard(outcome: Outcome, serves: &Serves) {
     if let Outcome::Write(writes) = outcome {
-        writes.into_iter().for_each(|write| release(&write.from, serves));
+        writes
+            .into_iter()
+            .for_each(|write| release(&write.from, serves));
     }
 }
 
@@ -85,7 +87,9 @@ impl RpcLine {
     pub fn turn(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> Turn {
         let mut events = self.retry(now);
         while events < now.config.batch && self.takes_more(now) {
-            let Some(completion) = self.qp.poll() else { break };
+            let Some(completion) = self.qp.poll() else {
+                break;
+            };
             events += 1;
             match completion {
                 Completion::Recv { .. } => self.call(at, reply, now),
@@ -126,7 +130,11 @@ impl RpcLine {
     fn call(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) {
         self.owed += 1;
         reply.clear();
-        match now.serves.calls.call(&self.caller, self.qp.message(), reply) {
+        match now
+            .serves
+            .calls
+            .call(&self.caller, self.qp.message(), reply)
+        {
             Outcome::Deferred(job) => self.defer(job, at, now),
             outcome => self.answer(outcome, reply, now),
         }
@@ -158,7 +166,10 @@ impl RpcLine {
             Outcome::Write(writes) => writes.into(),
             Outcome::Dropped | Outcome::Deferred(_) => return,
         };
-        self.waiting.push_back(Answer { writes, reply: std::mem::take(reply) });
+        self.waiting.push_back(Answer {
+            writes,
+            reply: std::mem::take(reply),
+        });
         self.retry(now);
     }
 
@@ -207,15 +218,26 @@ impl RpcLine {
     /// Posts a write; false if there is no room.
     fn try_write(&mut self, write: &ChunkWrite, now: &Now<'_>) -> bool {
         let source = match &write.from {
-            ChunkSource::Frame { frame, offset, length } => {
-                Source::Frame { arena: &now.serves.arena, frame: *frame, offset: *offset, length: *length }
-            }
+            ChunkSource::Frame {
+                frame,
+                offset,
+                length,
+            } => Source::Frame {
+                arena: &now.serves.arena,
+                frame: *frame,
+                offset: *offset,
+                length: *length,
+            },
             ChunkSource::Bytes(bytes) => Source::Bytes(bytes),
         };
         let id = self.next_id;
         match (self.qp.post_write(id, source, write.to), &write.from) {
             (Ok(Posted::Pending), ChunkSource::Frame { frame, .. }) => {
-                self.leaving.push_back(Leaving { id, frame: *frame, since: now.time });
+                self.leaving.push_back(Leaving {
+                    id,
+                    frame: *frame,
+                    since: now.time,
+                });
             }
             (Err(PostError::Full), _) => return false,
             (Err(error), from) => {
@@ -245,7 +267,9 @@ impl RpcLine {
     }
 
     fn overdue(&self, now: &Now<'_>) -> bool {
-        self.leaving.front().is_some_and(|leaving| now.time.since(leaving.since) > now.config.pinned_time_max)
+        self.leaving
+            .front()
+            .is_some_and(|leaving| now.time.since(leaving.since) > now.config.pinned_time_max)
     }
 
     pub fn has_deadline(&self) -> bool {
@@ -264,7 +288,9 @@ impl RpcLine {
     /// Releases every pin. Dropping the queue pair first ends whatever still read from the frames.
     pub fn close(self, serves: &Serves) {
         drop(self.qp);
-        self.leaving.into_iter().for_each(|leaving| unpin(leaving.frame, serves));
+        self.leaving
+            .into_iter()
+            .for_each(|leaving| unpin(leaving.frame, serves));
         let writes = self.waiting.into_iter().flat_map(|answer| answer.writes);
         writes.for_each(|write| release(&write.from, serves));
         serves.calls.closed(self.caller.connection);

@@ -27,7 +27,10 @@ struct Slot<T> {
 
 impl<T> Slot<T> {
     fn new() -> Arc<Slot<T>> {
-        Arc::new(Slot { answer: Mutex::new(None), there: Condvar::new() })
+        Arc::new(Slot {
+            answer: Mutex::new(None),
+            there: Condvar::new(),
+        })
     }
 
     fn put(&self, answer: T) {
@@ -101,7 +104,10 @@ impl QueuedVm {
                 serve(&*vm, descriptor);
             }
         });
-        QueuedVm { queue, host: Some(host) }
+        QueuedVm {
+            queue,
+            host: Some(host),
+        }
     }
 }
 
@@ -118,13 +124,15 @@ fn serve(vm: &dyn HostVm, descriptor: Descriptor) {
 impl HostVm for QueuedVm {
     fn fault(&self, handle: Handle) -> Result<TptEntry, Exception> {
         let slot = Slot::new();
-        self.queue.post(Descriptor::Fault(handle, Arc::clone(&slot)));
+        self.queue
+            .post(Descriptor::Fault(handle, Arc::clone(&slot)));
         slot.take()
     }
 
     fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<(), Exception> {
         let slot = Slot::new();
-        self.queue.post(Descriptor::Lock(*entry, request, Arc::clone(&slot)));
+        self.queue
+            .post(Descriptor::Lock(*entry, request, Arc::clone(&slot)));
         slot.take()
     }
 

@@ -83,13 +83,15 @@ impl Slot {
     /// Replaces tag and payload. Only for who holds the set's lock.
     pub(super) fn write(&self, tag: u64, words: [u64; WORDS]) {
         let sequence = self.sequence.load(Ordering::Relaxed);
-        self.sequence.store(sequence.wrapping_add(1), Ordering::Relaxed);
+        self.sequence
+            .store(sequence.wrapping_add(1), Ordering::Relaxed);
         fence(Ordering::Release);
         self.tag.store(tag, Ordering::Relaxed);
         for (word, value) in self.words.iter().zip(words) {
             word.store(value, Ordering::Relaxed);
         }
-        self.sequence.store(sequence.wrapping_add(2), Ordering::Release);
+        self.sequence
+            .store(sequence.wrapping_add(2), Ordering::Release);
     }
 }
 
