@@ -9,7 +9,8 @@ pub fn call(bytes: &[u8]) {
     match parse_call(bytes) {
         Ok((header, args)) => {
             let mut again = header.to_bytes();
-            assert_eq!(again.len(), bytes.len() - args.rest().len());
+            // Shorter where AUTH_NONE came with a body, which is ignored.
+            assert!(again.len() <= bytes.len() - args.rest().len());
             again.extend_from_slice(args.rest());
             let (decoded, rest) = parse_call(&again).expect("what was encoded");
             assert_eq!((decoded, rest.rest()), (header, args.rest()));

@@ -113,7 +113,7 @@ impl<'a> Decode<'a> for AuthSys<'a> {
 /// A credential or verifier (`opaque_auth`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Auth<'a> {
-    /// AUTH_NONE
+    /// AUTH_NONE; a body should be empty (RFC 5531, section 10.1) and is ignored.
     None,
     /// AUTH_SYS
     Sys(AuthSys<'a>),

@@ -165,7 +165,7 @@ impl<'a> Decode<'a> for FileHandle<'a> {
     }
 }
 
-/// Data that a transport may place apart from the message (DDP-eligible, RFC 8267, section 3): what is
+/// Data that a transport may place apart from the message (DDP-eligible, RFC 8267): what is
 /// read or written, and the target of a symbolic link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Payload<'a>(pub &'a [u8]);

@@ -38,6 +38,14 @@ fn credentials() {
 }
 
 #[test]
+fn the_body_of_no_credential_is_ignored() {
+    assert_eq!(
+        Auth::from_bytes(&hex("00000000 00000003 61626300")),
+        Ok(Auth::None)
+    );
+}
+
+#[test]
 fn a_call() {
     let golden = hex(CALL_BYTES);
     let mut message = Vec::new();
