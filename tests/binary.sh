@@ -1,0 +1,18 @@
+# Sourced by the test scripts: odafs_binary sets and exports $ODAFS, the program under test.
+# $ODAFS if it is set already, else target/release/odafs or target/debug/odafs, whichever is
+# newer, else a debug build.
+odafs_binary() {
+    local root target newest
+    root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+    target=${CARGO_TARGET_DIR:-$root/target}
+    if [ -z "${ODAFS:-}" ]; then
+        newest=$(ls -t "$target/release/odafs" "$target/debug/odafs" 2>/dev/null | head -1 || true)
+        if [ -z "$newest" ]; then
+            (cd "$root" && cargo build --locked -p odafs-cli) || { echo "FAILED: odafs does not build" >&2; exit 1; }
+            newest=$target/debug/odafs
+        fi
+        ODAFS=$newest
+    fi
+    [ -x "$ODAFS" ] || { echo "FAILED: no program at $ODAFS" >&2; exit 1; }
+    export ODAFS
+}

@@ -1,0 +1,218 @@
+# The tour, as it runs in the guest: everything that a user does on a mount, each step checked.
+# Stops at the first step that goes wrong and says which.
+
+step() { STEP=$*; printf '%6s  %s\n' "$SECONDS" "$STEP"; }
+die() { echo "FAILED in \"$STEP\": $*"; exit 1; }
+same() { [ "$1" = "$2" ] || die "expected '$2', got '$1'"; }
+refused() { if "$@" 2>/dev/null; then die "went through: $*"; fi; }
+sum() { local line; line=$(sha256sum <"$1") || die "cannot read $1"; echo "${line%% *}"; }
+trap 'die "line $LINENO: $BASH_COMMAND"' ERR
+set -E
+SECONDS=0
+
+MOUNT_OPTIONS="addr=$SERVER,vers=3,proto=tcp,port=2049,mountproto=tcp,mountport=${MOUNT_PORT:-2049},mountaddr=$SERVER,nolock,hard"
+attach() { mount -i -t nfs -o "$MOUNT_OPTIONS${3:+,$3}" "$SERVER:$1" "$2" || die "mount $1"; }
+
+step mount
+mkdir /mnt/t /mnt/sub
+attach "$EXPORT" /mnt/t
+cd /mnt/t
+grep -q "$SERVER" /proc/mounts
+
+step create, write, append
+echo one >file
+same "$(<file)" one
+echo two >>file
+same "$(<file)" $'one\ntwo'
+same "$(stat -c %s file)" 8
+printf X | dd of=file bs=1 seek=3 conv=notrunc status=none
+same "$(<file)" oneXtwo
+refused bash -c 'set -o noclobber; : >file'
+
+step truncate, and a hole that reads as zeros
+truncate -s 5 file
+same "$(<file)" oneXt
+truncate -s 100000 file
+same "$(stat -c %s file)" 100000
+same "$(tail -c 99995 file | tr -d '\0' | wc -c)" 0
+printf end | dd of=file bs=1 seek=200000 conv=notrunc status=none
+same "$(stat -c %s file)" 200003
+same "$(tail -c 3 file)" end
+: >file
+same "$(stat -c %s file)" 0
+
+step mkdir, rmdir
+mkdir d d/e
+refused mkdir d
+refused rmdir d
+rmdir d/e
+same "$(stat -c %F d)" directory
+same "$(ls -A d)" ""
+
+step symlink
+ln -s file link
+same "$(readlink link)" file
+echo through >link
+same "$(<file)" through
+ln -s /no/such/place dangling
+refused cat dangling
+same "$(stat -c %F dangling)" "symbolic link"
+long=$(printf 'a%.0s' {1..1000})
+ln -s "$long" longlink
+same "$(readlink longlink)" "$long"
+
+step hard link
+ln file hard
+same "$(stat -c %h file)" 2
+same "$(stat -c %i file)" "$(stat -c %i hard)"
+echo shared >hard
+same "$(<file)" shared
+rm file
+same "$(<hard)" shared
+same "$(stat -c %h hard)" 1
+refused ln d dlink
+
+step rename, rename over, across directories
+mv hard file
+echo new >other
+exec 5<file
+mv other file
+same "$(<file)" new
+same "$(cat <&5)" shared
+exec 5<&-
+mkdir d/to
+mv file d/to/file
+same "$(<d/to/file)" new
+refused test -e file
+mv d/to d/moved
+same "$(<d/moved/file)" new
+refused mv d d/moved/d
+mkdir full empty; : >full/x
+refused mv -T empty full
+mv -T full empty
+same "$(ls empty)" x
+
+step fifo, and devices kept as they are
+mknod pipe p
+same "$(stat -c %F pipe)" fifo
+(echo through the pipe >pipe) &
+same "$(<pipe)" "through the pipe"
+wait
+if mknod null c 1 3 2>/dev/null; then same "$(stat -c %t,%T null)" 1,3; fi
+
+step chmod, chown, times
+echo mode >m
+chmod 640 m
+same "$(stat -c %a m)" 640
+chown 1234:5678 m
+same "$(stat -c %u:%g m)" 1234:5678
+chown 0:0 m
+chmod 4755 m
+same "$(stat -c %a m)" 4755
+touch -d '2001-02-03 04:05:06.123456789Z' m
+same "$(stat -c %Y m)" 981173106
+same "$(stat -c %y m | cut -c 20-29)" .123456789
+touch -a -d @1000000000 m
+same "$(stat -c %X,%Y m)" 1000000000,981173106
+touch m
+[ "$(stat -c %Y m)" -gt 1700000000 ] || die "touch did not set the server's time"
+
+step another user is kept out, and let in
+echo secret >s; chmod 600 s
+chmod 755 .
+refused setpriv --reuid 4321 --regid 4321 --clear-groups cat s
+chmod 640 s; chgrp 777 s
+refused setpriv --reuid 4321 --regid 4321 --clear-groups cat s
+same "$(setpriv --reuid 4321 --regid 4321 --groups 777 cat s)" secret
+mkdir shared; chmod 777 shared
+setpriv --reuid 4321 --regid 4321 --clear-groups bash -c 'echo mine >shared/mine'
+same "$(stat -c %u:%g shared/mine)" 4321:4321
+# An owner may write on through a descriptor whose file turned read-only.
+setpriv --reuid 4321 --regid 4321 --clear-groups bash -c 'exec 6>>shared/mine; chmod 400 shared/mine; echo more >&6; exec 6>&-'
+same "$(<shared/mine)" $'mine\nmore'
+
+step names of 255 bytes, odd names, deep paths
+name=$(printf 'n%.0s' {1..255})
+echo long >"$name"
+same "$(<"$name")" long
+refused bash -c ": >${name}n"
+odd=$'sp ace\ttab\nnewline*?\\"\303\244\377'
+echo odd >"$odd"
+same "$(<"$odd")" odd
+rm "$odd"
+here=$PWD; deep=$(printf 'directory%.0s/' {1..60})
+mkdir -p "$deep"
+echo bottom >"$deep/file"
+same "$(<"$deep/file")" bottom
+cd "$deep"; same "$(<file)" bottom; cd "$here"
+rm -r directory
+
+step 10,000 entries, listed completely and once
+mkdir many
+for ((i = 0; i < 10000; i++)); do : >"many/entry-number-$i"; done
+cd /mnt; umount t; attach "$EXPORT" /mnt/t; cd t
+ls -U many >"$OUT/list"
+same "$(wc -l <"$OUT/list")" 10000
+same "$(sort -u "$OUT/list" | wc -l)" 10000
+same "$(sort -t- -k3n "$OUT/list" | tail -1)" entry-number-9999
+same "$(ls -lU many | grep -c ' entry-number-')" 10000
+rm -r many
+refused test -e many
+
+step 100 MiB in and out
+dd if=/dev/urandom of=/mnt/big bs=1M count=100 status=none
+want=$(sum /mnt/big)
+cp /mnt/big big
+same "$(sum big)" "$want"
+cd /mnt; umount t; attach "$EXPORT" /mnt/t; cd t
+same "$(sum big)" "$want"
+dd if=big of=/mnt/back bs=1M iflag=direct status=none
+same "$(sum /mnt/back)" "$want"
+echo "$want" >"$OUT/big.sha256"
+rm /mnt/back
+
+step statfs
+same "$(df --output=target . | tail -1)" /mnt/t
+[ "$(stat -f -c %b .)" -gt 0 ] || die "no blocks"
+[ "$(stat -f -c %l .)" = 255 ] || die "name length $(stat -f -c %l .)"
+
+step a subdirectory mounted, a second mount of the same file
+attach "${EXPORT%/}/empty" /mnt/sub
+same "$(ls /mnt/sub)" x
+echo seen >/mnt/sub/y
+same "$(<empty/y)" seen
+umount /mnt/sub
+refused mount -i -t nfs -o "$MOUNT_OPTIONS" "$SERVER:${EXPORT%/}/no-such-directory" /mnt/sub
+
+step a file removed while open
+echo gone >g; exec 7<g; rm g
+same "$(cat <&7)" gone
+exec 7<&-
+refused test -e g
+
+step the server killed and started again in mid-write
+if [ -e "$OUT/can-restart" ]; then
+    dd if=/mnt/big of=restarted bs=256K conv=fsync status=none &
+    writer=$!
+    : >"$OUT/restart-please"
+    # What the guest does meanwhile must neither fail nor be done twice.
+    for i in {1..300}; do
+        echo "$i" >>journal
+        mkdir "restart-$i"
+    done
+    wait $writer || die "the write failed"
+    while [ ! -e "$OUT/restarted" ]; do sleep 0.2; done
+    same "$(sum restarted)" "$want"
+    same "$(wc -l <journal)" 300
+    same "$(ls -d restart-* | wc -l)" 300
+    rmdir restart-*
+    same "$(<m)" mode
+fi
+
+step remove everything
+rm -r d empty file* link dangling longlink pipe m s shared journal 2>/dev/null || true
+rm -rf "$name"; rm -f null
+same "$(ls -A | grep -v -e '^big$' -e '^restarted$' | tr '\n' ' ')" ""
+cd /mnt; umount t
+
+step done

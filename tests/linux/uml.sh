@@ -1,0 +1,93 @@
+# Sourced by the tests that need a stock Linux NFS client: User Mode Linux,
+# an unmodified Debian kernel that runs as a process.
+#
+#   uml_fetch              downloads the kernel once (Debian packages, unpacked, not installed)
+#   uml_network            a tap device in this network namespace: here $UML_HOST, the guest $UML_GUEST
+#   uml_boot OUT SCRIPT    boots, runs SCRIPT in the guest as root, returns its exit status
+#
+# SCRIPT is sourced by bash on this machine's file system (read-only). It finds
+# $SERVER (this side's address), $OUT (OUT, writable from both sides) and empty
+# directories under /mnt. Its output goes to OUT/guest.log, the kernel's to OUT/console.log.
+
+UML_CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/odafs-tests/uml
+UML_HOST=10.77.0.1
+UML_GUEST=10.77.0.2
+
+fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
+
+# Runs apt-get as root, whichever way this machine offers.
+apt() {
+    if [ "$(id -u)" = 0 ]; then apt-get "$@"; else sudo -n apt-get "$@"; fi
+}
+
+# Installs those of the given PROGRAM=PACKAGE pairs whose program is missing.
+need() {
+    local pair missing=()
+    for pair in "$@"; do
+        command -v "${pair%%=*}" >/dev/null || missing+=("${pair#*=}")
+    done
+    [ ${#missing[@]} = 0 ] && return
+    apt -qq update && apt -qq -y --no-install-recommends install "${missing[@]}" >/dev/null ||
+        fail "cannot install ${missing[*]}: install by hand and run again"
+}
+
+uml_fetch() {
+    [ -e "$UML_CACHE/complete" ] && return
+    mkdir -p "$UML_CACHE/packages"
+    (
+        cd "$UML_CACHE/packages"
+        apt -qq update
+        apt-get -qq -o APT::Sandbox::User=root download user-mode-linux busybox-static
+        for package in *.deb; do dpkg -x "$package" "$UML_CACHE"; done
+    ) || fail "cannot download user-mode-linux and busybox-static (Debian packages)"
+    touch "$UML_CACHE/complete"
+}
+
+uml_network() {
+    ip link set lo up
+    ip tuntap add dev tap0 mode tap
+    ip addr add "$UML_HOST/24" dev tap0
+    ip link set tap0 up
+}
+
+# The guest's first process. busybox is only there for insmod: the host may have no kmod.
+uml_init() {
+    local out=$1 script=$2 modules
+    modules=$(cd "$UML_CACHE"/usr/lib/uml/modules/* && echo "$PWD" &&
+        sed -n 's|^\(kernel/fs/nfs/nfsv3\.ko\):|\1|p' modules.dep | tr ' ' '\n' | tac)
+    cat <<INIT
+#!/bin/bash
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root SERVER=$UML_HOST OUT=/mnt/out
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t tmpfs tmp /run
+mount -t tmpfs tmp /mnt
+mkdir /mnt/out
+mount -t hostfs -o "$out" none /mnt/out
+cd $(head -1 <<<"$modules")
+for module in $(tail -n +2 <<<"$modules" | tr '\n' ' '); do
+    $UML_CACHE/bin/busybox insmod "\$module"
+done
+ip link set lo up
+ip addr add $UML_GUEST/24 dev vec0
+ip link set vec0 up
+cd /mnt
+( . "$script" ) >/mnt/out/guest.log 2>&1
+echo \$? >/mnt/out/status
+sync
+halt -f
+INIT
+}
+
+uml_boot() {
+    local out=$1 script=$2
+    rm -f "$out/status"
+    uml_init "$out" "$script" >"$out/init"
+    chmod +x "$out/init"
+    timeout "${UML_TIMEOUT:-420}" "$UML_CACHE/usr/bin/linux.uml" mem=768M \
+        rootfstype=hostfs rootflags=/ ro init="$out/init" \
+        vec0:transport=tap,ifname=tap0,depth=128,gro=1 con=null con0=fd:0,fd:1 \
+        </dev/null >"$out/console.log" 2>&1
+    [ -e "$out/status" ] || { tail -20 "$out/console.log"; fail "the guest did not finish (see $out/console.log)"; }
+    return "$(cat "$out/status")"
+}
