@@ -1,11 +1,17 @@
 //! The file server: page cache, stores, NFS and the ODAFS program.
 #![deny(unsafe_code)]
 
+pub mod access;
 pub mod config;
+pub mod drc;
 pub mod export;
 pub mod file;
+pub mod mount;
 pub mod namespace;
+pub mod nfs3;
+pub mod portmap;
 pub mod read;
+pub mod rpc;
 pub mod server;
 pub mod state;
 pub mod store;

@@ -1,0 +1,31 @@
+//! ACCESS (RFC 1813, section 3.3.4).
+
+use odafs_common::wire::nfs3::{AccessArgs, AccessOk, AccessResult, Failed, Status};
+use odafs_common::wire::xdr::{Encode as _, Writer};
+
+use super::{Context, Step};
+use crate::store::ObjectId;
+
+pub(super) fn access(context: &Context<'_>, arguments: AccessArgs<'_>, w: &mut Writer<'_>) -> Step {
+    context.may_block()?;
+    let object = context.object(arguments.file);
+    let granted = object.and_then(|object| granted(context, object, arguments.access));
+    let attributes = object.ok().and_then(|object| context.attributes(object));
+    let result: AccessResult = match granted {
+        Ok(access) => Ok(AccessOk { attributes, access }),
+        Err(status) => Err(Failed {
+            status,
+            rest: attributes,
+        }),
+    };
+    result.encode(w);
+    Ok(())
+}
+
+fn granted(context: &Context<'_>, object: ObjectId, asked: u32) -> Result<u32, Status> {
+    context
+        .export
+        .store()
+        .access(&context.who, object, asked)
+        .map_err(|error| error.status)
+}

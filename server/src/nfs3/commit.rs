@@ -1,0 +1,31 @@
+//! COMMIT (RFC 1813, section 3.3.21). The whole file is committed, whatever range is asked for.
+
+use odafs_common::wire::nfs3::{CommitArgs, CommitOk, CommitResult, Failed, WccData};
+use odafs_common::wire::xdr::{Encode as _, Writer};
+
+use super::{Context, Step, status};
+use crate::read::Effort;
+use crate::write::commit as commit_file;
+
+pub(super) fn commit(context: &Context<'_>, arguments: CommitArgs<'_>, w: &mut Writer<'_>) -> Step {
+    context.may_block()?;
+    sync(context, &arguments).encode(w);
+    Ok(())
+}
+
+fn sync(context: &Context<'_>, arguments: &CommitArgs<'_>) -> CommitResult {
+    let file = context
+        .export
+        .file_of_handle(arguments.file.0, Effort::MayBlock)
+        .map_err(|failed| Failed {
+            status: status(failed),
+            rest: WccData::default(),
+        })?;
+    match commit_file(context.export, &file) {
+        Ok((verifier, wcc)) => Ok(CommitOk { wcc, verifier }),
+        Err(refused) => Err(Failed {
+            status: refused.error.status,
+            rest: refused.wcc,
+        }),
+    }
+}

@@ -1,0 +1,22 @@
+//! CREATE (RFC 1813, section 3.3.8).
+
+use odafs_common::wire::nfs3::{CreateArgs, CreateHow as Wanted};
+use odafs_common::wire::xdr::Writer;
+
+use super::{Context, Step, made};
+use crate::namespace;
+use crate::store::CreateHow;
+
+pub(super) fn create(context: &Context<'_>, arguments: CreateArgs<'_>, w: &mut Writer<'_>) -> Step {
+    context.may_block()?;
+    let how = match &arguments.how {
+        Wanted::Unchecked(attributes) => CreateHow::Unchecked(attributes),
+        Wanted::Guarded(attributes) => CreateHow::Guarded(attributes),
+        Wanted::Exclusive(verifier) => CreateHow::Exclusive(*verifier),
+    };
+    made::reply(context, &arguments.place, w, |directory, name| {
+        namespace::create(context.export, &context.who, directory, name, how)
+            .map(|created| (created.object, created.attributes))
+    });
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! FSINFO (RFC 1813, section 3.3.19).
+
+use odafs_common::wire::nfs3::{
+    Attributes, Failed, FileHandle, FsInfoOk, FsInfoResult, Time, properties,
+};
+use odafs_common::wire::xdr::{Encode as _, Writer};
+
+use super::{Context, DATA_BYTES_MAX, Step};
+use crate::store::Limits;
+
+/// What a READDIR better asks for, in bytes.
+const DIRECTORY_BYTES: u32 = 64 << 10;
+
+pub(super) fn fsinfo(context: &Context<'_>, root: FileHandle<'_>, w: &mut Writer<'_>) -> Step {
+    context.may_block()?;
+    let object = context.object(root);
+    let limits = object.and_then(|object| {
+        let limits = context.export.store().pathconf(object);
+        limits.map_err(|error| error.status)
+    });
+    let attributes = object.ok().and_then(|object| context.attributes(object));
+    let result: FsInfoResult = match limits {
+        Ok(limits) => Ok(info(context, attributes, &limits)),
+        Err(status) => Err(Failed {
+            status,
+            rest: attributes,
+        }),
+    };
+    result.encode(w);
+    Ok(())
+}
+
+fn info(context: &Context<'_>, attributes: Option<Attributes>, limits: &Limits) -> FsInfoOk {
+    let page = context.export.config().page.bytes();
+    let seconds = limits.time_delta_ns / 1_000_000_000;
+    FsInfoOk {
+        attributes,
+        read_max: DATA_BYTES_MAX,
+        read_preferred: DATA_BYTES_MAX,
+        read_multiple: page,
+        write_max: DATA_BYTES_MAX,
+        write_preferred: DATA_BYTES_MAX,
+        write_multiple: page,
+        directory_preferred: DIRECTORY_BYTES,
+        file_max: limits.size_max,
+        time_delta: Time {
+            seconds,
+            nanoseconds: limits.time_delta_ns % 1_000_000_000,
+        },
+        properties: properties::LINK
+            | properties::SYMLINK
+            | properties::HOMOGENEOUS
+            | properties::CAN_SET_TIME,
+    }
+}

@@ -1,0 +1,45 @@
+//! LINK (RFC 1813, section 3.3.15).
+
+use odafs_common::wire::nfs3::{Failed, LinkArgs, LinkData, LinkResult};
+use odafs_common::wire::xdr::{Encode as _, Writer};
+
+use super::wcc::Change;
+use super::{Context, Step};
+use crate::namespace;
+
+pub(super) fn link(context: &Context<'_>, arguments: LinkArgs<'_>, w: &mut Writer<'_>) -> Step {
+    context.may_block()?;
+    add_name(context, &arguments).encode(w);
+    Ok(())
+}
+
+fn add_name(context: &Context<'_>, arguments: &LinkArgs<'_>) -> LinkResult {
+    let refuse = |status| Failed {
+        status,
+        rest: LinkData::default(),
+    };
+    let file = context.object(arguments.file).map_err(refuse)?;
+    let directory = context.object(arguments.place.directory).map_err(refuse)?;
+    let change = Change::begin(context, directory);
+    let linked = namespace::link(
+        context.export,
+        &context.who,
+        file,
+        directory,
+        arguments.place.name,
+    );
+    let directory = change.end(context);
+    match linked {
+        Ok(attributes) => Ok(LinkData {
+            attributes: Some(attributes),
+            directory,
+        }),
+        Err(error) => Err(Failed {
+            status: error.status,
+            rest: LinkData {
+                attributes: context.attributes(file),
+                directory,
+            },
+        }),
+    }
+}

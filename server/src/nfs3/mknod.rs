@@ -1,0 +1,43 @@
+//! MKNOD (RFC 1813, section 3.3.11).
+
+use odafs_common::wire::nfs3::{MakeNode, MakeNodeArgs, SetAttributes, Status};
+use odafs_common::wire::xdr::Writer;
+
+use super::{Context, Step, made};
+use crate::store::Special;
+
+pub(super) fn mknod(
+    context: &Context<'_>,
+    arguments: MakeNodeArgs<'_>,
+    w: &mut Writer<'_>,
+) -> Step {
+    context.may_block()?;
+    made::reply(context, &arguments.place, w, |directory, name| {
+        let (what, attributes) = special(&arguments.what)?;
+        let store = context.export.store();
+        store.mknod(&context.who, directory, name, what, attributes)
+    });
+    Ok(())
+}
+
+fn special(what: &MakeNode) -> Result<(Special, &SetAttributes), Status> {
+    Ok(match what {
+        MakeNode::Fifo(attributes) => (Special::Fifo, attributes),
+        MakeNode::Socket(attributes) => (Special::Socket, attributes),
+        MakeNode::Character(attributes, device) => (
+            Special::CharacterDevice {
+                major: device.major,
+                minor: device.minor,
+            },
+            attributes,
+        ),
+        MakeNode::Block(attributes, device) => (
+            Special::BlockDevice {
+                major: device.major,
+                minor: device.minor,
+            },
+            attributes,
+        ),
+        MakeNode::Other(_) => return Err(Status::BadType),
+    })
+}

@@ -1,0 +1,197 @@
+//! NFS version 3 (RFC 1813): a file for each procedure.
+//!
+//! Each is a step: it decodes its arguments, and either writes its result (a refusal is a result too) or
+//! says [`Answer::Blocks`] if it would have to wait and [`Effort::ResidentOnly`] is all that it may do.
+
+mod access;
+mod commit;
+mod create;
+mod fsinfo;
+mod fsstat;
+mod getattr;
+mod link;
+mod lookup;
+mod made;
+mod mkdir;
+mod mknod;
+mod pathconf;
+mod read;
+mod readdir;
+mod readdirplus;
+mod readlink;
+mod remove;
+mod rename;
+mod rmdir;
+mod setattr;
+mod symlink;
+mod wcc;
+mod write;
+
+use odafs_common::wire::nfs3::{Attributes, FileHandle, PROGRAM, Procedure, Status, VERSION};
+use odafs_common::wire::xdr::{Decode, Writer};
+use odafs_fabric::sync::Arc;
+
+use crate::export::Export;
+use crate::read::{Effort, ReadFailed};
+use crate::rpc::{Admission, Answer, Call, Program};
+use crate::store::{Credential, HandleBytes, ObjectId, Result as StoreResult};
+use crate::write;
+
+use wcc::DirectoryChanges;
+
+/// The most data of one READ or WRITE, in bytes.
+pub const DATA_BYTES_MAX: u32 = 1 << 20;
+/// What is in a READ or READDIR reply besides data or entries, in bytes, and something to spare.
+const REPLY_OVERHEAD_BYTES: u32 = 512;
+
+/// NFS version 3 of one export.
+pub struct Nfs3 {
+    export: Arc<Export>,
+    directories: DirectoryChanges,
+}
+
+impl Nfs3 {
+    /// For `export`.
+    pub fn new(export: Arc<Export>) -> Self {
+        Self {
+            export,
+            directories: DirectoryChanges::default(),
+        }
+    }
+}
+
+/// What a procedure works with.
+struct Context<'a> {
+    export: &'a Export,
+    directories: &'a DirectoryChanges,
+    who: Credential,
+    effort: Effort,
+    /// The most bytes of data or entries that fit a reply.
+    room: u32,
+}
+
+/// A procedure that cannot go on without waiting.
+struct Blocks;
+
+type Step = Result<(), Blocks>;
+
+impl Program for Nfs3 {
+    fn number(&self) -> u32 {
+        PROGRAM
+    }
+
+    fn version(&self) -> u32 {
+        VERSION
+    }
+
+    fn admission(&self, _procedure: u32) -> Admission {
+        Admission::Listed
+    }
+
+    fn repeats_matter(&self, procedure: u32) -> bool {
+        use Procedure as P;
+        matches!(
+            P::from_code(procedure),
+            Some(
+                P::SetAttributes
+                    | P::Write
+                    | P::Create
+                    | P::MakeDirectory
+                    | P::Symlink
+                    | P::MakeNode
+                    | P::Remove
+                    | P::RemoveDirectory
+                    | P::Rename
+                    | P::Link
+            )
+        )
+    }
+
+    fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {
+        let Some(procedure) = Procedure::from_code(call.procedure) else {
+            return Answer::NoProcedure;
+        };
+        let context = Context {
+            export: &self.export,
+            directories: &self.directories,
+            who: call.who,
+            effort: call.effort,
+            room: call
+                .caller
+                .reply_bytes_max
+                .saturating_sub(REPLY_OVERHEAD_BYTES)
+                .min(DATA_BYTES_MAX),
+        };
+        let mut arguments = call.arguments;
+        macro_rules! step {
+            ($procedure:path) => {
+                match Decode::decode(&mut arguments) {
+                    Ok(arguments) => $procedure(&context, arguments, results),
+                    Err(error) => return Answer::Garbage(error),
+                }
+            };
+        }
+        let step = match procedure {
+            Procedure::Null => return Answer::NoProcedure,
+            Procedure::GetAttributes => step!(getattr::getattr),
+            Procedure::SetAttributes => step!(setattr::setattr),
+            Procedure::Lookup => step!(lookup::lookup),
+            Procedure::Access => step!(access::access),
+            Procedure::ReadLink => step!(readlink::readlink),
+            Procedure::Read => step!(read::read),
+            Procedure::Write => step!(write::write),
+            Procedure::Create => step!(create::create),
+            Procedure::MakeDirectory => step!(mkdir::mkdir),
+            Procedure::Symlink => step!(symlink::symlink),
+            Procedure::MakeNode => step!(mknod::mknod),
+            Procedure::Remove => step!(remove::remove),
+            Procedure::RemoveDirectory => step!(rmdir::rmdir),
+            Procedure::Rename => step!(rename::rename),
+            Procedure::Link => step!(link::link),
+            Procedure::ReadDir => step!(readdir::readdir),
+            Procedure::ReadDirPlus => step!(readdirplus::readdirplus),
+            Procedure::FsStat => step!(fsstat::fsstat),
+            Procedure::FsInfo => step!(fsinfo::fsinfo),
+            Procedure::PathConf => step!(pathconf::pathconf),
+            Procedure::Commit => step!(commit::commit),
+        };
+        match step {
+            Ok(()) => Answer::Replied,
+            Err(Blocks) => Answer::Blocks,
+        }
+    }
+}
+
+impl Context<'_> {
+    /// The procedure may wait from here on.
+    fn may_block(&self) -> Step {
+        match self.effort {
+            Effort::ResidentOnly => Err(Blocks),
+            Effort::MayBlock => Ok(()),
+        }
+    }
+
+    /// What a handle stands for. For procedures that may block.
+    fn object(&self, handle: FileHandle<'_>) -> Result<ObjectId, Status> {
+        self.export
+            .resolve(handle.0, Effort::MayBlock)
+            .map_err(status)
+    }
+
+    /// Attributes for a reply that can do without.
+    fn attributes(&self, object: ObjectId) -> Option<Attributes> {
+        write::attributes(self.export, object).ok()
+    }
+
+    fn handle(&self, object: ObjectId) -> StoreResult<HandleBytes> {
+        self.export.store().handle(object)
+    }
+}
+
+/// The status of a failure; one that only [`Effort::ResidentOnly`] knows is no status.
+fn status(failed: ReadFailed) -> Status {
+    match failed {
+        ReadFailed::Status(status) => status,
+        ReadFailed::NotResident => Status::Jukebox,
+    }
+}

@@ -1,0 +1,41 @@
+//! REMOVE (RFC 1813, section 3.3.12).
+
+use odafs_common::wire::nfs3::{DirectoryName, Failed, RemoveResult, WccData};
+use odafs_common::wire::xdr::{Encode as _, Writer};
+
+use super::wcc::Change;
+use super::{Context, Step};
+use crate::namespace;
+use crate::store::{ObjectId, Result};
+
+pub(super) fn remove(
+    context: &Context<'_>,
+    arguments: DirectoryName<'_>,
+    w: &mut Writer<'_>,
+) -> Step {
+    context.may_block()?;
+    take(context, &arguments, |directory, name| {
+        namespace::remove(context.export, &context.who, directory, name)
+    })
+    .encode(w);
+    Ok(())
+}
+
+/// Takes a name out of a directory with `how`: RMDIR's result is the same.
+pub(super) fn take(
+    context: &Context<'_>,
+    place: &DirectoryName<'_>,
+    how: impl FnOnce(ObjectId, &[u8]) -> Result<()>,
+) -> RemoveResult {
+    let directory = context.object(place.directory).map_err(|status| Failed {
+        status,
+        rest: WccData::default(),
+    })?;
+    let change = Change::begin(context, directory);
+    let taken = how(directory, place.name);
+    let directory = change.end(context);
+    taken.map(|()| directory).map_err(|error| Failed {
+        status: error.status,
+        rest: directory,
+    })
+}

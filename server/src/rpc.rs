@@ -1,0 +1,327 @@
+//! ONC RPC (RFC 5531): takes a call to the procedure that it names, whichever transport it came over.
+//!
+//! Every procedure is a step: tried at once on the thread that polls, it either replies from what is in
+//! memory or says that it would block. Then the same procedure runs again on the pool, from the start, as
+//! the job of an [`Outcome::Deferred`]. Calls whose repetition would do harm go to the pool at once, by
+//! way of the duplicate request cache.
+
+use odafs_common::wire::rpc::{self, Auth, AuthStat, CallHeader};
+use odafs_common::wire::xdr::{Encode as _, Reader, Writer, XdrError};
+use odafs_fabric::sync::Arc;
+use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
+use odafs_nic::calls::{Caller, Calls, ChunkWrite, Outcome};
+
+use crate::access::Access;
+use crate::drc::{DuplicateCache, InProgress, Seen};
+use crate::read::Effort;
+use crate::store::Credential;
+
+/// One call of a program, as its procedures see it.
+#[derive(Debug)]
+pub struct Call<'a> {
+    /// Who calls, and over what.
+    pub caller: &'a Caller,
+    /// On whose behalf.
+    pub who: Credential,
+    /// Procedure number.
+    pub procedure: u32,
+    /// Its arguments.
+    pub arguments: Reader<'a>,
+    /// How far it may go.
+    pub effort: Effort,
+}
+
+/// What a procedure did. On everything but `Replied` and `Write` what it wrote is thrown away.
+#[derive(Debug)]
+pub enum Answer {
+    /// The results have been written.
+    Replied,
+    /// The results have been written, and this goes ahead of them into the caller's memory.
+    Write(Vec<ChunkWrite>),
+    /// It takes [`Effort::MayBlock`].
+    Blocks,
+    /// There is no such procedure.
+    NoProcedure,
+    /// The arguments do not decode.
+    Garbage(XdrError),
+}
+
+impl From<XdrError> for Answer {
+    fn from(error: XdrError) -> Self {
+        Self::Garbage(error)
+    }
+}
+
+/// An RPC program in one version.
+pub trait Program: Send + Sync {
+    /// Its number.
+    fn number(&self) -> u32;
+
+    /// Its version.
+    fn version(&self) -> u32;
+
+    /// What is asked of callers of a procedure. Procedure 0 is for all, of every program.
+    fn admission(&self, procedure: u32) -> Admission;
+
+    /// Whether a repetition of the procedure could do harm or lie: kept in the duplicate request cache.
+    fn repeats_matter(&self, procedure: u32) -> bool;
+
+    /// Serves a call other than of procedure 0.
+    fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer;
+}
+
+/// Who may call a procedure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Anyone, with any credential; served as nobody.
+    Anyone,
+    /// Whom the access list lets in; others get an authentication error.
+    Listed,
+    /// Anyone, but the procedure asks the access list itself, to answer in its own words.
+    Asks,
+}
+
+/// The programs of a server behind all its transports.
+pub struct Service(Arc<Programs>);
+
+struct Programs {
+    programs: Vec<Box<dyn Program>>,
+    access: Arc<Access>,
+    duplicates: DuplicateCache,
+    counts: Counts,
+}
+
+/// How many calls came, and what became of them.
+#[derive(Debug, Default)]
+struct Counts {
+    calls: AtomicU64,
+    deferred: AtomicU64,
+    duplicates: AtomicU64,
+    refused: AtomicU64,
+}
+
+/// How many calls came since the start, and what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallCounts {
+    /// In all.
+    pub calls: u64,
+    /// Handed to the pool.
+    pub deferred: u64,
+    /// Repetitions, answered from the duplicate request cache or dropped.
+    pub duplicates: u64,
+    /// Not served: malformed, unknown or not let in.
+    pub refused: u64,
+}
+
+impl Service {
+    /// Serves `programs` to whom `access` lets in.
+    pub fn new(
+        programs: Vec<Box<dyn Program>>,
+        access: Arc<Access>,
+        duplicates: DuplicateCache,
+    ) -> Self {
+        Self(Arc::new(Programs {
+            programs,
+            access,
+            duplicates,
+            counts: Counts::default(),
+        }))
+    }
+
+    /// Calls so far.
+    pub fn counts(&self) -> CallCounts {
+        let counts = &self.0.counts;
+        CallCounts {
+            calls: counts.calls.load(Ordering::Relaxed),
+            deferred: counts.deferred.load(Ordering::Relaxed),
+            duplicates: counts.duplicates.load(Ordering::Relaxed),
+            refused: counts.refused.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Calls for Service {
+    fn call(&self, caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome {
+        count(&self.0.counts.calls);
+        let (header, arguments) = match rpc::parse_call(message) {
+            Ok(call) => call,
+            Err(error) => {
+                tracing::debug!(peer = %caller.peer, %error, "no call that can be served");
+                count(&self.0.counts.refused);
+                return if error.reply(&mut Writer::new(reply)) {
+                    Outcome::Replied
+                } else {
+                    Outcome::Dropped
+                };
+            }
+        };
+        match self.0.repeated(caller, &header, &arguments) {
+            Repeated::Harmless => match self.0.serve(
+                caller,
+                &header,
+                arguments,
+                Effort::ResidentOnly,
+                reply,
+            ) {
+                Some(outcome) => outcome,
+                None => self.defer(caller, message, None),
+            },
+            Repeated::First(in_progress) => self.defer(caller, message, Some(in_progress)),
+            Repeated::Again(outcome, earlier) => {
+                count(&self.0.counts.duplicates);
+                reply.extend_from_slice(earlier.as_deref().unwrap_or_default());
+                outcome
+            }
+        }
+    }
+}
+
+/// What the duplicate request cache makes of a call.
+enum Repeated {
+    Harmless,
+    First(InProgress),
+    Again(Outcome, Option<Arc<[u8]>>),
+}
+
+impl Service {
+    fn defer(
+        &self,
+        caller: &Caller,
+        message: &[u8],
+        in_progress: Option<InProgress>,
+    ) -> Outcome {
+        count(&self.0.counts.deferred);
+        let (programs, caller, message) = (self.0.clone(), caller.clone(), message.to_vec());
+        Outcome::Deferred(Box::new(move |reply| {
+            let outcome = programs.serve_deferred(&caller, &message, reply);
+            if let (Some(call), Outcome::Replied) = (in_progress, &outcome) {
+                call.served(reply);
+            }
+            outcome
+        }))
+    }
+}
+
+impl Programs {
+    fn find(&self, header: &CallHeader<'_>) -> Option<&dyn Program> {
+        self.programs
+            .iter()
+            .map(Box::as_ref)
+            .find(|program| (program.number(), program.version()) == (header.program, header.version))
+    }
+
+    fn repeated(&self, caller: &Caller, header: &CallHeader<'_>, arguments: &Reader<'_>) -> Repeated {
+        let matters = self
+            .find(header)
+            .is_some_and(|program| program.repeats_matter(header.procedure));
+        // Who is not let in is refused below, and shall fill no cache.
+        if !matters || !self.access.admits(&caller.peer) {
+            return Repeated::Harmless;
+        }
+        match self.duplicates.begin(&caller.peer, header, arguments.rest()) {
+            Seen::New(call) => Repeated::First(call),
+            Seen::InProgress => Repeated::Again(Outcome::Dropped, None),
+            Seen::Served(reply) => Repeated::Again(Outcome::Replied, Some(reply)),
+        }
+    }
+
+    fn serve_deferred(&self, caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome {
+        let served = rpc::parse_call(message).ok().and_then(|(header, arguments)| {
+            self.serve(caller, &header, arguments, Effort::MayBlock, reply)
+        });
+        // It parsed before, and there is no further effort: a procedure that still blocks is at fault.
+        served.unwrap_or(Outcome::Dropped)
+    }
+
+    /// Serves a call, or says `None`: it would block.
+    fn serve(
+        &self,
+        caller: &Caller,
+        header: &CallHeader<'_>,
+        arguments: Reader<'_>,
+        effort: Effort,
+        reply: &mut Vec<u8>,
+    ) -> Option<Outcome> {
+        reply.clear();
+        let mut w = Writer::new(reply);
+        let Some(program) = self.find(header) else {
+            self.refuse_program(&mut w, header);
+            return Some(Outcome::Replied);
+        };
+        if header.procedure == 0 {
+            rpc::reply_success(&mut w, header.xid);
+            return Some(Outcome::Replied);
+        }
+        let who = match self.admit(program.admission(header.procedure), caller, &header.credential) {
+            Ok(who) => who,
+            Err(why) => {
+                count(&self.counts.refused);
+                tracing::debug!(peer = %caller.peer, %why, "call refused");
+                rpc::auth_error(&mut w, header.xid, why);
+                return Some(Outcome::Replied);
+            }
+        };
+        rpc::reply_success(&mut w, header.xid);
+        let call = Call {
+            caller,
+            who,
+            procedure: header.procedure,
+            arguments,
+            effort,
+        };
+        let refusal = match program.call(call, &mut w) {
+            Answer::Replied => return Some(Outcome::Replied),
+            Answer::Write(writes) => return Some(Outcome::Write(writes)),
+            Answer::Blocks => return None,
+            Answer::NoProcedure => rpc::proc_unavail,
+            Answer::Garbage(error) => {
+                tracing::debug!(peer = %caller.peer, %error, "arguments that do not decode");
+                rpc::garbage_args
+            }
+        };
+        count(&self.counts.refused);
+        w.truncate(0);
+        refusal(&mut w, header.xid);
+        Some(Outcome::Replied)
+    }
+
+    fn admit(
+        &self,
+        admission: Admission,
+        caller: &Caller,
+        credential: &Auth<'_>,
+    ) -> Result<Credential, AuthStat> {
+        match admission {
+            Admission::Anyone => self.access.credential(&caller.peer, &Auth::None),
+            Admission::Asks => self.access.credential(&caller.peer, credential),
+            Admission::Listed if self.access.admits(&caller.peer) => {
+                self.access.credential(&caller.peer, credential)
+            }
+            Admission::Listed => Err(AuthStat::TooWeak),
+        }
+    }
+
+    fn refuse_program(&self, w: &mut Writer<'_>, header: &CallHeader<'_>) {
+        count(&self.counts.refused);
+        let versions = || {
+            self.programs
+                .iter()
+                .filter(|program| program.number() == header.program)
+                .map(|program| program.version())
+        };
+        match (versions().min(), versions().max()) {
+            (Some(low), Some(high)) => rpc::prog_mismatch(w, header.xid, low, high),
+            _ => rpc::reply_prog_unavail(w, header.xid),
+        }
+    }
+}
+
+/// Writes `result`: for procedures that have nothing to write in place.
+pub(crate) fn reply(results: &mut Writer<'_>, result: &impl odafs_common::wire::xdr::Encode) -> Answer {
+    result.encode(results);
+    Answer::Replied
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
