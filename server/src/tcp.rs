@@ -1,0 +1,269 @@
+//! RPC over TCP: record marking (RFC 5531, section 11), many calls of a connection in flight, replies
+//! batched into few writes.
+//!
+//! A few threads, each with a runtime of its own, share the connections. A call is served on the thread
+//! that read it, so a read of resident pages costs no hand-over; what may block goes to the pool and
+//! comes back through a channel. One connection is one task, and the task is one loop: collect what the
+//! pool finished, read and serve while there is room, send.
+//!
+//! What a connection may hold is bounded: one record that is coming in, so many calls on the pool, so many
+//! bytes of replies. At a bound nothing more is read, and TCP tells the client. A connection that says
+//! nothing holds no buffer. A record that stops half way, or a reply that is not taken, ends the
+//! connection after a while; a dead peer ends it by TCP's keepalive.
+
+mod buffers;
+mod connection;
+mod records;
+mod replies;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use odafs_nic::calls::{Calls, Workers};
+use tokio::sync::{mpsc, watch};
+use tokio::task::LocalSet;
+
+use buffers::Buffers;
+use connection::Connection;
+
+/// Bounds of what clients can make a server hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections; further ones are closed at once.
+    pub connections: usize,
+    /// Bytes of one record: a WRITE of the most data, and its header.
+    pub record_bytes: u32,
+    /// Calls of one connection on the pool.
+    pub calls: usize,
+    /// Bytes of replies of one connection that wait to be taken. One reply more may wait.
+    pub reply_bytes: usize,
+    /// How long a record may stop half way, or a reply not be taken.
+    pub stall: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 4096,
+            record_bytes: (1 << 20) + (64 << 10),
+            calls: 32,
+            reply_bytes: 4 << 20,
+            stall: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What the connections have in common.
+struct Shared {
+    calls: Arc<dyn Calls>,
+    workers: Arc<dyn Workers>,
+    limits: Limits,
+    open: AtomicUsize,
+    /// Connections so far; they are numbered by it.
+    accepted: AtomicU64,
+}
+
+/// Connections over TCP are numbered from here on, so that those of other transports have other numbers.
+const FIRST_CONNECTION: u64 = 1 << 62;
+
+/// RPC served over TCP until it is shut down.
+pub struct TcpServer {
+    shared: Arc<Shared>,
+    stop: watch::Sender<bool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl TcpServer {
+    /// Serves `calls` to who connects to `listener`, on `threads` threads.
+    ///
+    /// # Errors
+    /// The system has no more threads or descriptors.
+    pub fn start(
+        listener: TcpListener,
+        threads: usize,
+        calls: Arc<dyn Calls>,
+        workers: Arc<dyn Workers>,
+        limits: Limits,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let shared = Arc::new(Shared {
+            calls,
+            workers,
+            limits,
+            open: AtomicUsize::new(0),
+            accepted: AtomicU64::new(0),
+        });
+        let (stop, stopped) = watch::channel(false);
+        let mut server = Self {
+            shared: shared.clone(),
+            stop,
+            threads: Vec::new(),
+        };
+        let mut inboxes = Vec::new();
+        for number in 0..threads.max(1) {
+            let (sender, inbox) = mpsc::unbounded_channel();
+            inboxes.push(sender);
+            let (shared, stopped) = (shared.clone(), stopped.clone());
+            server.spawn(format!("nfs-tcp-{number}"), async move {
+                serve_inbox(shared, inbox, stopped).await;
+            })?;
+        }
+        server.spawn("nfs-accept".to_owned(), async move {
+            accept(&shared, listener, inboxes, stopped).await;
+        })?;
+        Ok(server)
+    }
+
+    fn spawn(
+        &mut self,
+        name: String,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || LocalSet::new().block_on(&runtime, task))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> usize {
+        self.shared.open.load(Ordering::Relaxed)
+    }
+
+    /// Accepts and reads no more, finishes the calls under way, sends their replies, and closes.
+    pub fn shutdown(mut self) {
+        self.close();
+    }
+
+    fn close(&mut self) {
+        self.stop.send_replace(true);
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the TCP transport panicked");
+            }
+        }
+    }
+}
+
+impl Drop for TcpServer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A connection on its way to its thread. Counted as open from here to its end.
+struct Accepted {
+    stream: std::net::TcpStream,
+    peer: SocketAddr,
+    number: u64,
+    place: Place,
+}
+
+/// Gives its connection's place free when dropped.
+struct Place(Arc<Shared>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Accepts, and deals the connections out in turn.
+async fn accept(
+    shared: &Arc<Shared>,
+    listener: TcpListener,
+    inboxes: Vec<mpsc::UnboundedSender<Accepted>>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let listener = match tokio::net::TcpListener::from_std(listener) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, "cannot wait on the NFS listener");
+            return;
+        }
+    };
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopped.wait_for(|stop| *stop) => return,
+        };
+        match accepted.and_then(|(stream, peer)| Ok((stream.into_std()?, peer))) {
+            Ok((stream, peer)) => {
+                let number = shared.accepted.fetch_add(1, Ordering::Relaxed);
+                let place = Place(shared.clone());
+                if shared.open.fetch_add(1, Ordering::Relaxed) >= shared.limits.connections {
+                    tracing::warn!(%peer, "connection closed: there are too many");
+                    continue;
+                }
+                let accepted = Accepted {
+                    stream,
+                    peer,
+                    number: FIRST_CONNECTION + number,
+                    place,
+                };
+                // The thread is only gone when all stops.
+                let _ = inboxes[number as usize % inboxes.len()].send(accepted);
+            }
+            Err(error) => {
+                // No descriptors, most likely: some will be closed.
+                tracing::warn!(%error, "cannot accept");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+}
+
+/// One thread: runs the connections that it is dealt.
+async fn serve_inbox(
+    shared: Arc<Shared>,
+    mut inbox: mpsc::UnboundedReceiver<Accepted>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let buffers = Buffers::new();
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = inbox.recv() => {
+                let Some(accepted) = accepted else { break };
+                let (shared, buffers, stopped) = (shared.clone(), buffers.clone(), stopped.clone());
+                connections.spawn_local(async move {
+                    serve_connection(&shared, accepted, buffers, stopped).await;
+                });
+            }
+            Some(_) = connections.join_next() => {}
+            _ = stopped.wait_for(|stop| *stop) => break,
+        }
+    }
+    // They know that they are to stop.
+    while connections.join_next().await.is_some() {}
+}
+
+async fn serve_connection(
+    shared: &Shared,
+    accepted: Accepted,
+    buffers: Buffers,
+    stopped: watch::Receiver<bool>,
+) {
+    let Accepted {
+        stream,
+        peer,
+        number,
+        place: _place,
+    } = accepted;
+    match Connection::new(shared, stream, peer, number, buffers) {
+        Ok(mut connection) => {
+            let end = connection.run(stopped).await;
+            tracing::debug!(%peer, %end, "connection ended");
+        }
+        Err(error) => tracing::debug!(%peer, %error, "connection lost at once"),
+    }
+    shared.calls.closed(number);
+}

@@ -1,0 +1,71 @@
+//! Buffers of one thread, shared by its connections: none of them holds one while it has nothing to say.
+
+use std::cell::{RefCell, RefMut};
+use std::rc::Rc;
+
+/// Bytes read from a socket at once.
+const SCRATCH_BYTES: usize = 256 << 10;
+/// Bytes of unused reply buffers that are kept: fresh ones of a mebibyte cost a page fault for each page.
+const KEPT_BYTES: usize = 16 << 20;
+
+/// The buffers of one thread.
+#[derive(Clone)]
+pub struct Buffers(Rc<Pool>);
+
+struct Pool {
+    scratch: RefCell<Vec<u8>>,
+    unused: RefCell<Unused>,
+}
+
+#[derive(Default)]
+struct Unused {
+    small: Vec<Vec<u8>>,
+    large: Vec<Vec<u8>>,
+    bytes: usize,
+}
+
+/// From here on a buffer is a large one.
+const LARGE_BYTES: usize = 64 << 10;
+
+impl Buffers {
+    /// Nothing is held yet but the scratch buffer.
+    pub fn new() -> Self {
+        Self(Rc::new(Pool {
+            scratch: RefCell::new(vec![0; SCRATCH_BYTES]),
+            unused: RefCell::new(Unused::default()),
+        }))
+    }
+
+    /// Where a connection reads to, for as long as it is looking at it.
+    pub fn scratch(&self) -> RefMut<'_, Vec<u8>> {
+        self.0.scratch.borrow_mut()
+    }
+
+    /// An empty buffer for a reply; a large one where that is likely to be needed.
+    pub fn take(&self, large: bool) -> Vec<u8> {
+        let mut unused = self.0.unused.borrow_mut();
+        let taken = if large {
+            unused.large.pop().or_else(|| unused.small.pop())
+        } else {
+            unused.small.pop()
+        };
+        let buffer = taken.unwrap_or_default();
+        unused.bytes -= buffer.capacity();
+        buffer
+    }
+
+    /// A buffer that is needed no more.
+    pub fn give(&self, mut buffer: Vec<u8>) {
+        let mut unused = self.0.unused.borrow_mut();
+        if unused.bytes + buffer.capacity() > KEPT_BYTES {
+            return;
+        }
+        buffer.clear();
+        unused.bytes += buffer.capacity();
+        if buffer.capacity() >= LARGE_BYTES {
+            unused.large.push(buffer);
+        } else {
+            unused.small.push(buffer);
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! One connection.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use odafs_common::wire::record::RecordTooLong;
+use odafs_fabric::Peer;
+use odafs_nic::calls::{Caller, Job, Outcome, Transport};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, Sleep};
+
+use super::Shared;
+use super::buffers::Buffers;
+use super::records::Records;
+use super::replies::Replies;
+
+/// A connection: what came in and what goes out.
+pub struct Connection<'a> {
+    shared: &'a Shared,
+    buffers: Buffers,
+    stream: TcpStream,
+    caller: Caller,
+    records: Records,
+    /// What was read and not yet looked at, because there was no room for more calls.
+    unread: Vec<u8>,
+    replies: Replies,
+    finished: mpsc::UnboundedReceiver<Finished>,
+    sender: mpsc::UnboundedSender<Finished>,
+    /// Calls on the pool.
+    in_flight: usize,
+    /// A call that the pool had no room for.
+    refused: Option<Task>,
+    /// Neither the client nor we want another call.
+    closing: bool,
+    /// Runs while something is unfinished: a record, a reply, a call that the pool refused.
+    timer: Option<Pin<Box<Sleep>>>,
+    /// When something last moved.
+    moved: Instant,
+}
+
+type Task = Box<dyn FnOnce() + Send>;
+
+/// A call that the pool has finished with. No reply: it is not to be answered.
+struct Finished(Option<Vec<u8>>);
+
+/// Why a connection ended.
+#[derive(Debug)]
+pub enum End {
+    /// The client closed it, or we are stopping, and all was answered.
+    Complete,
+    /// The network.
+    Lost(io::Error),
+    /// The stream is no sequence of records that we take.
+    Garbage(RecordTooLong),
+    /// A record stopped half way, or replies were not taken.
+    Stalled,
+    /// A procedure wants to write into memory that a TCP client does not have.
+    Fault,
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Complete => f.write_str("closed"),
+            Self::Lost(error) => error.fmt(f),
+            Self::Garbage(error) => error.fmt(f),
+            Self::Stalled => f.write_str("stalled"),
+            Self::Fault => f.write_str("no reply for this transport"),
+        }
+    }
+}
+
+/// How soon a call that the pool refused is offered again.
+const OFFER_AGAIN: Duration = Duration::from_millis(2);
+/// A peer that has been silent so long is asked whether it lives.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+impl<'a> Connection<'a> {
+    pub fn new(
+        shared: &'a Shared,
+        stream: std::net::TcpStream,
+        peer: SocketAddr,
+        number: u64,
+        buffers: Buffers,
+    ) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
+        rustix::net::sockopt::set_tcp_keepidle(&stream, KEEPALIVE)?;
+        let (sender, finished) = mpsc::unbounded_channel();
+        Ok(Self {
+            shared,
+            buffers,
+            stream: TcpStream::from_std(stream)?,
+            caller: Caller {
+                peer: Peer::Address(peer),
+                connection: number,
+                transport: Transport::Tcp,
+                reply_bytes_max: shared.limits.record_bytes,
+            },
+            records: Records::new(shared.limits.record_bytes),
+            unread: Vec::new(),
+            replies: Replies::default(),
+            finished,
+            sender,
+            in_flight: 0,
+            refused: None,
+            closing: false,
+            timer: None,
+            moved: Instant::now(),
+        })
+    }
+
+    /// Serves until the end.
+    pub async fn run(&mut self, mut stopped: watch::Receiver<bool>) -> End {
+        let stop = async move {
+            let _ = stopped.wait_for(|stop| *stop).await;
+        };
+        let mut stop = std::pin::pin!(stop);
+        std::future::poll_fn(|cx| {
+            if !self.closing && stop.as_mut().poll(cx).is_ready() {
+                self.closing = true;
+            }
+            match ready!(self.poll(cx)) {
+                Ok(()) => Poll::Ready(End::Complete),
+                Err(end) => Poll::Ready(end),
+            }
+        })
+        .await
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        loop {
+            let mut moved = self.collect_finished(cx);
+            moved |= self.offer_refused();
+            moved |= self.serve(cx)?;
+            moved |= self.send(cx)?;
+            if self.is_complete() {
+                return Poll::Ready(Ok(()));
+            }
+            if !moved {
+                return self.wait(cx);
+            }
+            self.moved = Instant::now();
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        self.closing && self.in_flight == 0 && self.refused.is_none() && self.replies.is_empty()
+    }
+
+    /// Takes the replies that the pool has made.
+    fn collect_finished(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        // The sender is ours: the channel does not close.
+        while let Poll::Ready(Some(Finished(reply))) = self.finished.poll_recv(cx) {
+            self.in_flight -= 1;
+            moved = true;
+            if let Some(reply) = reply {
+                self.replies.push(reply, &self.buffers);
+            }
+        }
+        moved
+    }
+
+    /// There is room for another call.
+    fn has_room(&self) -> bool {
+        self.refused.is_none()
+            && self.in_flight < self.shared.limits.calls
+            && self.replies.bytes() < self.shared.limits.reply_bytes
+    }
+
+    /// Reads once, and serves what came.
+    fn serve(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        if !self.has_room() {
+            return Ok(false);
+        }
+        if !self.unread.is_empty() {
+            let unread = std::mem::take(&mut self.unread);
+            self.take_in(&unread)?;
+            return Ok(true);
+        }
+        if self.closing {
+            return Ok(false);
+        }
+        let buffers = self.buffers.clone();
+        let mut scratch = buffers.scratch();
+        let mut input = ReadBuf::new(&mut scratch);
+        match Pin::new(&mut self.stream).poll_read(cx, &mut input) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Err(error)) => return Err(End::Lost(error)),
+            Poll::Ready(Ok(())) if input.filled().is_empty() => self.closing = true,
+            Poll::Ready(Ok(())) => self.take_in(input.filled())?,
+        }
+        Ok(true)
+    }
+
+    fn take_in(&mut self, mut input: &[u8]) -> Result<(), End> {
+        while !input.is_empty() {
+            if !self.has_room() {
+                self.unread.extend_from_slice(input);
+                break;
+            }
+            if let Some(record) = self.records.next(&mut input).map_err(End::Garbage)? {
+                self.serve_call(record.bytes())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn serve_call(&mut self, message: &[u8]) -> Result<(), End> {
+        let mut reply = self.buffers.take(false);
+        match self.shared.calls.call(&self.caller, message, &mut reply) {
+            Outcome::Replied => self.replies.push(reply, &self.buffers),
+            Outcome::Dropped => self.buffers.give(reply),
+            Outcome::Deferred(job) => self.defer(job, reply),
+            Outcome::Write(_) => return Err(End::Fault),
+        }
+        Ok(())
+    }
+
+    fn defer(&mut self, job: Job, mut reply: Vec<u8>) {
+        reply.clear();
+        self.in_flight += 1;
+        let answer = Answer {
+            reply: None,
+            sender: self.sender.clone(),
+        };
+        self.offer(Box::new(move || run(job, reply, answer)));
+    }
+
+    fn offer(&mut self, task: Task) -> bool {
+        self.refused = self.shared.workers.submit(task).err();
+        self.refused.is_none()
+    }
+
+    fn offer_refused(&mut self) -> bool {
+        match self.refused.take() {
+            Some(task) => self.offer(task),
+            None => false,
+        }
+    }
+
+    /// Sends what the socket takes.
+    fn send(&mut self, cx: &mut Context<'_>) -> Result<bool, End> {
+        let mut moved = false;
+        while !self.replies.is_empty() {
+            let mut slices = Replies::no_slices();
+            let count = self.replies.slices(&mut slices);
+            match Pin::new(&mut self.stream).poll_write_vectored(cx, &slices[..count]) {
+                Poll::Pending => break,
+                Poll::Ready(Err(error)) => return Err(End::Lost(error)),
+                Poll::Ready(Ok(0)) => return Err(End::Lost(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(gone)) => self.replies.advance(gone, &self.buffers),
+            }
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// Nothing moves. Sees to it that this does not last where it must not.
+    fn wait(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        loop {
+            let until = if self.refused.is_some() {
+                Instant::now() + OFFER_AGAIN
+            } else if !self.replies.is_empty() || !self.records.is_idle() {
+                self.moved + self.shared.limits.stall
+            } else {
+                self.timer = None;
+                return Poll::Pending;
+            };
+            let timer = self
+                .timer
+                .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+            timer.as_mut().reset(until);
+            ready!(timer.as_mut().poll(cx));
+            if self.refused.is_none() || self.moved.elapsed() > self.shared.limits.stall {
+                return Poll::Ready(Err(End::Stalled));
+            }
+            if self.offer_refused() {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+/// Brings the reply of a call back to its connection, whatever becomes of the job.
+struct Answer {
+    reply: Option<Vec<u8>>,
+    sender: mpsc::UnboundedSender<Finished>,
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        // The connection may be gone.
+        let _ = self.sender.send(Finished(self.reply.take()));
+    }
+}
+
+/// The job on the pool.
+fn run(job: Job, mut reply: Vec<u8>, mut answer: Answer) {
+    let mut outcome = job(&mut reply);
+    while let Outcome::Deferred(job) = outcome {
+        reply.clear();
+        outcome = job(&mut reply);
+    }
+    if let Outcome::Replied = outcome {
+        answer.reply = Some(reply);
+    }
+}

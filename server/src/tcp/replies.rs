@@ -1,0 +1,145 @@
+//! Replies on their way out: one record fragment each, many in one write.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use odafs_common::wire::record::RecordMark;
+
+use super::buffers::Buffers;
+
+/// Replies up to here are gathered in one buffer, in bytes; longer ones are sent from where they are.
+const GATHERED_MAX: usize = 16 << 10;
+/// A gathering buffer is closed at this size, in bytes.
+const GATHER_BYTES: usize = 128 << 10;
+/// The most buffers in one write.
+const SLICES: usize = 32;
+
+/// Replies that wait to be taken.
+#[derive(Default)]
+pub struct Replies {
+    parts: VecDeque<Part>,
+    /// Bytes of the first part that have gone.
+    gone: usize,
+    bytes: usize,
+}
+
+struct Part {
+    bytes: Vec<u8>,
+    /// More may be appended.
+    open: bool,
+}
+
+impl Replies {
+    /// Bytes that wait.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Adds a reply, and says what becomes of its buffer: taken, or given back to `buffers`.
+    pub fn push(&mut self, reply: Vec<u8>, buffers: &Buffers) {
+        let length = u32::try_from(reply.len()).expect("no reply holds 4 GiB");
+        let mark = RecordMark::whole(length).to_bytes();
+        self.bytes += mark.len() + reply.len();
+        let open = self.open_part(buffers);
+        open.extend_from_slice(&mark);
+        if reply.len() <= GATHERED_MAX {
+            open.extend_from_slice(&reply);
+            buffers.give(reply);
+        } else {
+            self.close_last();
+            self.parts.push_back(Part {
+                bytes: reply,
+                open: false,
+            });
+        }
+    }
+
+    fn open_part(&mut self, buffers: &Buffers) -> &mut Vec<u8> {
+        let fits = |part: &Part| part.open && part.bytes.len() < GATHER_BYTES;
+        if !self.parts.back().is_some_and(fits) {
+            self.close_last();
+            self.parts.push_back(Part {
+                bytes: buffers.take(false),
+                open: true,
+            });
+        }
+        &mut self.parts.back_mut().expect("just pushed").bytes
+    }
+
+    fn close_last(&mut self) {
+        if let Some(last) = self.parts.back_mut() {
+            last.open = false;
+        }
+    }
+
+    /// What goes next, as slices for one write; how many there are.
+    pub fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>; SLICES]) -> usize {
+        let mut skip = self.gone;
+        let mut count = 0;
+        for (slice, part) in slices.iter_mut().zip(&self.parts) {
+            *slice = IoSlice::new(&part.bytes[skip..]);
+            skip = 0;
+            count += 1;
+        }
+        count
+    }
+
+    /// An array for [`Replies::slices`].
+    pub fn no_slices<'a>() -> [IoSlice<'a>; SLICES] {
+        [IoSlice::new(&[]); SLICES]
+    }
+
+    /// So many bytes have gone.
+    pub fn advance(&mut self, gone: usize, buffers: &Buffers) {
+        self.bytes -= gone;
+        self.gone += gone;
+        while let Some(first) = self.parts.front()
+            && self.gone >= first.bytes.len()
+        {
+            self.gone -= first.bytes.len();
+            if let Some(part) = self.parts.pop_front() {
+                buffers.give(part.bytes);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reply_is_one_fragment_whatever_the_writes_take() {
+        let buffers = Buffers::new();
+        let sizes = [0, 5, GATHERED_MAX, GATHERED_MAX + 1, 300_000, 7, 100_000, 1];
+        for taken in [1, 3, 4096, 1 << 20] {
+            let mut replies = Replies::default();
+            let mut wanted = Vec::new();
+            for (number, size) in sizes.iter().enumerate() {
+                let reply = vec![number as u8; *size];
+                wanted.extend_from_slice(&RecordMark::whole(*size as u32).to_bytes());
+                wanted.extend_from_slice(&reply);
+                replies.push(reply, &buffers);
+            }
+            assert_eq!(replies.bytes(), wanted.len());
+            let mut sent = Vec::new();
+            while !replies.is_empty() {
+                let mut slices = Replies::no_slices();
+                let count = replies.slices(&mut slices);
+                let all: Vec<u8> = slices[..count].iter().flat_map(|part| part.to_vec()).collect();
+                let gone = all.len().min(taken);
+                sent.extend_from_slice(&all[..gone]);
+                replies.advance(gone, &buffers);
+                if taken < 4096 && sent.len() > 50_000 {
+                    break;
+                }
+            }
+            assert!(wanted.starts_with(&sent), "{taken} at a time");
+        }
+    }
+}
