@@ -81,7 +81,7 @@ impl MountProgram {
             &[FLAVOR_SYS]
         };
         let result = mounted.as_ref().map_err(|status| *status).map(|handle| MountOk {
-            file: FileHandle(handle.as_slice()),
+            file: FileHandle(handle),
             flavors: flavors.to_vec(),
         });
         reply(results, &result)

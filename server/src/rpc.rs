@@ -6,7 +6,7 @@
 //! way of the duplicate request cache.
 
 use odafs_common::wire::rpc::{self, Auth, AuthStat, CallHeader};
-use odafs_common::wire::xdr::{Encode as _, Reader, Writer, XdrError};
+use odafs_common::wire::xdr::{Encode, Reader, Writer, XdrError};
 use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_nic::calls::{Caller, Calls, ChunkWrite, Outcome};
@@ -317,7 +317,7 @@ impl Programs {
 }
 
 /// Writes `result`: for procedures that have nothing to write in place.
-pub(crate) fn reply(results: &mut Writer<'_>, result: &impl odafs_common::wire::xdr::Encode) -> Answer {
+pub(crate) fn reply(results: &mut Writer<'_>, result: &impl Encode) -> Answer {
     result.encode(results);
     Answer::Replied
 }

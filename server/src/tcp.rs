@@ -108,27 +108,28 @@ impl TcpServer {
             let (sender, inbox) = mpsc::unbounded_channel();
             inboxes.push(sender);
             let (shared, stopped) = (shared.clone(), stopped.clone());
-            server.spawn(format!("nfs-tcp-{number}"), async move {
-                serve_inbox(shared, inbox, stopped).await;
+            server.spawn(format!("nfs-tcp-{number}"), move || {
+                serve_inbox(shared, inbox, stopped)
             })?;
         }
-        server.spawn("nfs-accept".to_owned(), async move {
-            accept(&shared, listener, inboxes, stopped).await;
+        server.spawn("nfs-accept".to_owned(), move || {
+            accept(shared, listener, inboxes, stopped)
         })?;
         Ok(server)
     }
 
-    fn spawn(
+    /// Runs a task on a thread of its own; it is made there, so it need not be `Send`.
+    fn spawn<F: Future<Output = ()>>(
         &mut self,
         name: String,
-        task: impl Future<Output = ()> + Send + 'static,
+        task: impl FnOnce() -> F + Send + 'static,
     ) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let thread = std::thread::Builder::new()
             .name(name)
-            .spawn(move || LocalSet::new().block_on(&runtime, task))?;
+            .spawn(move || LocalSet::new().block_on(&runtime, task()))?;
         self.threads.push(thread);
         Ok(())
     }
@@ -178,7 +179,7 @@ impl Drop for Place {
 
 /// Accepts, and deals the connections out in turn.
 async fn accept(
-    shared: &Arc<Shared>,
+    shared: Arc<Shared>,
     listener: TcpListener,
     inboxes: Vec<mpsc::UnboundedSender<Accepted>>,
     mut stopped: watch::Receiver<bool>,
@@ -225,8 +226,9 @@ async fn accept(
 async fn serve_inbox(
     shared: Arc<Shared>,
     mut inbox: mpsc::UnboundedReceiver<Accepted>,
-    mut stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<bool>,
 ) {
+    let mut stop = stopped.clone();
     let buffers = Buffers::new();
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -239,7 +241,7 @@ async fn serve_inbox(
                 });
             }
             Some(_) = connections.join_next() => {}
-            _ = stopped.wait_for(|stop| *stop) => break,
+            _ = stop.wait_for(|stop| *stop) => break,
         }
     }
     // They know that they are to stop.

@@ -20,7 +20,7 @@ pub(super) fn lookup(
     let directory = directory.ok().and_then(|directory| context.attributes(directory));
     let result: LookupResult<'_> = match &found {
         Ok((handle, attributes)) => Ok(LookupOk {
-            file: FileHandle(handle.as_slice()),
+            file: FileHandle(handle),
             attributes: Some(*attributes),
             directory,
         }),

@@ -31,7 +31,7 @@ pub(super) fn reply(
             // Without a handle the client looks it up.
             let handle = context.handle(object).ok();
             CreateResult::Ok(CreateOk {
-                file: handle.as_ref().map(|handle| FileHandle(handle.as_slice())),
+                file: handle.as_ref().map(|handle| FileHandle(handle)),
                 attributes: Some(attributes),
                 directory,
             })

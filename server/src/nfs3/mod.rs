@@ -35,7 +35,7 @@ use crate::export::Export;
 use crate::read::{Effort, ReadFailed};
 use crate::rpc::{Admission, Answer, Call, Program};
 use crate::store::{Credential, HandleBytes, ObjectId, Result as StoreResult};
-use crate::write;
+use crate::write::attributes;
 
 use wcc::DirectoryChanges;
 
@@ -180,7 +180,7 @@ impl Context<'_> {
 
     /// Attributes for a reply that can do without.
     fn attributes(&self, object: ObjectId) -> Option<Attributes> {
-        write::attributes(self.export, object).ok()
+        attributes(self.export, object).ok()
     }
 
     fn handle(&self, object: ObjectId) -> StoreResult<HandleBytes> {

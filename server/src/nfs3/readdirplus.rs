@@ -69,7 +69,7 @@ fn write(
                 cookie: entry.cookie,
             },
             attributes: entry.object.map(|(_, attributes)| attributes),
-            file: handle.as_ref().map(|handle| FileHandle(handle.as_slice())),
+            file: handle.as_ref().map(|handle| FileHandle(handle)),
         })
     });
     let written = entries.finish(all && listing.eof);
