@@ -162,7 +162,10 @@ mod tests {
         let who = access
             .credential(&from, &sys(5, 0, &[0, 7]))
             .expect("let in");
-        assert_eq!((who.uid, who.gid, &*who.groups), (5, NOBODY, &[NOBODY, 7][..]));
+        assert_eq!(
+            (who.uid, who.gid, &*who.groups),
+            (5, NOBODY, &[NOBODY, 7][..])
+        );
         let who = access.credential(&from, &sys(0, 5, &[5])).expect("let in");
         assert_eq!((who.uid, who.gid, &*who.groups), (NOBODY, NOBODY, &[][..]));
         let who = access.credential(&from, &Auth::None).expect("let in");

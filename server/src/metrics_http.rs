@@ -58,7 +58,11 @@ impl MetricsServer {
 impl Drop for MetricsServer {
     fn drop(&mut self) {
         self.stop.send_replace(true);
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
+        if self
+            .thread
+            .take()
+            .is_some_and(|thread| thread.join().is_err())
+        {
             tracing::error!("the thread of the metrics panicked");
         }
     }
@@ -139,7 +143,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
         let render = Arc::new(|| "odafs_reads_total 7\n".to_owned());
-        (MetricsServer::start(listener, render).expect("a thread"), address)
+        (
+            MetricsServer::start(listener, render).expect("a thread"),
+            address,
+        )
     }
 
     fn ask(address: SocketAddr, request: &[u8]) -> String {
@@ -156,7 +163,10 @@ mod tests {
         let answer = ask(address, b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
         assert!(answer.contains("Content-Length: 20\r\n"), "{answer}");
-        assert!(answer.ends_with("\r\n\r\nodafs_reads_total 7\n"), "{answer}");
+        assert!(
+            answer.ends_with("\r\n\r\nodafs_reads_total 7\n"),
+            "{answer}"
+        );
         assert!(ask(address, b"GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert!(ask(address, b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
     }

@@ -59,7 +59,8 @@ impl MountProgram {
 
     /// The directory of a path, which begins with the export's name.
     fn walk(&self, who: &Credential, path: &[u8]) -> Result<ObjectId, Status> {
-        let below = below_export(self.export.config().name.as_bytes(), path).ok_or(Status::NoEnt)?;
+        let below =
+            below_export(self.export.config().name.as_bytes(), path).ok_or(Status::NoEnt)?;
         let mut directory = self.export.store().root();
         for name in components(below) {
             // `..` is resolved on the store, whose root is its own parent.
@@ -80,10 +81,13 @@ impl MountProgram {
         } else {
             &[FLAVOR_SYS]
         };
-        let result = mounted.as_ref().map_err(|status| *status).map(|handle| MountOk {
-            file: FileHandle(handle),
-            flavors: flavors.to_vec(),
-        });
+        let result = mounted
+            .as_ref()
+            .map_err(|status| *status)
+            .map(|handle| MountOk {
+                file: FileHandle(handle),
+                flavors: flavors.to_vec(),
+            });
         reply(results, &result)
     }
 

@@ -37,10 +37,8 @@ impl Portmap {
     }
 
     fn port_of(&self, wanted: &Mapping) -> u32 {
-        let served = wanted.protocol == TCP
-            && self
-                .served
-                .contains(&(wanted.program, wanted.version));
+        let served =
+            wanted.protocol == TCP && self.served.contains(&(wanted.program, wanted.version));
         if served { self.port.number() } else { 0 }
     }
 

@@ -156,16 +156,15 @@ impl Calls for Service {
             }
         };
         match self.0.repeated(caller, &header, &arguments) {
-            Repeated::Harmless => match self.0.serve(
-                caller,
-                &header,
-                arguments,
-                Effort::ResidentOnly,
-                reply,
-            ) {
-                Some(outcome) => outcome,
-                None => self.defer(caller, message, None),
-            },
+            Repeated::Harmless => {
+                match self
+                    .0
+                    .serve(caller, &header, arguments, Effort::ResidentOnly, reply)
+                {
+                    Some(outcome) => outcome,
+                    None => self.defer(caller, message, None),
+                }
+            }
             Repeated::First(in_progress) => self.defer(caller, message, Some(in_progress)),
             Repeated::Again(outcome, earlier) => {
                 count(&self.0.counts.duplicates);
@@ -184,12 +183,7 @@ enum Repeated {
 }
 
 impl Service {
-    fn defer(
-        &self,
-        caller: &Caller,
-        message: &[u8],
-        in_progress: Option<InProgress>,
-    ) -> Outcome {
+    fn defer(&self, caller: &Caller, message: &[u8], in_progress: Option<InProgress>) -> Outcome {
         count(&self.0.counts.deferred);
         let (programs, caller, message) = (self.0.clone(), caller.clone(), message.to_vec());
         Outcome::Deferred(Box::new(move |reply| {
@@ -204,13 +198,17 @@ impl Service {
 
 impl Programs {
     fn find(&self, header: &CallHeader<'_>) -> Option<&dyn Program> {
-        self.programs
-            .iter()
-            .map(Box::as_ref)
-            .find(|program| (program.number(), program.version()) == (header.program, header.version))
+        self.programs.iter().map(Box::as_ref).find(|program| {
+            (program.number(), program.version()) == (header.program, header.version)
+        })
     }
 
-    fn repeated(&self, caller: &Caller, header: &CallHeader<'_>, arguments: &Reader<'_>) -> Repeated {
+    fn repeated(
+        &self,
+        caller: &Caller,
+        header: &CallHeader<'_>,
+        arguments: &Reader<'_>,
+    ) -> Repeated {
         let matters = self
             .find(header)
             .is_some_and(|program| program.repeats_matter(header.procedure));
@@ -218,7 +216,10 @@ impl Programs {
         if !matters || !self.access.admits(&caller.peer) {
             return Repeated::Harmless;
         }
-        match self.duplicates.begin(&caller.peer, header, arguments.rest()) {
+        match self
+            .duplicates
+            .begin(&caller.peer, header, arguments.rest())
+        {
             Seen::New(call) => Repeated::First(call),
             Seen::InProgress => Repeated::Again(Outcome::Dropped, None),
             Seen::Served(reply) => Repeated::Again(Outcome::Replied, Some(reply)),
@@ -226,9 +227,11 @@ impl Programs {
     }
 
     fn serve_deferred(&self, caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome {
-        let served = rpc::parse_call(message).ok().and_then(|(header, arguments)| {
-            self.serve(caller, &header, arguments, Effort::MayBlock, reply)
-        });
+        let served = rpc::parse_call(message)
+            .ok()
+            .and_then(|(header, arguments)| {
+                self.serve(caller, &header, arguments, Effort::MayBlock, reply)
+            });
         // It parsed before, and there is no further effort: a procedure that still blocks is at fault.
         served.unwrap_or(Outcome::Dropped)
     }
@@ -252,7 +255,11 @@ impl Programs {
             rpc::reply_success(&mut w, header.xid);
             return Some(Outcome::Replied);
         }
-        let who = match self.admit(program.admission(header.procedure), caller, &header.credential) {
+        let who = match self.admit(
+            program.admission(header.procedure),
+            caller,
+            &header.credential,
+        ) {
             Ok(who) => who,
             Err(why) => {
                 count(&self.counts.refused);

@@ -17,7 +17,9 @@ pub(super) fn lookup(
     context.may_block()?;
     let directory = context.object(arguments.directory);
     let found = directory.and_then(|directory| find(context, directory, arguments.name));
-    let directory = directory.ok().and_then(|directory| context.attributes(directory));
+    let directory = directory
+        .ok()
+        .and_then(|directory| context.attributes(directory));
     let result: LookupResult<'_> = match &found {
         Ok((handle, attributes)) => Ok(LookupOk {
             file: FileHandle(handle),

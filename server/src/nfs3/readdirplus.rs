@@ -35,10 +35,15 @@ pub(super) fn readdirplus(
         plus: true,
     };
     let listing = object.and_then(|directory| {
-        let listing = context.export.store().readdir(&context.who, directory, range);
+        let listing = context
+            .export
+            .store()
+            .readdir(&context.who, directory, range);
         listing.map_err(|error| error.status)
     });
-    let attributes = object.ok().and_then(|directory| context.attributes(directory));
+    let attributes = object
+        .ok()
+        .and_then(|directory| context.attributes(directory));
     let refused = match listing {
         Ok(listing) => write(context, w, budget, attributes.as_ref(), &listing).err(),
         Err(status) => Some(status),

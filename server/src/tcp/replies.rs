@@ -131,7 +131,10 @@ mod tests {
             while !replies.is_empty() {
                 let mut slices = Replies::no_slices();
                 let count = replies.slices(&mut slices);
-                let all: Vec<u8> = slices[..count].iter().flat_map(|part| part.to_vec()).collect();
+                let all: Vec<u8> = slices[..count]
+                    .iter()
+                    .flat_map(|part| part.to_vec())
+                    .collect();
                 let gone = all.len().min(taken);
                 sent.extend_from_slice(&all[..gone]);
                 replies.advance(gone, &buffers);
