@@ -71,11 +71,13 @@ impl Slot {
     }
 
     /// The tag, for who holds the set's lock.
+    #[cfg(not(loom))]
     pub(super) fn tag(&self) -> u64 {
         self.tag.load(Ordering::Relaxed)
     }
 
     /// The payload, for who holds the set's lock.
+    #[cfg(not(loom))]
     pub(super) fn words(&self) -> [u64; WORDS] {
         std::array::from_fn(|i| self.words[i].load(Ordering::Relaxed))
     }
