@@ -105,8 +105,9 @@ impl QueuePair for Pair {
         if let Some(completion) = wire.completions.pop_front() {
             return Some(completion);
         }
+        let receives = wire.receives.checked_sub(1)?;
         self.message = wire.to_server.pop_front()?;
-        wire.receives -= 1;
+        wire.receives = receives;
         Some(Completion::Recv { bytes: self.message.len() as u32 })
     }
 
