@@ -11,7 +11,10 @@ use odafs_common::reference::{AccessKey, Handle, Reference};
 use odafs_common::session::SessionKey;
 use odafs_fabric::memory::{ArenaConfig, ArenaView, FrameNumber, Region};
 use odafs_fabric::sync::{Mutex, mpsc, thread};
-use odafs_fabric::{Completion, Exposed, Fault, Local, Peer, PostError, Posted, QueuePair, Remote, Source, SteeringTag};
+use odafs_fabric::{
+    Completion, Exposed, Fault, Local, Peer, PostError, Posted, QueuePair, Remote, Source,
+    SteeringTag,
+};
 
 use super::*;
 use crate::calls::{Caller, ChunkSource, ChunkWrite, Job, Outcome};
@@ -93,7 +96,12 @@ impl QueuePair for Pair {
         Ok(Posted::Pending)
     }
 
-    fn post_read(&mut self, _id: u64, _into: Local<'_>, _from: Remote) -> Result<Posted, PostError> {
+    fn post_read(
+        &mut self,
+        _id: u64,
+        _into: Local<'_>,
+        _from: Remote,
+    ) -> Result<Posted, PostError> {
         Err(PostError::BadRange)
     }
 
@@ -108,7 +116,9 @@ impl QueuePair for Pair {
         let receives = wire.receives.checked_sub(1)?;
         self.message = wire.to_server.pop_front()?;
         wire.receives = receives;
-        Some(Completion::Recv { bytes: self.message.len() as u32 })
+        Some(Completion::Recv {
+            bytes: self.message.len() as u32,
+        })
     }
 
     fn message(&self) -> &[u8] {
@@ -137,7 +147,10 @@ impl QueuePair for Pair {
     }
 
     fn expose(&mut self, _arena: &Arc<Arena>, _life: &LifeWord) -> io::Result<Exposed> {
-        Ok(Exposed { arena: SteeringTag(11), stamps: SteeringTag(12) })
+        Ok(Exposed {
+            arena: SteeringTag(11),
+            stamps: SteeringTag(12),
+        })
     }
 
     fn map_exposed(&mut self, _exposed: &Exposed) -> io::Result<Option<ArenaView>> {
@@ -200,7 +213,11 @@ impl Incoming for Guest {
 
     fn accept(self: Box<Self>, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>> {
         self.wire.lock().private = private_data.to_vec();
-        Ok(Box::new(Pair { wire: self.wire, message: Vec::new(), peer: Peer::Simulated(1) }))
+        Ok(Box::new(Pair {
+            wire: self.wire,
+            message: Vec::new(),
+            peer: Peer::Simulated(1),
+        }))
     }
 
     fn reject(self: Box<Self>, reason: &str) {
@@ -232,12 +249,24 @@ impl Calls for Echo {
             Some(b'p') => Outcome::Deferred(Box::new(|_| panic!("a worker's job panics"))),
             Some(&chunk @ (b'w' | b'b')) => {
                 let epoch = self.arena.current_epoch();
-                self.arena.pin(FRAME, epoch, epoch).expect("the frame is published");
+                self.arena
+                    .pin(FRAME, epoch, epoch)
+                    .expect("the frame is published");
                 let offset = if chunk == b'w' { 64 } else { SINK_BYTES };
-                let to = Remote { tag: SteeringTag(1), offset };
-                let frame = ChunkSource::Frame { frame: FRAME, offset: 0, length: 4096 };
+                let to = Remote {
+                    tag: SteeringTag(1),
+                    offset,
+                };
+                let frame = ChunkSource::Frame {
+                    frame: FRAME,
+                    offset: 0,
+                    length: 4096,
+                };
                 let bytes = ChunkSource::Bytes(vec![1; 10]);
-                Outcome::Write(vec![ChunkWrite { from: bytes, to }, ChunkWrite { from: frame, to }])
+                Outcome::Write(vec![
+                    ChunkWrite { from: bytes, to },
+                    ChunkWrite { from: frame, to },
+                ])
             }
             Some(b'x') => Outcome::Dropped,
             _ => Outcome::Replied,
@@ -285,7 +314,12 @@ struct World {
 
 impl World {
     fn new(config: EngineConfig) -> World {
-        let arena_config = ArenaConfig { frames: 4, page: PageSize::DEFAULT, huge: false, populate: false };
+        let arena_config = ArenaConfig {
+            frames: 4,
+            page: PageSize::DEFAULT,
+            huge: false,
+            populate: false,
+        };
         let arena = Arc::new(Arena::create(&arena_config).unwrap());
         let mut entries = HashMap::new();
         for frame in 0..4 {
@@ -300,9 +334,21 @@ impl World {
             };
             entries.insert(frame, entry);
         }
-        let fault = move |handle: Handle| entries.get(&handle.0).copied().ok_or(Exception::NotResident);
+        let fault = move |handle: Handle| {
+            entries
+                .get(&handle.0)
+                .copied()
+                .ok_or(Exception::NotResident)
+        };
         let host = Arc::new(SharedVm::new(Arc::clone(&arena), Arc::new(fault)));
-        let nic = Arc::new(Nic::new(NicConfig { tpt_entries: 16, ..NicConfig::default() }, Arc::clone(&arena), host));
+        let nic = Arc::new(Nic::new(
+            NicConfig {
+                tpt_entries: 16,
+                ..NicConfig::default()
+            },
+            Arc::clone(&arena),
+            host,
+        ));
         let key = SessionKey::from_bytes([1; 32]);
         let session = nic.open_session(NewSession {
             key: key.clone(),
@@ -317,7 +363,10 @@ impl World {
         });
         let session = session.unwrap();
         session.admit(ReaderClass(0));
-        let echo = Arc::new(Echo { arena: Arc::clone(&arena), gone: Mutex::default() });
+        let echo = Arc::new(Echo {
+            arena: Arc::clone(&arena),
+            gone: Mutex::default(),
+        });
         let hands = Arc::new(Hands::default());
         let serves = Serves {
             arena: Arc::clone(&arena),
@@ -328,12 +377,28 @@ impl World {
         };
         let mut engine = Engine::new(config, serves).unwrap();
         let (door, guests) = mpsc::channel();
-        engine.listen(Box::new(Door(guests)), Transport::Sim).unwrap();
-        World { engine, door, arena, nic, echo, hands, key, session: session.id().0, sequence: 0 }
+        engine
+            .listen(Box::new(Door(guests)), Transport::Sim)
+            .unwrap();
+        World {
+            engine,
+            door,
+            arena,
+            nic,
+            echo,
+            hands,
+            key,
+            session: session.id().0,
+            sequence: 0,
+        }
     }
 
     fn connect_with(&mut self, private: &[u8]) -> Shared {
-        let wire = Wire { private: private.to_vec(), room: 1000, ..Wire::default() };
+        let wire = Wire {
+            private: private.to_vec(),
+            room: 1000,
+            ..Wire::default()
+        };
         let wire = Arc::new(Mutex::new(wire));
         self.door.send(Arc::clone(&wire)).unwrap();
         self.engine.accept_next = Nanos(0);
@@ -342,20 +407,36 @@ impl World {
     }
 
     fn connect(&mut self, role: Role) -> Shared {
-        self.connect_with(&PrivateData { role, one_sided: false, nonce: Nonce::default() }.encode())
+        self.connect_with(
+            &PrivateData {
+                role,
+                one_sided: false,
+                nonce: Nonce::default(),
+            }
+            .encode(),
+        )
     }
 
     /// A direct connection that is attached, and its number.
     fn attached(&mut self) -> (Shared, u32) {
         let wire = self.connect(Role::Direct);
         let nonce = PrivateData::decode(&wire.lock().private).unwrap().nonce;
-        let attach = Attach { session: self.session, nonce: [2; 16], one_sided: true };
-        wire.lock().to_server.push_back(attach.seal(&self.key.attach_key(), &nonce).to_vec());
+        let attach = Attach {
+            session: self.session,
+            nonce: [2; 16],
+            one_sided: true,
+        };
+        wire.lock()
+            .to_server
+            .push_back(attach.seal(&self.key.attach_key(), &nonce).to_vec());
         self.engine.poll_once();
         let answer = wire.lock().to_client.pop().unwrap();
         let opened = Attached::open(&answer, &self.key.attach_key(), &[2; 16], &nonce).unwrap();
         let grant = opened.result.unwrap();
-        assert_eq!(grant.one_sided, None, "without a life word nothing is exposed");
+        assert_eq!(
+            grant.one_sided, None,
+            "without a life word nothing is exposed"
+        );
         (wire, grant.connection)
     }
 
@@ -395,13 +476,19 @@ impl World {
     }
 
     fn pinned(&self) -> usize {
-        (0..4).filter(|&frame| self.arena.is_pinned(FrameNumber(frame))).count()
+        (0..4)
+            .filter(|&frame| self.arena.is_pinned(FrameNumber(frame)))
+            .count()
     }
 }
 
 fn results(wire: &Shared) -> Vec<(u64, Result<u32, Exception>)> {
     let messages = std::mem::take(&mut wire.lock().to_client);
-    let parse = |message: &Vec<u8>| Header::parse(message).map(|(header, _)| (header.sequence, header.result)).unwrap();
+    let parse = |message: &Vec<u8>| {
+        Header::parse(message)
+            .map(|(header, _)| (header.sequence, header.result))
+            .unwrap()
+    };
     messages.iter().map(parse).collect()
 }
 
@@ -418,10 +505,25 @@ fn direct_reads_inline_and_into_the_sink() {
     let (header, data) = Header::parse(&wire.to_client[0]).unwrap();
     assert_eq!((header.result, data), (Ok(100), &[2; 100][..]));
     let (header, data) = Header::parse(&wire.to_client[1]).unwrap();
-    assert_eq!((header.result, header.inline, data.len()), (Ok(100), false, 0));
-    assert_eq!(wire.written, [(Remote { tag: SteeringTag(3), offset: 500 }, 100)]);
+    assert_eq!(
+        (header.result, header.inline, data.len()),
+        (Ok(100), false, 0)
+    );
+    assert_eq!(
+        wire.written,
+        [(
+            Remote {
+                tag: SteeringTag(3),
+                offset: 500
+            },
+            100
+        )]
+    );
     assert_eq!(world.pinned(), 0);
-    assert_eq!(wire.receives, world.engine.config.receives, "each receive was posted again");
+    assert_eq!(
+        wire.receives, world.engine.config.receives,
+        "each receive was posted again"
+    );
 }
 
 #[test]
@@ -434,12 +536,17 @@ fn a_slow_write_holds_its_pin_until_it_completes() {
         world.send(&wire, request);
     }
     world.rounds();
-    assert_eq!(results(&wire).len(), 2, "completions follow the writes at once: the fabric keeps the order");
+    assert_eq!(
+        results(&wire).len(),
+        2,
+        "completions follow the writes at once: the fabric keeps the order"
+    );
     assert_eq!(world.pinned(), 2);
     let complete = |wire: &Shared| {
         let mut wire = wire.lock();
         let id = wire.pending.pop_front().unwrap();
-        wire.completions.push_back(Completion::Write { id, result: Ok(()) });
+        wire.completions
+            .push_back(Completion::Write { id, result: Ok(()) });
     };
     complete(&wire);
     world.rounds();
@@ -451,7 +558,10 @@ fn a_slow_write_holds_its_pin_until_it_completes() {
 
 #[test]
 fn what_finds_no_room_waits_in_order() {
-    let config = EngineConfig { receives: 8, ..EngineConfig::default() };
+    let config = EngineConfig {
+        receives: 8,
+        ..EngineConfig::default()
+    };
     let mut world = World::new(config);
     let (wire, number) = world.attached();
     wire.lock().room = 3;
@@ -461,8 +571,15 @@ fn what_finds_no_room_waits_in_order() {
         world.send(&wire, request);
     }
     world.rounds();
-    assert_eq!(wire.lock().to_server.len(), 20 - 8 - 2, "the rest stays with the peer");
-    assert!(world.engine.look_again().is_some(), "a blocked engine does not sleep for long");
+    assert_eq!(
+        wire.lock().to_server.len(),
+        20 - 8 - 2,
+        "the rest stays with the peer"
+    );
+    assert!(
+        world.engine.look_again().is_some(),
+        "a blocked engine does not sleep for long"
+    );
     for _ in 0..40 {
         wire.lock().room += 1;
         world.rounds();
@@ -482,7 +599,10 @@ fn a_sink_that_is_not_there_is_out_of_bounds() {
     let good = world.request(number, 1, Some(0));
     world.send(&wire, good);
     world.rounds();
-    assert_eq!(results(&wire), [(1, Err(Exception::OutOfBounds)), (2, Ok(100))]);
+    assert_eq!(
+        results(&wire),
+        [(1, Err(Exception::OutOfBounds)), (2, Ok(100))]
+    );
     assert_eq!(world.pinned(), 0);
 }
 
@@ -492,19 +612,59 @@ fn exceptions_leave_the_connection_open() {
     let (wire, number) = world.attached();
     let good = world.request(number, 1, None);
     let cases = [
-        (Request { connection: number + 1, ..good }, Exception::Denied),
-        (Request { key: AccessKey(8), ..good }, Exception::Stale),
-        (Request { sequence: 2, handle: Handle(9), ..good }, Exception::NotResident),
-        (Request { sequence: 3, length: 5000, ..good }, Exception::OutOfBounds),
-        (Request { sequence: 3, ..good }, Exception::Replayed),
+        (
+            Request {
+                connection: number + 1,
+                ..good
+            },
+            Exception::Denied,
+        ),
+        (
+            Request {
+                key: AccessKey(8),
+                ..good
+            },
+            Exception::Stale,
+        ),
+        (
+            Request {
+                sequence: 2,
+                handle: Handle(9),
+                ..good
+            },
+            Exception::NotResident,
+        ),
+        (
+            Request {
+                sequence: 3,
+                length: 5000,
+                ..good
+            },
+            Exception::OutOfBounds,
+        ),
+        (
+            Request {
+                sequence: 3,
+                ..good
+            },
+            Exception::Replayed,
+        ),
     ];
     for (request, exception) in cases {
         world.send(&wire, request);
         world.rounds();
         assert_eq!(results(&wire), [(request.sequence, Err(exception))]);
     }
-    world.nic.close_session(crate::capability::SessionId(world.session));
-    world.send(&wire, Request { sequence: 4, ..good });
+    world
+        .nic
+        .close_session(crate::capability::SessionId(world.session));
+    world.send(
+        &wire,
+        Request {
+            sequence: 4,
+            ..good
+        },
+    );
     world.rounds();
     assert_eq!(results(&wire), [(4, Err(Exception::Revoked))]);
     assert_eq!(world.engine.connections(), 1);
@@ -539,7 +699,10 @@ fn calls() {
     world.rounds();
     let mut replies = std::mem::take(&mut wire.lock().to_client);
     replies.sort();
-    assert_eq!(replies, [b"deferred".to_vec(), b"echo".to_vec(), b"more".to_vec()]);
+    assert_eq!(
+        replies,
+        [b"deferred".to_vec(), b"echo".to_vec(), b"more".to_vec()]
+    );
     assert_eq!(wire.lock().receives, world.engine.config.receives);
     wire.lock().closed = true;
     world.rounds();
@@ -554,16 +717,25 @@ fn frames_go_out_ahead_of_the_reply() {
     wire.lock().room = 1;
     wire.lock().to_server.push_back(b"write".into());
     world.rounds();
-    assert_eq!(wire.lock().written.len(), 1, "the copy went, the frame waits");
+    assert_eq!(
+        wire.lock().written.len(),
+        1,
+        "the copy went, the frame waits"
+    );
     assert_eq!(world.pinned(), 1);
     wire.lock().room = 1000;
     world.rounds();
     assert_eq!(wire.lock().written.len(), 2);
-    assert_eq!(std::mem::take(&mut wire.lock().to_client), [b"write".to_vec()]);
+    assert_eq!(
+        std::mem::take(&mut wire.lock().to_client),
+        [b"write".to_vec()]
+    );
     assert_eq!(world.pinned(), 1, "until the write has completed");
     let completions = std::mem::take(&mut wire.lock().pending);
     for id in completions {
-        wire.lock().completions.push_back(Completion::Write { id, result: Ok(()) });
+        wire.lock()
+            .completions
+            .push_back(Completion::Write { id, result: Ok(()) });
     }
     world.rounds();
     assert_eq!(world.pinned(), 0);
@@ -583,7 +755,10 @@ fn a_chunk_that_is_not_there_or_fails_closes_the_connection() {
     wire.lock().slow_writes = true;
     wire.lock().to_server.push_back(b"write".into());
     world.rounds();
-    let failed = Completion::Write { id: 0, result: Err(Fault::RemoteAccess) };
+    let failed = Completion::Write {
+        id: 0,
+        result: Err(Fault::RemoteAccess),
+    };
     wire.lock().completions.push_back(failed);
     world.rounds();
     assert_eq!((world.pinned(), world.engine.connections()), (0, 0));
@@ -604,7 +779,10 @@ fn full_workers_drop_the_call() {
 
 #[test]
 fn deferred_calls_are_bounded() {
-    let mut world = World::new(EngineConfig { deferred_max: 2, ..EngineConfig::default() });
+    let mut world = World::new(EngineConfig {
+        deferred_max: 2,
+        ..EngineConfig::default()
+    });
     *world.hands.held.lock() = Some(Vec::new());
     let wire = world.connect(Role::Rpc);
     for _ in 0..5 {
@@ -612,7 +790,11 @@ fn deferred_calls_are_bounded() {
     }
     world.rounds();
     let held = world.hands.held.lock().take().unwrap();
-    assert_eq!((held.len(), wire.lock().to_server.len()), (2, 3), "the rest stays with the peer");
+    assert_eq!(
+        (held.len(), wire.lock().to_server.len()),
+        (2, 3),
+        "the rest stays with the peer"
+    );
     held.into_iter().for_each(|task| task());
     world.rounds();
     assert_eq!(wire.lock().to_client.len(), 5);
@@ -631,12 +813,18 @@ fn an_answer_for_a_connection_that_is_gone_goes_nowhere() {
     let held = world.hands.held.lock().take().unwrap();
     held.into_iter().for_each(|task| task());
     world.rounds();
-    assert!(next.lock().to_client.is_empty(), "the next tenant of the place gets it");
+    assert!(
+        next.lock().to_client.is_empty(),
+        "the next tenant of the place gets it"
+    );
 }
 
 #[test]
 fn who_does_not_attach_is_shown_out() {
-    let config = EngineConfig { attach_time_max: Nanos(1), ..EngineConfig::default() };
+    let config = EngineConfig {
+        attach_time_max: Nanos(1),
+        ..EngineConfig::default()
+    };
     let mut world = World::new(config);
     world.connect(Role::Direct);
     world.connect(Role::Rpc);
@@ -647,7 +835,10 @@ fn who_does_not_attach_is_shown_out() {
 
 #[test]
 fn strangers_and_crowds_are_rejected() {
-    let mut world = World::new(EngineConfig { connections_max: 1, ..EngineConfig::default() });
+    let mut world = World::new(EngineConfig {
+        connections_max: 1,
+        ..EngineConfig::default()
+    });
     let stranger = world.connect_with(b"some other protocol");
     assert!(stranger.lock().rejected.is_some());
     world.connect(Role::Rpc);
@@ -658,7 +849,10 @@ fn strangers_and_crowds_are_rejected() {
     let mut world = World::new(EngineConfig::default());
     world.engine.serves.nic = None;
     let direct = world.connect(Role::Direct);
-    assert_eq!(direct.lock().rejected.as_deref(), Some("direct access is off"));
+    assert_eq!(
+        direct.lock().rejected.as_deref(),
+        Some("direct access is off")
+    );
 }
 
 #[test]
@@ -669,7 +863,12 @@ fn stopping_ends_what_is_under_way() {
     wire.lock().to_server.push_back(b"deferred".into());
     world.rounds();
     let stopper = world.engine.stopper();
-    let World { mut engine, hands, arena: _arena, .. } = world;
+    let World {
+        mut engine,
+        hands,
+        arena: _arena,
+        ..
+    } = world;
     let run = thread::spawn(move || {
         engine.run();
         engine.connections()
