@@ -95,3 +95,15 @@ proptest! {
         }
     }
 }
+
+/// What the fuzzer found worth keeping.
+#[test]
+fn the_corpus_replays() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/url");
+    for input in std::fs::read_dir(corpus).unwrap() {
+        let text = std::fs::read_to_string(input.unwrap().path()).unwrap();
+        if let Ok(url) = text.parse::<Url>() {
+            assert_eq!(url.to_string().parse::<Url>(), Ok(url));
+        }
+    }
+}
