@@ -1,27 +1,379 @@
 //! A live file: its attributes as last seen, its gate, its change counter and its pages.
+//!
+//! Locks, in the order in which they are taken. No thread waits for one while it holds a later one:
+//!
+//! 1. **The gate** of one file. Shared: reading, filling and referencing pages, writing within the size.
+//!    Alone: whatever changes size, rights or existence, and changes from outside. While it is held alone
+//!    no reference is issued and no fill published: the gate is closed.
+//! 2. **Page locks**, in ascending order of the pages. A fill holds its page locks from the store's read to
+//!    the publication, a write from the store's write to the acknowledgement. Pageout and the NIC's faults
+//!    only ever try a page lock.
+//! 3. **Recording**: one thread at a time asks the store for attributes and notes them.
+//! 4. Leaves, held for a few instructions: the facts, the tree, frame owners, free lists, tables of files
+//!    and sessions.
+//!
+//! Polling threads ([`Effort::ResidentOnly`]) try the first two and never take the third.
+
+use std::collections::HashMap;
 
 use odafs_common::wire::nfs3::Attributes;
+use odafs_fabric::clock::Nanos;
+use odafs_fabric::memory::FrameNumber;
+use odafs_fabric::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use odafs_fabric::sync::{
+    Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
+};
+use odafs_nic::ReaderClass;
 
-use crate::store::ObjectId;
+use crate::counters::Counter;
+use crate::read::Effort;
+use crate::store::{HandleBytes, ObjectId};
 
 /// A regular file that someone has read or written lately.
 pub struct File {
     object: ObjectId,
+    handle: HandleBytes,
+    gate: RwLock<Standing>,
+    facts: Mutex<Facts>,
+    pub(crate) recording: Mutex<()>,
+    tree: RwLock<HashMap<u64, Arc<Leaf>>>,
+    counter: Counter,
+    /// Outside changes are reported; otherwise they have to be looked for.
+    pub(crate) watched: AtomicBool,
+    /// When the attributes were last compared with the store's.
+    checked: AtomicU64,
+    sequence: Sequence,
+}
+
+/// What the gate guards.
+#[derive(Debug, Default)]
+pub(crate) struct Standing {
+    /// The file's last link went.
+    pub gone: bool,
+}
+
+/// What is known of a file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    /// As recorded after our own last change, or after the last outside one.
+    pub attributes: Attributes,
+    /// Owner, group and mode tell who may read.
+    pub mode_decides: bool,
+    /// Who may read, for the NIC; `None` if the mode does not tell, or classes have run out.
+    pub class: Option<ReaderClass>,
 }
 
 impl File {
+    pub(crate) fn new(
+        object: ObjectId,
+        handle: HandleBytes,
+        facts: Facts,
+        counter: Counter,
+        watched: bool,
+        now: Nanos,
+    ) -> Self {
+        Self {
+            object,
+            handle,
+            gate: RwLock::new(Standing::default()),
+            facts: Mutex::new(facts),
+            recording: Mutex::new(()),
+            tree: RwLock::new(HashMap::new()),
+            counter,
+            watched: AtomicBool::new(watched),
+            checked: AtomicU64::new(now.0),
+            sequence: Sequence::default(),
+        }
+    }
+
     /// Which.
     pub fn object(&self) -> ObjectId {
         self.object
     }
 
+    /// Its handle.
+    pub fn handle(&self) -> &HandleBytes {
+        &self.handle
+    }
+
     /// Attributes as last seen. Never blocks for long.
     pub fn attributes(&self) -> Attributes {
-        todo!()
+        self.facts.lock().attributes
     }
 
     /// The change counter: another value after every change, in no order.
     pub fn change(&self) -> u64 {
-        todo!()
+        self.counter.value()
+    }
+
+    pub(crate) fn counter(&self) -> &Counter {
+        &self.counter
+    }
+
+    pub(crate) fn facts(&self) -> Facts {
+        *self.facts.lock()
+    }
+
+    pub(crate) fn set_facts(&self, facts: Facts) {
+        *self.facts.lock() = facts;
+    }
+
+    /// Shares the gate. `None`: it is closed, and nothing may block.
+    pub(crate) fn enter(&self, effort: Effort) -> Option<RwLockReadGuard<'_, Standing>> {
+        match effort {
+            Effort::ResidentOnly => self.gate.try_read(),
+            Effort::MayBlock => Some(self.gate.read()),
+        }
+    }
+
+    /// Closes the gate until the guard is dropped, and waits for whoever is inside.
+    pub(crate) fn close(&self) -> RwLockWriteGuard<'_, Standing> {
+        self.gate.write()
+    }
+
+    pub(crate) fn sequence(&self) -> &Sequence {
+        &self.sequence
+    }
+
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed)
+    }
+
+    /// Time since the attributes were compared with the store's.
+    pub(crate) fn unchecked_for(&self, now: Nanos) -> Nanos {
+        now.since(Nanos(self.checked.load(Ordering::Relaxed)))
+    }
+
+    pub(crate) fn set_checked(&self, now: Nanos) {
+        self.checked.store(now.0, Ordering::Relaxed);
+    }
+
+    /// The leaf of a page, if any page of it was ever filled.
+    pub(crate) fn find_leaf(&self, page: u64) -> Option<Arc<Leaf>> {
+        self.tree.read().get(&(page / LEAF_PAGES)).cloned()
+    }
+
+    /// The leaf of a page, made if need be.
+    pub(crate) fn leaf(self: &Arc<Self>, page: u64) -> Arc<Leaf> {
+        if let Some(leaf) = self.find_leaf(page) {
+            return leaf;
+        }
+        let number = page / LEAF_PAGES;
+        let new = || Arc::new(Leaf::new(number * LEAF_PAGES, Arc::downgrade(self)));
+        Arc::clone(self.tree.write().entry(number).or_insert_with(new))
+    }
+
+    /// The leaves that hold page `first` and later ones, in ascending order.
+    pub(crate) fn leaves_from(&self, first: u64) -> Vec<Arc<Leaf>> {
+        let least = first / LEAF_PAGES;
+        let tree = self.tree.read();
+        let mut leaves: Vec<_> = tree
+            .iter()
+            .filter(|(number, _)| **number >= least)
+            .map(|(_, leaf)| Arc::clone(leaf))
+            .collect();
+        drop(tree);
+        leaves.sort_unstable_by_key(|leaf| leaf.first);
+        leaves
+    }
+
+    /// Gives an empty leaf's memory back, if nobody else is at it.
+    pub(crate) fn prune(&self, leaf: &Arc<Leaf>) {
+        if leaf.resident() > 0 {
+            return;
+        }
+        let mut tree = self.tree.write();
+        let number = leaf.first / LEAF_PAGES;
+        let ours = tree
+            .get(&number)
+            .is_some_and(|found| Arc::ptr_eq(found, leaf));
+        // The tree's and the caller's: nobody else can come by one while the tree is locked.
+        if ours && leaf.resident() == 0 && Arc::strong_count(leaf) == 2 {
+            tree.remove(&number);
+        }
+    }
+
+    /// No page is in memory, or about to be.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tree.read().is_empty()
+    }
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("File")
+            .field("object", &self.object)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Pages of a file are kept in lots of this many neighbours.
+pub(crate) const LEAF_PAGES: u64 = 16;
+
+/// Neighbouring pages of one file.
+pub(crate) struct Leaf {
+    first: u64,
+    file: Weak<File>,
+    resident: AtomicU32,
+    pages: [Mutex<Option<FrameNumber>>; LEAF_PAGES as usize],
+}
+
+impl Leaf {
+    fn new(first: u64, file: Weak<File>) -> Self {
+        Self {
+            first,
+            file,
+            resident: AtomicU32::new(0),
+            pages: std::array::from_fn(|_| Mutex::new(None)),
+        }
+    }
+
+    /// The file, while anyone holds it.
+    pub(crate) fn file(&self) -> Option<Arc<File>> {
+        self.file.upgrade()
+    }
+
+    /// Pages in memory.
+    pub(crate) fn resident(&self) -> u32 {
+        self.resident.load(Ordering::Relaxed)
+    }
+
+    /// The first of the leaf's pages.
+    pub(crate) fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Where `page` is in its leaf.
+    pub(crate) fn slot(page: u64) -> usize {
+        (page % LEAF_PAGES) as usize
+    }
+
+    /// Locks a page.
+    pub(crate) fn lock(self: &Arc<Self>, slot: usize) -> PageLock<'_> {
+        PageLock {
+            leaf: self,
+            slot,
+            frame: self.pages[slot].lock(),
+        }
+    }
+
+    /// Locks a page if nobody else has.
+    pub(crate) fn try_lock(self: &Arc<Self>, slot: usize) -> Option<PageLock<'_>> {
+        Some(PageLock {
+            leaf: self,
+            slot,
+            frame: self.pages[slot].try_lock()?,
+        })
+    }
+
+    /// Waits as the effort allows.
+    pub(crate) fn lock_with(self: &Arc<Self>, slot: usize, effort: Effort) -> Option<PageLock<'_>> {
+        match effort {
+            Effort::ResidentOnly => self.try_lock(slot),
+            Effort::MayBlock => Some(self.lock(slot)),
+        }
+    }
+}
+
+/// A locked page.
+pub(crate) struct PageLock<'a> {
+    leaf: &'a Arc<Leaf>,
+    slot: usize,
+    frame: MutexGuard<'a, Option<FrameNumber>>,
+}
+
+impl PageLock<'_> {
+    /// Index in the file.
+    pub(crate) fn page(&self) -> u64 {
+        self.leaf.first + self.slot as u64
+    }
+
+    /// Its leaf.
+    pub(crate) fn leaf(&self) -> &Arc<Leaf> {
+        self.leaf
+    }
+
+    /// Where it is in memory.
+    pub(crate) fn frame(&self) -> Option<FrameNumber> {
+        *self.frame
+    }
+
+    /// Where it is in its leaf.
+    pub(crate) fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// From now on the page is in `frame`. It was nowhere before.
+    pub(crate) fn put(&mut self, frame: FrameNumber) {
+        debug_assert!(self.frame.is_none());
+        self.leaf.resident.fetch_add(1, Ordering::Relaxed);
+        *self.frame = Some(frame);
+    }
+
+    /// From now on the page is nowhere.
+    pub(crate) fn take(&mut self) -> Option<FrameNumber> {
+        let frame = self.frame.take()?;
+        self.leaf.resident.fetch_sub(1, Ordering::Relaxed);
+        Some(frame)
+    }
+}
+
+/// Notices that a file is read front to back. Racing readers only blur it.
+#[derive(Debug, Default)]
+pub(crate) struct Sequence {
+    /// The page after the last run that was filled.
+    expected: AtomicU64,
+    /// Pages of that run.
+    run: AtomicU32,
+}
+
+impl Sequence {
+    /// How many pages to fill from `page` on, when `wanted` are asked for and at most `limit` are allowed.
+    /// Each run that begins where (or shortly after) the last one ended is twice as long.
+    pub(crate) fn run(&self, page: u64, wanted: u32, limit: u32) -> u32 {
+        let expected = self.expected.load(Ordering::Relaxed);
+        let last = self.run.load(Ordering::Relaxed);
+        // Requests of one reader may overtake each other.
+        let near = page >= expected && page - expected <= u64::from(last);
+        let run = if near && last > 0 {
+            wanted.max(last.saturating_mul(2))
+        } else if page == 0 {
+            wanted.max(4)
+        } else {
+            wanted
+        };
+        let run = run.clamp(1, limit.max(1));
+        self.expected
+            .store(page + u64::from(run), Ordering::Relaxed);
+        self.run.store(run, Ordering::Relaxed);
+        run
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_grow_while_a_reader_goes_on() {
+        let sequence = Sequence::default();
+        let mut page = 0;
+        let mut runs = Vec::new();
+        for _ in 0..6 {
+            let run = sequence.run(page, 1, 32);
+            runs.push(run);
+            page += u64::from(run);
+        }
+        assert_eq!(runs, [4, 8, 16, 32, 32, 32]);
+    }
+
+    #[test]
+    fn random_reads_fill_what_they_ask_for() {
+        let sequence = Sequence::default();
+        let mut page: u64 = 77;
+        for _ in 0..100 {
+            page = (page * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 1_000_003;
+            assert_eq!(sequence.run(page + 100, 1, 32), 1);
+        }
     }
 }

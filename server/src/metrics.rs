@@ -1,0 +1,202 @@
+//! What the server counts.
+
+use std::fmt::Write as _;
+
+use odafs_common::exception::Exception;
+use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
+use odafs_nic::Nic;
+
+/// Why references became worth nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The page was paged out.
+    Pageout,
+    /// The page was written.
+    Write,
+    /// The size of the file changed.
+    Size,
+    /// The file was changed from outside.
+    Outside,
+    /// Mode, owner or existence of the file changed.
+    Rights,
+}
+
+impl Reason {
+    /// All of them.
+    pub const ALL: [Reason; 5] = [
+        Reason::Pageout,
+        Reason::Write,
+        Reason::Size,
+        Reason::Outside,
+        Reason::Rights,
+    ];
+
+    /// The label in the metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reason::Pageout => "pageout",
+            Reason::Write => "write",
+            Reason::Size => "size",
+            Reason::Outside => "outside",
+            Reason::Rights => "rights",
+        }
+    }
+}
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// One more.
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// So many more.
+    pub fn add(&self, count: u64) {
+        self.0.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// The number.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counters of a server since its start.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    /// READ calls answered from the page cache or the store.
+    pub reads: Count,
+    /// Bytes that they returned.
+    pub read_bytes: Count,
+    /// Pages found in memory.
+    pub page_hits: Count,
+    /// Pages that had to be read from the store.
+    pub page_misses: Count,
+    /// Reads of the store to fill pages.
+    pub fills: Count,
+    /// Bytes that they brought.
+    pub filled_bytes: Count,
+    /// WRITE calls that succeeded.
+    pub writes: Count,
+    /// Bytes that they took.
+    pub written_bytes: Count,
+    /// Syncs of the store that succeeded.
+    pub syncs: Count,
+    /// Syncs of the store that failed; each changed the write verifier.
+    pub failed_syncs: Count,
+    /// References handed out.
+    pub references: Count,
+    /// Pages paged out.
+    pub evictions: Count,
+    /// Times that no frame could be found for a page.
+    pub frames_short: Count,
+    /// Changes from outside.
+    pub outside_changes: Count,
+    /// Sessions opened.
+    pub sessions_opened: Count,
+    /// Sessions refused.
+    pub sessions_refused: Count,
+    /// Calls that went to the pool.
+    pub deferred: Count,
+    /// Pages whose references became worth nothing, by reason.
+    stale: [Count; Reason::ALL.len()],
+}
+
+impl Metrics {
+    /// A page that had been handed out is so no longer.
+    pub fn stale(&self, reason: Reason) {
+        self.stale[reason as usize].increment();
+    }
+
+    /// Pages that became stale for this reason.
+    pub fn stale_count(&self, reason: Reason) -> u64 {
+        self.stale[reason as usize].get()
+    }
+
+    /// All of them in the text format of Prometheus, with those of the NIC if there is one.
+    pub fn text(&self, nic: Option<&Nic>) -> String {
+        let mut out = String::with_capacity(8 << 10);
+        for (name, help, count) in self.plain() {
+            describe(&mut out, name, help);
+            let _ = writeln!(out, "odafs_{name}_total {}", count.get());
+        }
+        describe(
+            &mut out,
+            "stale_pages",
+            "Pages whose references became worth nothing.",
+        );
+        for reason in Reason::ALL {
+            let (name, count) = (reason.name(), self.stale_count(reason));
+            let _ = writeln!(out, "odafs_stale_pages_total{{reason=\"{name}\"}} {count}");
+        }
+        if let Some(nic) = nic {
+            nic_text(&mut out, nic);
+        }
+        out
+    }
+
+    #[rustfmt::skip]
+    fn plain(&self) -> [(&'static str, &'static str, &Count); 17] {
+        [
+            ("reads", "READ calls answered.", &self.reads),
+            ("read_bytes", "Bytes returned by READ calls.", &self.read_bytes),
+            ("page_hits", "Pages found in memory.", &self.page_hits),
+            ("page_misses", "Pages read from the store.", &self.page_misses),
+            ("fills", "Reads of the store to fill pages.", &self.fills),
+            ("filled_bytes", "Bytes read from the store to fill pages.", &self.filled_bytes),
+            ("writes", "WRITE calls that succeeded.", &self.writes),
+            ("written_bytes", "Bytes written.", &self.written_bytes),
+            ("syncs", "Syncs of the store that succeeded.", &self.syncs),
+            ("failed_syncs", "Syncs of the store that failed.", &self.failed_syncs),
+            ("references", "References handed out.", &self.references),
+            ("evictions", "Pages paged out.", &self.evictions),
+            ("frames_short", "Times that no frame could be found for a page.", &self.frames_short),
+            ("outside_changes", "Changes of files from outside.", &self.outside_changes),
+            ("sessions_opened", "Sessions opened.", &self.sessions_opened),
+            ("sessions_refused", "Sessions refused.", &self.sessions_refused),
+            ("deferred", "Calls that went to the pool.", &self.deferred),
+        ]
+    }
+}
+
+fn describe(out: &mut String, name: &str, help: &str) {
+    let _ = writeln!(out, "# HELP odafs_{name}_total {help}");
+    let _ = writeln!(out, "# TYPE odafs_{name}_total counter");
+}
+
+fn nic_text(out: &mut String, nic: &Nic) {
+    let counts = nic.counters().snapshot();
+    let plain = [
+        ("direct_reads", "Direct reads completed.", counts.reads),
+        ("direct_bytes", "Bytes moved by direct reads.", counts.bytes),
+        (
+            "tpt_faults",
+            "TPT misses taken to the page cache.",
+            counts.faults,
+        ),
+        (
+            "throttled",
+            "Messages refused unread on connections denied too often.",
+            counts.throttled,
+        ),
+        ("attached", "Connections attached to sessions.", counts.attached),
+    ];
+    for (name, help, count) in plain {
+        describe(out, name, help);
+        let _ = writeln!(out, "odafs_{name}_total {count}");
+    }
+    describe(out, "direct_refusals", "Direct reads refused.");
+    for exception in Exception::ALL {
+        let (name, count) = (exception.name(), counts.refused(exception));
+        let _ = writeln!(
+            out,
+            "odafs_direct_refusals_total{{exception=\"{name}\"}} {count}"
+        );
+    }
+    let _ = writeln!(out, "# HELP odafs_sessions Sessions open.");
+    let _ = writeln!(out, "# TYPE odafs_sessions gauge");
+    let _ = writeln!(out, "odafs_sessions {}", nic.session_count());
+}

@@ -1,0 +1,41 @@
+//! Pageout: CLOCK over the arena's reference bits, which RPC reads and the NIC both set.
+
+use crate::cache::Cache;
+use crate::metrics::Reason;
+
+/// Frames to free at a time: whoever runs out pays for a few others too.
+const LOT: usize = 16;
+
+impl Cache {
+    /// Frees a few frames; false if there are none to be had. A page that is locked or pinned is passed
+    /// over: pageout never waits. Two rounds of the hand: the first may do no more than take reference bits.
+    pub(crate) fn page_out(&self) -> bool {
+        let mut freed = 0;
+        for _ in 0..2 * self.capacity() {
+            let frame = self.advance_hand();
+            if self.arena().take_referenced(frame) || self.arena().is_pinned(frame) {
+                continue;
+            }
+            let Some((leaf, slot)) = self.owner(frame) else {
+                continue;
+            };
+            let Some(mut page) = leaf.try_lock(slot) else {
+                continue;
+            };
+            if page.frame() != Some(frame) {
+                continue;
+            }
+            self.retire(&mut page, Reason::Pageout);
+            drop(page);
+            self.metrics().evictions.increment();
+            if let Some(file) = leaf.file() {
+                file.prune(&leaf);
+            }
+            freed += 1;
+            if freed == LOT {
+                break;
+            }
+        }
+        freed > 0
+    }
+}
