@@ -15,6 +15,7 @@
 //! Polling threads ([`Effort::ResidentOnly`]) try the first two and never take the third.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use odafs_common::wire::nfs3::Attributes;
 use odafs_fabric::clock::Nanos;
@@ -36,10 +37,10 @@ pub struct File {
     gate: RwLock<Standing>,
     facts: Mutex<Facts>,
     pub(crate) recording: Mutex<()>,
-    tree: RwLock<HashMap<u64, Arc<Leaf>>>,
+    tree: RwLock<Tree>,
     counter: Counter,
     /// Outside changes are reported; otherwise they have to be looked for.
-    pub(crate) watched: AtomicBool,
+    watched: AtomicBool,
     /// When the attributes were last compared with the store's.
     checked: AtomicU64,
     sequence: Sequence,
@@ -78,7 +79,7 @@ impl File {
             gate: RwLock::new(Standing::default()),
             facts: Mutex::new(facts),
             recording: Mutex::new(()),
-            tree: RwLock::new(HashMap::new()),
+            tree: RwLock::default(),
             counter,
             watched: AtomicBool::new(watched),
             checked: AtomicU64::new(now.0),
@@ -122,8 +123,13 @@ impl File {
     pub(crate) fn enter(&self, effort: Effort) -> Option<RwLockReadGuard<'_, Standing>> {
         match effort {
             Effort::ResidentOnly => self.gate.try_read(),
-            Effort::MayBlock => Some(self.gate.read()),
+            Effort::MayBlock => Some(self.enter_blocking()),
         }
+    }
+
+    /// Shares the gate, and waits for it.
+    pub(crate) fn enter_blocking(&self) -> RwLockReadGuard<'_, Standing> {
+        self.gate.read()
     }
 
     /// Closes the gate until the guard is dropped, and waits for whoever is inside.
@@ -137,6 +143,11 @@ impl File {
 
     pub(crate) fn is_watched(&self) -> bool {
         self.watched.load(Ordering::Relaxed)
+    }
+
+    /// Outside changes are not reported any more.
+    pub(crate) fn end_watch(&self) {
+        self.watched.store(false, Ordering::Relaxed);
     }
 
     /// Time since the attributes were compared with the store's.
@@ -177,6 +188,11 @@ impl File {
         leaves
     }
 
+    /// How many leaves there are.
+    pub(crate) fn leaf_count(&self) -> usize {
+        self.tree.read().len()
+    }
+
     /// Gives an empty leaf's memory back, if nobody else is at it.
     pub(crate) fn prune(&self, leaf: &Arc<Leaf>) {
         if leaf.resident() > 0 {
@@ -204,6 +220,31 @@ impl std::fmt::Debug for File {
         f.debug_struct("File")
             .field("object", &self.object)
             .finish_non_exhaustive()
+    }
+}
+
+/// Leaves by number. The numbers are what the file's size allows, so the hash need not resist anyone who has not
+/// the file to fill.
+type Tree = HashMap<u64, Arc<Leaf>, BuildHasherDefault<Mix>>;
+
+/// Multiplies and folds: enough to spread consecutive numbers.
+#[derive(Default)]
+struct Mix(u64);
+
+impl Hasher for Mix {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let wide = u128::from(self.0 ^ number ^ 0x243F_6A88_85A3_08D3) * 0x9E37_79B9_7F4A_7C15;
+        self.0 = (wide >> 64) as u64 ^ wide as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
@@ -241,6 +282,26 @@ impl Leaf {
     /// The first of the leaf's pages.
     pub(crate) fn first(&self) -> u64 {
         self.first
+    }
+
+    /// Leaves that the pages from `first` to `last` are in.
+    pub(crate) fn count_in(first: u64, last: u64) -> u64 {
+        last / LEAF_PAGES - first / LEAF_PAGES + 1
+    }
+
+    /// The last of the leaf's pages.
+    pub(crate) fn last(&self) -> u64 {
+        Self::last_of(self.first)
+    }
+
+    /// The first page of the leaf that `page` is in.
+    pub(crate) fn first_of(page: u64) -> u64 {
+        page - page % LEAF_PAGES
+    }
+
+    /// The last page of the leaf that `page` is in.
+    pub(crate) fn last_of(page: u64) -> u64 {
+        page | (LEAF_PAGES - 1)
     }
 
     /// Where `page` is in its leaf.

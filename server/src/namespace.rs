@@ -1,59 +1,97 @@
 //! Operations on names that reach the pages of files: thin functions that call the store and then revoke.
 //! Those on directories alone (MKDIR, RMDIR, SYMLINK, MKNOD, READDIR …) go to the store directly. All may block.
 
-use odafs_common::wire::nfs3::Attributes;
+use odafs_common::wire::nfs3::{Attributes, SetAttributes};
 
+use crate::change;
 use crate::export::Export;
-use crate::store::{CreateHow, Created, Credential, ObjectId, StoreError};
+use crate::store::{CreateHow, Created, Credential, ObjectId, StoreError, Unlinked};
+use crate::write::set_attributes;
 
 /// CREATE; an existing file is cut to the size asked for.
 pub fn create(
-    _export: &Export,
-    _who: &Credential,
-    _directory: ObjectId,
-    _name: &[u8],
-    _how: CreateHow<'_>,
+    export: &Export,
+    who: &Credential,
+    directory: ObjectId,
+    name: &[u8],
+    how: CreateHow<'_>,
 ) -> Result<Created, StoreError> {
-    todo!()
+    let size = match &how {
+        CreateHow::Unchecked(new) => new.size,
+        CreateHow::Guarded(_) | CreateHow::Exclusive(_) => None,
+    };
+    let mut created = export.store().create(who, directory, name, how)?;
+    if created.existed && size.is_some() {
+        let cut = SetAttributes {
+            size,
+            ..SetAttributes::default()
+        };
+        let wcc =
+            set_attributes(export, who, created.object, &cut, None).map_err(|no| no.error)?;
+        created.attributes = wcc.after.unwrap_or(created.attributes);
+    }
+    Ok(created)
 }
 
 /// REMOVE; if it was the last link, the file's references are worth nothing when this returns.
 pub fn remove(
-    _export: &Export,
-    _who: &Credential,
-    _directory: ObjectId,
-    _name: &[u8],
+    export: &Export,
+    who: &Credential,
+    directory: ObjectId,
+    name: &[u8],
 ) -> Result<(), StoreError> {
-    todo!()
+    let unlinked = export.store().remove(who, directory, name)?;
+    unlink(export, unlinked);
+    Ok(())
 }
 
 /// RENAME; a file whose last link was replaced is gone as after [`remove`].
 pub fn rename(
-    _export: &Export,
-    _who: &Credential,
-    _from: (ObjectId, &[u8]),
-    _to: (ObjectId, &[u8]),
+    export: &Export,
+    who: &Credential,
+    from: (ObjectId, &[u8]),
+    to: (ObjectId, &[u8]),
 ) -> Result<(), StoreError> {
-    todo!()
+    let replaced = export.store().rename(who, from, to)?;
+    if let Some(unlinked) = replaced {
+        unlink(export, unlinked);
+    }
+    // Some file systems give what was moved a new change time.
+    if let Ok((moved, _)) = export.store().lookup(who, to.0, to.1) {
+        change::record_links(export, moved);
+    }
+    Ok(())
 }
 
 /// LINK; the attributes of the object afterwards.
 pub fn link(
-    _export: &Export,
-    _who: &Credential,
-    _object: ObjectId,
-    _directory: ObjectId,
-    _name: &[u8],
+    export: &Export,
+    who: &Credential,
+    object: ObjectId,
+    directory: ObjectId,
+    name: &[u8],
 ) -> Result<Attributes, StoreError> {
-    todo!()
+    let attributes = export.store().link(who, object, directory, name)?;
+    change::record_links(export, object);
+    Ok(attributes)
 }
 
 /// LOOKUP; an outside change that the attributes show is taken note of.
 pub fn lookup(
-    _export: &Export,
-    _who: &Credential,
-    _directory: ObjectId,
-    _name: &[u8],
+    export: &Export,
+    who: &Credential,
+    directory: ObjectId,
+    name: &[u8],
 ) -> Result<(ObjectId, Attributes), StoreError> {
-    todo!()
+    let (object, attributes) = export.store().lookup(who, directory, name)?;
+    change::seen(export, object, &attributes);
+    Ok((object, attributes))
+}
+
+fn unlink(export: &Export, unlinked: Unlinked) {
+    if unlinked.last {
+        change::removed(export, unlinked.object);
+    } else {
+        change::record_links(export, unlinked.object);
+    }
 }

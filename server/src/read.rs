@@ -1,12 +1,15 @@
 //! Reading: all the branching of a read is in this file, top to bottom; what it calls are leaves.
 
-use std::sync::Arc;
+use odafs_common::wire::nfs3::{Attributes, Status, access};
+use odafs_fabric::memory::FrameNumber;
+use odafs_fabric::sync::Arc;
+use odafs_nic::calls::ChunkSource;
 
-use odafs_common::wire::nfs3::{Attributes, Status};
-
+use crate::change;
 use crate::export::Export;
-use crate::file::File;
-use crate::store::Credential;
+use crate::file::{Facts, File, Leaf, PageLock};
+use crate::fill;
+use crate::store::{Credential, may_read};
 
 /// How far a call may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,14 +51,278 @@ pub enum ReadFailed {
     Status(Status),
 }
 
-/// Reads `range` into the front of `data`, which must have room for `range.count` bytes.
+impl From<Status> for ReadFailed {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+/// The most that a thread that polls copies for one call: its other callers wait meanwhile.
+const POLLED_BYTES_MAX: u32 = 64 << 10;
+/// How often a read that met an outside truncation is tried again.
+const TRIES: usize = 3;
+
+/// Reads `range` into the front of `data`; no more than there is room for.
 pub fn read(
-    _export: &Export,
-    _who: &Credential,
-    _file: &Arc<File>,
-    _range: ReadRange,
-    _effort: Effort,
-    _data: &mut [u8],
+    export: &Export,
+    who: &Credential,
+    file: &Arc<File>,
+    range: ReadRange,
+    effort: Effort,
+    data: &mut [u8],
 ) -> Result<ReadDone, ReadFailed> {
-    todo!()
+    let count = range.count.min(u32::try_from(data.len()).unwrap_or(u32::MAX));
+    let range = ReadRange { count, ..range };
+    read_to(export, who, file, range, effort, &mut Target::Bytes(data))
+}
+
+/// Reads `range` as pieces to be sent: parts of frames, pinned until the sender unpins them, and copies of
+/// what could not be pinned. For replies that go out by RDMA Write.
+pub fn read_pinned(
+    export: &Export,
+    who: &Credential,
+    file: &Arc<File>,
+    range: ReadRange,
+    effort: Effort,
+) -> Result<(ReadDone, Vec<ChunkSource>), ReadFailed> {
+    let mut target = Target::Pieces(Vec::new());
+    let done = read_to(export, who, file, range, effort, &mut target);
+    let Target::Pieces(pieces) = target else {
+        unreachable!("a target stays what it is");
+    };
+    match done {
+        Ok(done) => Ok((done, pieces)),
+        Err(failed) => {
+            unpin(export, &pieces);
+            Err(failed)
+        }
+    }
+}
+
+fn read_to(
+    export: &Export,
+    who: &Credential,
+    file: &Arc<File>,
+    range: ReadRange,
+    effort: Effort,
+    target: &mut Target<'_>,
+) -> Result<ReadDone, ReadFailed> {
+    change::recheck_unwatched(export, file, effort)?;
+    for _ in 1..TRIES {
+        match pass(export, who, file, range, effort, target)? {
+            Pass::Done(done) => return Ok(done),
+            Pass::FoundShort(_) => {
+                target.restart(export);
+                change::check(export, file)?;
+            }
+        }
+    }
+    // Someone keeps cutting the file: what is gone reads as zeros, once.
+    let (Pass::Done(done) | Pass::FoundShort(done)) =
+        pass(export, who, file, range, effort, target)?;
+    Ok(done)
+}
+
+enum Pass {
+    Done(ReadDone),
+    /// The store's file is shorter than its attributes say.
+    FoundShort(ReadDone),
+}
+
+/// One pass over the pages of the range, under the file's gate.
+fn pass(
+    export: &Export,
+    who: &Credential,
+    file: &Arc<File>,
+    range: ReadRange,
+    effort: Effort,
+    target: &mut Target<'_>,
+) -> Result<Pass, ReadFailed> {
+    let gate = file.enter(effort).ok_or(ReadFailed::NotResident)?;
+    if gate.gone {
+        return Err(Status::Stale.into());
+    }
+    let facts = file.facts();
+    check_right(export, who, file, &facts, effort)?;
+    let (attributes, change) = (facts.attributes, file.change());
+
+    let left = attributes.size.saturating_sub(range.offset);
+    let count = u64::from(range.count).min(left) as u32;
+    if effort == Effort::ResidentOnly && count > POLLED_BYTES_MAX {
+        return Err(ReadFailed::NotResident);
+    }
+    let mut short = false;
+    let mut done = 0;
+    while done < count {
+        let wanted = Wanted {
+            offset: range.offset + u64::from(done),
+            count: count - done,
+        };
+        let page = export.page().index(wanted.offset);
+        let leaf = match effort {
+            Effort::ResidentOnly => file.find_leaf(page).ok_or(ReadFailed::NotResident)?,
+            Effort::MayBlock => file.leaf(page),
+        };
+        let lock = leaf
+            .lock_with(Leaf::slot(page), effort)
+            .ok_or(ReadFailed::NotResident)?;
+        done += match (lock.frame(), effort) {
+            (Some(frame), _) => hit(export, &lock, frame, wanted, target, done),
+            (None, Effort::ResidentOnly) => return Err(ReadFailed::NotResident),
+            (None, Effort::MayBlock) => {
+                let (bytes, found_short) =
+                    miss(export, file, lock, wanted, attributes.size, target, done)?;
+                short |= found_short;
+                file.prune(&leaf);
+                bytes
+            }
+        };
+    }
+    let found = ReadDone {
+        count,
+        eof: range.offset.saturating_add(count.into()) >= attributes.size,
+        attributes,
+        change,
+    };
+    if short {
+        return Ok(Pass::FoundShort(found));
+    }
+    export.metrics().reads.increment();
+    export.metrics().read_bytes.add(count.into());
+    Ok(Pass::Done(found))
+}
+
+/// May the caller read the file? By its attributes where they tell, else the store has to be asked.
+pub(crate) fn check_right(
+    export: &Export,
+    who: &Credential,
+    file: &File,
+    facts: &Facts,
+    effort: Effort,
+) -> Result<(), ReadFailed> {
+    let granted = if facts.mode_decides {
+        may_read(&facts.attributes, who)
+    } else if effort == Effort::ResidentOnly {
+        return Err(ReadFailed::NotResident);
+    } else {
+        // As for `may_read`: the owner always, and whoever may execute.
+        let mask = access::READ | access::EXECUTE;
+        let asked = export.store().access(who, file.object(), mask);
+        who.uid == facts.attributes.uid || asked.map_err(|error| error.status)? != 0
+    };
+    match granted {
+        true => Ok(()),
+        false => Err(Status::Access.into()),
+    }
+}
+
+/// What is still to be read, all before the end of the file.
+#[derive(Clone, Copy)]
+struct Wanted {
+    offset: u64,
+    count: u32,
+}
+
+/// The page is in memory: as much as it holds of what is wanted.
+fn hit(
+    export: &Export,
+    lock: &PageLock<'_>,
+    frame: FrameNumber,
+    wanted: Wanted,
+    target: &mut Target<'_>,
+    done: u32,
+) -> u32 {
+    let page = export.page();
+    let within = page.within(wanted.offset) as u32;
+    let length = wanted.count.min(page.bytes() as u32 - within);
+    debug_assert_eq!(lock.frame(), Some(frame));
+    target.take_frame(export, done, frame, within, length);
+    export.cache().arena().set_referenced(frame);
+    export.metrics().page_hits.increment();
+    length
+}
+
+/// The page is not in memory: fills it, and others of the range and beyond. Gives the bytes taken, and
+/// whether the file turned out shorter than it should be.
+fn miss(
+    export: &Export,
+    file: &Arc<File>,
+    lock: PageLock<'_>,
+    wanted: Wanted,
+    size: u64,
+    target: &mut Target<'_>,
+    done: u32,
+) -> Result<(u32, bool), ReadFailed> {
+    let page = export.page();
+    let within = page.within(wanted.offset);
+    let span = (within + wanted.count as usize).div_ceil(page.bytes()) as u32;
+    let limit = export.read_ahead_pages();
+    let run = file.sequence().run(lock.page(), span.min(limit), limit);
+    let filled = fill::fill(export, file, lock, run, size).map_err(|error| error.status)?;
+    let bytes = &filled.bytes()[within..];
+    let length = bytes.len().min(wanted.count as usize);
+    target.take_bytes(done, &bytes[..length]);
+    let pages = (within + length).div_ceil(page.bytes());
+    export.metrics().page_misses.add(pages as u64);
+    Ok((length as u32, filled.short))
+}
+
+/// Where the data goes.
+enum Target<'a> {
+    /// Copied into place.
+    Bytes(&'a mut [u8]),
+    /// Collected for sending.
+    Pieces(Vec<ChunkSource>),
+}
+
+impl Target<'_> {
+    fn take_frame(&mut self, export: &Export, at: u32, frame: FrameNumber, within: u32, length: u32) {
+        let arena = export.cache().arena();
+        match self {
+            Target::Bytes(data) => {
+                let into = &mut data[at as usize..(at + length) as usize];
+                arena.copy_out(frame, within, into);
+            }
+            Target::Pieces(pieces) => {
+                let now = arena.current_epoch();
+                pieces.push(match arena.pin(frame, now, now) {
+                    Ok(()) => ChunkSource::Frame {
+                        frame,
+                        offset: within,
+                        length,
+                    },
+                    Err(_) => {
+                        let mut copy = vec![0; length as usize];
+                        arena.copy_out(frame, within, &mut copy);
+                        ChunkSource::Bytes(copy)
+                    }
+                });
+            }
+        }
+    }
+
+    fn take_bytes(&mut self, at: u32, bytes: &[u8]) {
+        match self {
+            Target::Bytes(data) => {
+                data[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+            }
+            Target::Pieces(pieces) => pieces.push(ChunkSource::Bytes(bytes.to_vec())),
+        }
+    }
+
+    /// Drops what was taken so far.
+    fn restart(&mut self, export: &Export) {
+        if let Target::Pieces(pieces) = self {
+            unpin(export, pieces);
+            pieces.clear();
+        }
+    }
+}
+
+fn unpin(export: &Export, pieces: &[ChunkSource]) {
+    for piece in pieces {
+        if let ChunkSource::Frame { frame, .. } = piece {
+            export.cache().arena().unpin(*frame);
+        }
+    }
 }

@@ -1,11 +1,20 @@
 //! Writing: all the branching of a write, and of what else changes a file's bytes or rights, top to bottom.
+//!
+//! The order of a write, under the locks of all pages that it touches: the store's write; revoke the old frames;
+//! move the change counter; make new frames (and size) visible; acknowledge. So whoever saw the new counter can
+//! no longer get the old page, and whoever got the old page holds an old counter.
 
-use std::sync::Arc;
+use odafs_common::wire::nfs3::{
+    Attributes, FileType, SetAttributes, Stable, Status, Time, WccAttributes, WccData,
+};
+use odafs_fabric::memory::FrameNumber;
+use odafs_fabric::sync::Arc;
 
-use odafs_common::wire::nfs3::{Attributes, SetAttributes, Stable, Time, WccData};
-
+use crate::change;
 use crate::export::Export;
-use crate::file::File;
+use crate::file::{File, Leaf, PageLock, Standing};
+use crate::fill;
+use crate::metrics::Reason;
 use crate::store::{Credential, ObjectId, StoreError};
 
 /// A change that was refused, and the attributes around it as far as they are known.
@@ -15,6 +24,15 @@ pub struct Refused {
     pub error: StoreError,
     /// The file before and after.
     pub wcc: WccData,
+}
+
+impl Refused {
+    fn plain(error: impl Into<StoreError>) -> Self {
+        Self {
+            error: error.into(),
+            wcc: WccData::default(),
+        }
+    }
 }
 
 /// What became of a write.
@@ -30,35 +48,371 @@ pub struct Written {
     pub wcc: WccData,
 }
 
+/// The largest file (RFC 1813 `maxfilesize`): what a signed 64-bit offset can reach.
+const SIZE_MAX: u64 = i64::MAX as u64;
+
 /// Writes `data` at `offset`. May block.
 pub fn write(
-    _export: &Export,
-    _who: &Credential,
-    _file: &Arc<File>,
-    _offset: u64,
-    _data: &[u8],
-    _stable: Stable,
+    export: &Export,
+    who: &Credential,
+    file: &Arc<File>,
+    offset: u64,
+    data: &[u8],
+    stable: Stable,
 ) -> Result<Written, Refused> {
-    todo!()
+    let length = data.len() as u64;
+    let end = offset
+        .checked_add(length)
+        .filter(|end| *end <= SIZE_MAX)
+        .ok_or_else(|| Refused::plain(Status::FBig))?;
+    // From before the data: if a sync fails in between, the client will see that the verifier is another.
+    let verifier = export.verifier();
+    let (count, wcc) = if data.is_empty() {
+        (0, around(file, None))
+    } else {
+        let put = Put {
+            export,
+            who,
+            file,
+            offset,
+            data,
+        };
+        let put = put.within_size(end).unwrap_or_else(|| put.extending());
+        let (count, wcc, foreign) = put?;
+        if foreign {
+            // The answer to this is the outside change's business, not the write's.
+            let _ = change::check(export, file);
+        }
+        (count, wcc)
+    };
+    if stable != Stable::Unstable {
+        let data_only = stable == Stable::DataSync;
+        sync(export, file, data_only).map_err(|error| Refused { error, wcc })?;
+    }
+    export.metrics().writes.increment();
+    export.metrics().written_bytes.add(count.into());
+    Ok(Written {
+        count,
+        committed: stable,
+        verifier,
+        wcc,
+    })
 }
 
 /// COMMIT: all that was written is on stable storage when it returns; the write verifier. May block.
-pub fn commit(_export: &Export, _file: &Arc<File>) -> Result<([u8; 8], WccData), Refused> {
-    todo!()
+pub fn commit(export: &Export, file: &Arc<File>) -> Result<([u8; 8], WccData), Refused> {
+    // From before the sync: a failure that another call has met since the client's writes shows in it.
+    let verifier = export.verifier();
+    let wcc = around(file, None);
+    sync(export, file, true).map_err(|error| Refused { error, wcc })?;
+    Ok((verifier, wcc))
+}
+
+/// After a failure the kernel may have dropped what it could not write: all that was not yet stable counts as
+/// lost, and the verifier says so.
+fn sync(export: &Export, file: &File, data_only: bool) -> Result<(), StoreError> {
+    let synced = export.store().sync(file.object(), data_only);
+    match synced {
+        Ok(()) => export.metrics().syncs.increment(),
+        Err(_) => {
+            export.change_verifier();
+            export.metrics().failed_syncs.increment();
+        }
+    }
+    synced
+}
+
+fn around(file: &File, before: Option<WccAttributes>) -> WccData {
+    let after = file.attributes();
+    WccData {
+        before: before.or(Some(WccAttributes::from(&after))),
+        after: Some(after),
+    }
+}
+
+/// Bytes written, the attributes around it, and whether they show that someone else was at the file too.
+type PutResult = Result<(u32, WccData, bool), Refused>;
+
+/// The data of a write on its way.
+#[derive(Clone, Copy)]
+struct Put<'a> {
+    export: &'a Export,
+    who: &'a Credential,
+    file: &'a Arc<File>,
+    offset: u64,
+    data: &'a [u8],
+}
+
+impl Put<'_> {
+    /// A write that leaves the size alone, beside other readers and writers of the file. `None`: it does not.
+    fn within_size(&self, end: u64) -> Option<PutResult> {
+        let gate = self.file.enter_blocking();
+        let size = self.file.attributes().size;
+        (end <= size).then(|| self.put(&gate, size))
+    }
+
+    /// A write beyond the end, alone. (Or no longer beyond it, which does no harm.)
+    fn extending(&self) -> PutResult {
+        let gate = self.file.close();
+        let size = self.file.attributes().size;
+        self.put(&gate, size)
+    }
+
+    fn put(&self, gate: &Standing, size: u64) -> PutResult {
+        if gate.gone {
+            return Err(Refused::plain(Status::Stale));
+        }
+        let before = WccAttributes::from(&self.file.attributes());
+        let pages = self
+            .export
+            .page()
+            .span(self.offset, self.data.len() as u64)
+            .expect("there is data");
+        let leaves: Vec<Arc<Leaf>> = pages.clone().map(|page| self.file.leaf(page)).collect();
+        let mut locks: Vec<PageLock<'_>> = leaves
+            .iter()
+            .zip(pages)
+            .map(|(leaf, page)| leaf.lock(Leaf::slot(page)))
+            .collect();
+
+        let written = self.export.store().write_at(
+            self.who,
+            self.file.object(),
+            self.offset,
+            self.data,
+        );
+        let new_size = match &written {
+            Ok(count) => {
+                let new_size = size.max(self.offset + *count as u64);
+                self.replace_pages(&mut locks, *count, size, new_size);
+                new_size
+            }
+            Err(_) => {
+                // Nobody knows how much of it has arrived: the store shall say.
+                for lock in &mut locks {
+                    self.export.cache().retire(lock, Reason::Write);
+                }
+                self.file.counter().bump();
+                size
+            }
+        };
+        let (after, foreign) = change::record(self.export, self.file, Some(new_size));
+        drop(locks);
+        for leaf in &leaves {
+            self.file.prune(leaf);
+        }
+        let wcc = WccData {
+            before: Some(before),
+            after: Some(after),
+        };
+        match written {
+            Ok(count) => Ok((count as u32, wcc, foreign)),
+            Err(error) => Err(Refused { error, wcc }),
+        }
+    }
+
+    /// From the old content of the pages to the new, as the order of a write has it.
+    fn replace_pages(&self, locks: &mut [PageLock<'_>], count: usize, size: u64, new_size: u64) {
+        let cache = self.export.cache();
+        let data = &self.data[..count];
+        if new_size != size {
+            self.revoke_old_end(locks, size);
+        }
+        let new: Vec<New> = locks
+            .iter()
+            .map(|lock| self.prepare(lock, data, size, new_size))
+            .collect();
+        for (lock, new) in locks.iter_mut().zip(&new) {
+            if !matches!(new, New::InPlace(_)) {
+                cache.retire(lock, Reason::Write);
+            }
+        }
+        self.file.counter().bump();
+        for (lock, new) in locks.iter_mut().zip(&new) {
+            match new {
+                New::Nowhere => {}
+                New::Fresh(frame) => cache.publish(lock, *frame),
+                New::InPlace(frame) => {
+                    self.overlay(lock, *frame, data);
+                    cache.arena().publish(*frame);
+                }
+            }
+        }
+    }
+
+    /// The page that holds the old end is about to be longer than its references say. If the write touches it,
+    /// it is dealt with among the others. The gate is closed, so nobody else holds its lock for long.
+    fn revoke_old_end(&self, locks: &[PageLock<'_>], size: u64) {
+        let Some(old_last) = size.checked_sub(1) else {
+            return;
+        };
+        let old_page = self.export.page().index(old_last);
+        let touched = locks.iter().any(|lock| lock.page() == old_page);
+        if let Some(leaf) = self.file.find_leaf(old_page).filter(|_| !touched) {
+            let mut lock = leaf.lock(Leaf::slot(old_page));
+            self.export.cache().retire(&mut lock, Reason::Size);
+        }
+    }
+
+    /// Decides where a page's new content shall be, and puts it there as far as nobody can see it.
+    fn prepare(&self, lock: &PageLock<'_>, data: &[u8], size: u64, new_size: u64) -> New {
+        let cache = self.export.cache();
+        let piece = self.piece(lock, data);
+        let page_bytes = self.export.page().bytes() as u64;
+        let start = self.export.page().start(lock.page());
+        let valid = new_size.saturating_sub(start).min(page_bytes);
+        let whole = piece.within == 0 && piece.bytes.len() as u64 >= valid;
+        if piece.bytes.is_empty() {
+            // The store took less than this page: what it holds is not known.
+            return New::Nowhere;
+        }
+        let old = lock.frame();
+        if old.is_none() && !whole {
+            return New::Nowhere;
+        }
+        if let Some(frame) = cache.unpublish_unshared(lock) {
+            return New::InPlace(frame);
+        }
+        let Some(fresh) = cache.allocate() else {
+            return New::Nowhere;
+        };
+        if let Some(old) = old.filter(|_| !whole) {
+            let kept = size.saturating_sub(start).min(page_bytes) as usize;
+            let mut content = vec![0; page_bytes as usize];
+            cache.arena().copy_out(old, 0, &mut content[..kept]);
+            cache.arena().copy_in(fresh, 0, &content);
+        } else {
+            let from = piece.bytes.len() as u32;
+            cache.arena().zero(fresh, from, page_bytes as u32);
+        }
+        self.overlay(lock, fresh, data);
+        New::Fresh(fresh)
+    }
+
+    fn overlay(&self, lock: &PageLock<'_>, frame: FrameNumber, data: &[u8]) {
+        let piece = self.piece(lock, data);
+        let arena = self.export.cache().arena();
+        arena.copy_in(frame, piece.within, piece.bytes);
+    }
+
+    /// The part of the data that falls into a page.
+    fn piece<'d>(&self, lock: &PageLock<'_>, data: &'d [u8]) -> Piece<'d> {
+        let page = self.export.page();
+        let start = page.start(lock.page());
+        let skip = (start.saturating_sub(self.offset) as usize).min(data.len());
+        let within = page.within(self.offset.max(start));
+        let length = (page.bytes() - within).min(data.len() - skip);
+        Piece {
+            within: within as u32,
+            bytes: &data[skip..skip + length],
+        }
+    }
+}
+
+/// Bytes for a page.
+struct Piece<'d> {
+    /// Where in the page they begin.
+    within: u32,
+    bytes: &'d [u8],
+}
+
+/// Where a page is after a write.
+enum New {
+    /// Not in memory.
+    Nowhere,
+    /// In another frame, filled and not yet visible.
+    Fresh(FrameNumber),
+    /// In its old frame, which nobody else can see meanwhile.
+    InPlace(FrameNumber),
 }
 
 /// SETATTR of any object. With `guard`, only if the object's ctime is still that (else NOTSYNC). May block.
 pub fn set_attributes(
-    _export: &Export,
-    _who: &Credential,
-    _object: ObjectId,
-    _new: &SetAttributes,
-    _guard: Option<Time>,
+    export: &Export,
+    who: &Credential,
+    object: ObjectId,
+    new: &SetAttributes,
+    guard: Option<Time>,
 ) -> Result<WccData, Refused> {
-    todo!()
+    let store = export.store();
+    let before = store.getattr(object).map_err(Refused::plain)?;
+    if before.kind != FileType::Regular {
+        return set_plain(export, who, object, new, (guard, before));
+    }
+    let file = export.file(object).map_err(Refused::plain)?;
+    let gate = file.close();
+    if gate.gone {
+        return Err(Refused::plain(Status::Stale));
+    }
+    let before = store.getattr(object).map_err(Refused::plain)?;
+    check_guard(guard, &before)?;
+    change::absorb_if_foreign(export, &file, &before);
+
+    if let Some(size) = new.size.filter(|size| *size != before.size) {
+        let first_changed = export.page().index(size.min(before.size));
+        change::drop_pages(export, &file, first_changed, Reason::Size);
+    }
+    if new.mode.is_some() || new.uid.is_some() || new.gid.is_some() {
+        change::revoke_pages(export, &file, Reason::Rights);
+    }
+    let set = store.setattr(who, object, new);
+    // A refusal may come after a part of it was done.
+    let after = set.or_else(|_| store.getattr(object));
+    file.counter().bump();
+    if let Ok(after) = after {
+        file.set_facts(export.facts_of(object, after));
+    }
+    let wcc = WccData {
+        before: Some(WccAttributes::from(&before)),
+        after: after.ok(),
+    };
+    match set {
+        Ok(_) => Ok(wcc),
+        Err(error) => Err(Refused { error, wcc }),
+    }
+}
+
+/// SETATTR of what has no pages.
+fn set_plain(
+    export: &Export,
+    who: &Credential,
+    object: ObjectId,
+    new: &SetAttributes,
+    (guard, before): (Option<Time>, Attributes),
+) -> Result<WccData, Refused> {
+    check_guard(guard, &before)?;
+    let before = WccAttributes::from(&before);
+    match export.store().setattr(who, object, new) {
+        Ok(after) => Ok(WccData {
+            before: Some(before),
+            after: Some(after),
+        }),
+        Err(error) => Err(Refused {
+            error,
+            wcc: WccData {
+                before: Some(before),
+                after: export.store().getattr(object).ok(),
+            },
+        }),
+    }
+}
+
+fn check_guard(guard: Option<Time>, now: &Attributes) -> Result<(), Refused> {
+    if guard.is_none_or(|ctime| ctime == now.ctime) {
+        return Ok(());
+    }
+    Err(Refused {
+        error: Status::NotSync.into(),
+        wcc: WccData {
+            before: Some(WccAttributes::from(now)),
+            after: Some(*now),
+        },
+    })
 }
 
 /// Attributes as of now; an outside change that they show is taken note of. May block.
-pub fn attributes(_export: &Export, _object: ObjectId) -> Result<Attributes, StoreError> {
-    todo!()
+pub fn attributes(export: &Export, object: ObjectId) -> Result<Attributes, StoreError> {
+    let attributes = export.store().getattr(object)?;
+    change::seen(export, object, &attributes);
+    Ok(attributes)
 }

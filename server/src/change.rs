@@ -1,0 +1,245 @@
+//! Changes from outside, and how they are told from our own.
+//!
+//! After each change of our own the store's attributes are recorded (size, times, mode, owner). Whatever differs
+//! from that later was someone else: the file's gate is closed, its pages are dropped with all references, the
+//! change counter moves. Files under a watch are looked at when the store reports something; the others at
+//! LOOKUP and GETATTR, before reads, and every second.
+//!
+//! What this cannot see: an outside write between the end of our own write's system call and our look at the
+//! attributes after it; writes through a mapping, until their times are updated; changes that set the times back
+//! on a file system without a change time.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use odafs_common::wire::nfs3::{Attributes, Status};
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::sync::Arc;
+
+use crate::export::Export;
+use crate::file::{Facts, File, Leaf, PageLock, Standing};
+use crate::metrics::Reason;
+use crate::read::{Effort, ReadFailed};
+use crate::store::{ObjectId, OutsideEvent};
+
+/// How long attributes of a file without a watch are taken for current.
+const UNWATCHED_AGE_MAX: Nanos = Nanos::from_secs(1);
+
+/// Before a read: attributes of a file without a watch must not be too old.
+pub(crate) fn recheck_unwatched(
+    export: &Export,
+    file: &Arc<File>,
+    effort: Effort,
+) -> Result<(), ReadFailed> {
+    if file.is_watched() || file.unchecked_for(clock::now()) <= UNWATCHED_AGE_MAX {
+        return Ok(());
+    }
+    match effort {
+        Effort::ResidentOnly => Err(ReadFailed::NotResident),
+        Effort::MayBlock => Ok(check(export, file)?),
+    }
+}
+
+/// Compares the store's attributes with those recorded, and takes note of an outside change. May block.
+pub(crate) fn check(export: &Export, file: &Arc<File>) -> Result<(), Status> {
+    let now = clock::now();
+    let seen = {
+        let _recording = file.recording.lock();
+        export.store().getattr(file.object())
+    };
+    if seen.is_ok_and(|seen| is_same(&seen, &file.attributes())) {
+        file.set_checked(now);
+        return Ok(());
+    }
+    // Perhaps it is a change of our own, not recorded yet: whoever makes it is inside of the gate.
+    let mut standing = file.close();
+    if standing.gone {
+        return Err(Status::Stale);
+    }
+    match export.store().getattr(file.object()) {
+        Ok(seen) => {
+            if !is_same(&seen, &file.attributes()) {
+                absorb(export, file, &seen);
+            }
+            file.set_checked(now);
+            Ok(())
+        }
+        Err(error) if error.status == Status::Stale => {
+            bury(export, file, &mut standing, Reason::Outside);
+            drop(standing);
+            export.forget(file);
+            Err(error.status)
+        }
+        Err(error) => Err(error.status),
+    }
+}
+
+/// Whether nobody has changed the file between the two.
+fn is_same(a: &Attributes, b: &Attributes) -> bool {
+    let content = |of: &Attributes| (of.size, of.mtime, of.ctime);
+    content(a) == content(b) && rights(a) == rights(b)
+}
+
+fn rights(of: &Attributes) -> (u32, u32, u32) {
+    (of.uid, of.gid, of.mode)
+}
+
+/// The file was changed from outside, and these are its attributes now. The caller has closed the gate.
+pub(crate) fn absorb(export: &Export, file: &Arc<File>, now: &Attributes) {
+    export.metrics().outside_changes.increment();
+    drop_pages(export, file, 0, Reason::Outside);
+    revoke_counter(export, file);
+    file.counter().bump();
+    file.set_facts(export.facts_of(file.object(), *now));
+}
+
+/// For changes of our own that begin with a look at the attributes. The caller has closed the gate.
+pub(crate) fn absorb_if_foreign(export: &Export, file: &Arc<File>, now: &Attributes) {
+    if !is_same(now, &file.attributes()) {
+        absorb(export, file, now);
+    }
+}
+
+/// The file's last link went. The caller has closed the gate.
+fn bury(export: &Export, file: &Arc<File>, standing: &mut Standing, reason: Reason) {
+    standing.gone = true;
+    drop_pages(export, file, 0, reason);
+    revoke_counter(export, file);
+    file.counter().bump();
+}
+
+/// Takes the pages from `first` on out of memory. The caller has closed the gate.
+pub(crate) fn drop_pages(export: &Export, file: &Arc<File>, first: u64, reason: Reason) {
+    for_pages(file, first, |page| export.cache().retire(page, reason));
+}
+
+/// Makes all references to pages of the file worth nothing. The caller has closed the gate.
+pub(crate) fn revoke_pages(export: &Export, file: &Arc<File>, reason: Reason) {
+    for_pages(file, 0, |page| export.cache().revoke(page, reason));
+    revoke_counter(export, file);
+}
+
+fn revoke_counter(export: &Export, file: &Arc<File>) {
+    if let Some(handle) = file.counter().revoke() {
+        export.cache().forget_handle(handle);
+    }
+}
+
+fn for_pages(file: &Arc<File>, first: u64, mut act: impl FnMut(&mut PageLock<'_>)) {
+    for leaf in file.leaves_from(first) {
+        for page in first.max(leaf.first())..=leaf.last() {
+            act(&mut leaf.lock(Leaf::slot(page)));
+        }
+        file.prune(&leaf);
+    }
+}
+
+/// After a change of our own to a file that is closed, or whose pages concerned are locked: records the
+/// attributes. `size` is what it must be now, if the change had anything to do with it.
+///
+/// What the change cannot have done is someone else's: then the old record stays as far as that goes, so that
+/// the next [`check`] finds it, and the answer is true.
+pub(crate) fn record(export: &Export, file: &Arc<File>, size: Option<u64>) -> (Attributes, bool) {
+    let _recording = file.recording.lock();
+    let old = file.facts();
+    let expected = size.unwrap_or(old.attributes.size);
+    match export.store().getattr(file.object()) {
+        Ok(seen) if seen.size == expected && is_same_class(&seen, &old.attributes) => {
+            file.set_facts(Facts {
+                attributes: seen,
+                ..old
+            });
+            (seen, false)
+        }
+        _ => {
+            let mut attributes = old.attributes;
+            attributes.size = expected;
+            file.set_facts(Facts { attributes, ..old });
+            (attributes, true)
+        }
+    }
+}
+
+/// Writing may clear the set-id bits; the permission bits stay as they are.
+fn is_same_class(a: &Attributes, b: &Attributes) -> bool {
+    (a.uid, a.gid, a.mode & 0o1777) == (b.uid, b.gid, b.mode & 0o1777)
+}
+
+/// After a change of our own to the names of an object: its change time is no outsider's doing.
+pub(crate) fn record_links(export: &Export, object: ObjectId) {
+    let Some(file) = export.live(object) else {
+        return;
+    };
+    let _closed = file.close();
+    let old = file.facts();
+    let Ok(seen) = export.store().getattr(object) else {
+        return;
+    };
+    let as_before = Attributes {
+        ctime: old.attributes.ctime,
+        ..seen
+    };
+    if is_same(&as_before, &old.attributes) {
+        file.set_facts(Facts {
+            attributes: seen,
+            ..old
+        });
+        file.counter().bump();
+    }
+}
+
+/// The last link of an object is gone by our own doing: whoever has a reference to it can forget it.
+pub(crate) fn removed(export: &Export, object: ObjectId) {
+    if let Some(file) = export.live(object) {
+        bury(export, &file, &mut file.close(), Reason::Rights);
+        export.forget(&file);
+    }
+}
+
+/// Attributes of an object from the store, for GETATTR, LOOKUP and the like: takes note of an outside change
+/// that they show. May block.
+pub(crate) fn seen(export: &Export, object: ObjectId, attributes: &Attributes) {
+    if let Some(file) = export.live(object)
+        && !is_same(attributes, &file.attributes())
+    {
+        // Its answer is the caller's next call's.
+        let _ = check(export, &file);
+    }
+}
+
+/// Waits for reports of outside changes and acts on them. For one thread at a time.
+pub fn observe(export: &Export, timeout: Duration) {
+    let mut changed = HashSet::new();
+    for event in export.store().wait_events(timeout) {
+        match event {
+            OutsideEvent::Changed(object) => {
+                changed.insert(object);
+            }
+            OutsideEvent::Removed(object) => {
+                if let Some(file) = export.live(object) {
+                    file.end_watch();
+                }
+                changed.insert(object);
+            }
+            OutsideEvent::Overflow => {
+                changed.extend(export.live_files().iter().map(|file| file.object()));
+            }
+        }
+    }
+    // Our own writes are reported too, each one: once for each file is enough.
+    for object in changed {
+        if let Some(file) = export.live(object) {
+            let _ = check(export, &file);
+        }
+    }
+}
+
+/// Looks at the files that have no watch.
+pub fn check_unwatched(export: &Export) {
+    let now = clock::now();
+    for file in export.live_files() {
+        if !file.is_watched() && file.unchecked_for(now) >= UNWATCHED_AGE_MAX {
+            let _ = check(export, &file);
+        }
+    }
+}
