@@ -21,7 +21,10 @@ use odafs_common::wire::odafs::PageReference;
 use odafs_fabric::memory::{Arena, FrameNumber};
 use odafs_fabric::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, OnceLock, Weak};
-use odafs_nic::{Nic, PageCache, ReaderClass, TptEntry};
+use odafs_nic::capability::ReaderClass;
+use odafs_nic::host_vm::PageCache;
+use odafs_nic::nic::Nic;
+use odafs_nic::tpt::TptEntry;
 
 use crate::counters::{COUNTER_HANDLES, Counters};
 use crate::file::{Facts, Leaf, PageLock};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use odafs_common::wire::nfs3::Attributes;
 use odafs_fabric::sync::RwLock;
-use odafs_nic::ReaderClass;
+use odafs_nic::capability::ReaderClass;
 
 /// Owner, group and permission bits: what [`crate::store::may_read`] goes by.
 type Content = (u32, u32, u32);

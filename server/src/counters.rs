@@ -12,7 +12,8 @@ use odafs_common::reference::{Handle, Reference};
 use odafs_fabric::memory::{Arena, FrameNumber};
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex};
-use odafs_nic::{ReaderClass, TptEntry};
+use odafs_nic::capability::ReaderClass;
+use odafs_nic::tpt::TptEntry;
 
 use crate::keys::Keys;
 

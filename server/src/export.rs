@@ -1,13 +1,30 @@
 //! An export: one store and the page cache in front of it.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 
+use odafs_common::direct::Feedback;
 use odafs_common::page::PageSize;
-use odafs_common::wire::nfs3::Status;
+use odafs_common::wire::nfs3::{Attributes, FileType, Status};
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::entropy;
+use odafs_fabric::memory::Arena;
+use odafs_fabric::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use odafs_fabric::sync::{Arc, Mutex, RwLock};
+use odafs_nic::capability::SessionId;
+use odafs_nic::host_vm::{HostVm, SharedVm};
+use odafs_nic::nic::{Nic, NicConfig};
 
-use crate::file::File;
+use crate::cache::Cache;
+use crate::classes::Classes;
+use crate::counters::Counters;
+use crate::feedback::Pulse;
+use crate::file::{Facts, File};
+use crate::fill::Buffers;
+use crate::handles::{Handles, Known};
+use crate::metrics::Metrics;
 use crate::read::{Effort, ReadFailed};
-use crate::store::{ObjectId, Store};
+use crate::sessions::Sessions;
+use crate::store::{ObjectId, Store, StoreError};
 
 /// Whether clients may read pages directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,24 +43,24 @@ pub enum Direct {
 pub struct ExportConfig {
     /// Name, such as `/`.
     pub name: String,
-    /// Page size.
-    pub page: PageSize,
     /// Direct reads.
     pub direct: Direct,
     /// The most bytes that one fill reads from the store; rounded down to whole pages, at least one.
     pub read_ahead_bytes: u32,
-    /// Change counters begin here: above all of earlier server lives.
+    /// Change counters begin above this: above all of earlier server lives.
     pub change_base: u64,
+    /// The NIC.
+    pub nic: NicConfig,
 }
 
 impl Default for ExportConfig {
     fn default() -> Self {
         Self {
             name: "/".to_owned(),
-            page: PageSize::DEFAULT,
             direct: Direct::Guarded,
             read_ahead_bytes: 128 << 10,
-            change_base: 1,
+            change_base: 0,
+            nic: NicConfig::default(),
         }
     }
 }
@@ -52,12 +69,91 @@ impl Default for ExportConfig {
 pub struct Export {
     config: ExportConfig,
     store: Arc<dyn Store>,
+    cache: Arc<Cache>,
+    nic: Option<Arc<Nic>>,
+    shards: [Shard; Export::SHARDS],
+    live: AtomicUsize,
+    /// When there are more live files than this, those without pages are let go.
+    live_max: AtomicUsize,
+    handles: Handles,
+    classes: Classes,
+    sessions: Sessions,
+    buffers: Buffers,
+    verifier: AtomicU64,
+    pulse: Pulse,
+}
+
+/// A part of the live files.
+#[derive(Default)]
+struct Shard {
+    /// Held while a file is made or let go, so that no watch ends after a new one has begun.
+    making: Mutex<()>,
+    files: RwLock<HashMap<ObjectId, Arc<File>>>,
 }
 
 impl Export {
+    const SHARDS: usize = 16;
+
+    /// An export of `store`, with its page cache in all of `arena`.
+    pub fn new(config: ExportConfig, store: Arc<dyn Store>, arena: Arc<Arena>) -> Self {
+        Self::with_vm(config, store, arena, |vm| vm)
+    }
+
+    /// As [`Export::new`]; the NIC reaches the host through what `wrap` makes of the shared state.
+    pub fn with_vm(
+        config: ExportConfig,
+        store: Arc<dyn Store>,
+        arena: Arc<Arena>,
+        wrap: impl FnOnce(Arc<dyn HostVm>) -> Arc<dyn HostVm>,
+    ) -> Self {
+        let frames = arena.frames();
+        let counter_frames = (frames / 256).clamp(1, 64).min(frames);
+        let counters = Arc::new(Counters::new(
+            Arc::clone(&arena),
+            arena.page(),
+            counter_frames,
+            config.change_base,
+        ));
+        let live_max = counters.capacity().max(1024) as usize;
+        let cache = Arc::new(Cache::new(
+            Arc::clone(&arena),
+            arena.page(),
+            counter_frames,
+            counters,
+            Arc::default(),
+        ));
+        let nic = (config.direct != Direct::Off).then(|| {
+            let pages = Arc::clone(&cache);
+            let vm = wrap(Arc::new(SharedVm::new(Arc::clone(&arena), pages)));
+            let nic = Arc::new(Nic::new(config.nic.clone(), arena, vm));
+            cache.set_nic(&nic);
+            nic
+        });
+        Self {
+            config,
+            store,
+            cache,
+            nic,
+            shards: std::array::from_fn(|_| Shard::default()),
+            live: AtomicUsize::new(0),
+            live_max: AtomicUsize::new(live_max),
+            handles: Handles::new(),
+            classes: Classes::default(),
+            sessions: Sessions::default(),
+            buffers: Buffers::default(),
+            verifier: AtomicU64::new(entropy::word()),
+            pulse: Pulse::new(clock::now()),
+        }
+    }
+
     /// What it was made of.
     pub fn config(&self) -> &ExportConfig {
         &self.config
+    }
+
+    /// Page size.
+    pub fn page(&self) -> PageSize {
+        self.cache.page()
     }
 
     /// What holds the files.
@@ -65,24 +161,256 @@ impl Export {
         &self.store
     }
 
+    /// What judges direct reads; `None` where they are off.
+    pub fn nic(&self) -> Option<&Arc<Nic>> {
+        self.nic.as_ref()
+    }
+
+    /// The page cache's memory.
+    pub fn arena(&self) -> &Arc<Arena> {
+        self.cache.arena()
+    }
+
+    /// Counters.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        self.cache.metrics()
+    }
+
+    /// Regular files that are kept in mind.
+    pub fn live_count(&self) -> usize {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    pub(crate) fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
+
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    pub(crate) fn read_ahead_pages(&self) -> u32 {
+        // A fill must leave room for others.
+        let pages = self.config.read_ahead_bytes >> self.page().shift();
+        pages.min(self.cache.capacity() / 4).max(1)
+    }
+
+    /// The word on the cache that rides on replies.
+    pub fn feedback(&self) -> Feedback {
+        self.pulse.feedback()
+    }
+
+    /// To be called every second or so: takes the cache's pulse for [`Export::feedback`].
+    pub fn tick(&self, now: Nanos) {
+        self.pulse.take(now, self.metrics());
+        if let Some(nic) = &self.nic {
+            nic.set_feedback(self.feedback().pack());
+        }
+    }
+
     /// What a handle stands for. Remembered: a handle seen before costs no MAC. BADHANDLE, STALE, or
     /// [`ReadFailed::NotResident`] if it was not seen before and nothing may block.
-    pub fn resolve(&self, _handle: &[u8], _effort: Effort) -> Result<ObjectId, ReadFailed> {
-        todo!()
+    pub fn resolve(&self, handle: &[u8], effort: Effort) -> Result<ObjectId, ReadFailed> {
+        match self.handles.get(handle) {
+            Some(Known::Object(object)) => return Ok(object),
+            Some(Known::File(file)) => {
+                if let Some(file) = file.upgrade() {
+                    return Ok(file.object());
+                }
+            }
+            None => {}
+        }
+        if effort == Effort::ResidentOnly {
+            return Err(ReadFailed::NotResident);
+        }
+        let object = self
+            .store
+            .open_handle(handle)
+            .map_err(|error| error.status)?;
+        self.handles.insert(handle, Known::Object(object));
+        Ok(object)
     }
 
     /// The live file of a handle: like [`Self::resolve`], and INVAL or ISDIR for what is no regular file.
-    pub fn file_of_handle(&self, _handle: &[u8], _effort: Effort) -> Result<Arc<File>, ReadFailed> {
-        todo!()
+    pub fn file_of_handle(&self, handle: &[u8], effort: Effort) -> Result<Arc<File>, ReadFailed> {
+        if let Some(file) = self.handles.file(handle) {
+            return Ok(file);
+        }
+        if effort == Effort::ResidentOnly {
+            return Err(ReadFailed::NotResident);
+        }
+        let file = self.file(self.resolve(handle, effort)?)?;
+        // Only under its own name, which `reclaim` can take away again.
+        if **file.handle() == *handle {
+            self.handles
+                .insert(handle, Known::File(Arc::downgrade(&file)));
+        }
+        Ok(file)
+    }
+
+    fn shard(&self, object: ObjectId) -> &Shard {
+        let mixed = object.ino.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.shards[(mixed >> 60) as usize % Self::SHARDS]
+    }
+
+    /// The file, if it is kept in mind.
+    pub(crate) fn live(&self, object: ObjectId) -> Option<Arc<File>> {
+        self.shard(object).files.read().get(&object).cloned()
+    }
+
+    /// All that are kept in mind.
+    pub(crate) fn live_files(&self) -> Vec<Arc<File>> {
+        let mut files = Vec::with_capacity(self.live_count());
+        for shard in &self.shards {
+            files.extend(shard.files.read().values().cloned());
+        }
+        files
     }
 
     /// The live file of an object; made if need be. May block.
-    pub fn file(&self, _object: ObjectId) -> Result<Arc<File>, Status> {
-        todo!()
+    pub fn file(&self, object: ObjectId) -> Result<Arc<File>, Status> {
+        if let Some(file) = self.live(object) {
+            return Ok(file);
+        }
+        let shard = self.shard(object);
+        let making = shard.making.lock();
+        if let Some(file) = self.live(object) {
+            return Ok(file);
+        }
+        let file = Arc::new(self.make(object).map_err(|error| error.status)?);
+        shard.files.write().insert(object, Arc::clone(&file));
+        drop(making);
+        let live = self.live.fetch_add(1, Ordering::Relaxed) + 1;
+        if live > self.live_max.load(Ordering::Relaxed) {
+            self.reclaim();
+        }
+        Ok(file)
+    }
+
+    fn make(&self, object: ObjectId) -> Result<File, StoreError> {
+        match self.store.getattr(object)?.kind {
+            FileType::Regular => {}
+            FileType::Directory => return Err(Status::IsDir.into()),
+            _ => return Err(Status::Inval.into()),
+        }
+        let handle = self.store.handle(object)?;
+        // The watch first: what happens after the attributes were looked at is reported.
+        let watched = self.store.watch(object);
+        let now = clock::now();
+        let attributes = self.store.getattr(object).inspect_err(|_| {
+            self.store.unwatch(object);
+        })?;
+        let facts = self.facts_of(object, attributes);
+        let counter = self.cache.counters().new_counter();
+        Ok(File::new(object, handle, facts, counter, watched, now))
+    }
+
+    /// What follows from attributes. Asks the store about ACLs.
+    pub(crate) fn facts_of(&self, object: ObjectId, attributes: Attributes) -> Facts {
+        let mode_decides = self.store.mode_decides(object).unwrap_or(false);
+        Facts {
+            attributes,
+            mode_decides,
+            class: self
+                .classes
+                .of(&attributes)
+                .filter(|_| mode_decides && self.nic.is_some()),
+        }
+    }
+
+    /// The file is gone for good: nobody shall find it any more.
+    pub(crate) fn forget(&self, file: &Arc<File>) {
+        let shard = self.shard(file.object());
+        let _making = shard.making.lock();
+        self.handles.remove(file.handle());
+        let mut files = shard.files.write();
+        let ours = files
+            .get(&file.object())
+            .is_some_and(|found| Arc::ptr_eq(found, file));
+        if ours {
+            files.remove(&file.object());
+            drop(files);
+            self.live.fetch_sub(1, Ordering::Relaxed);
+            self.store.unwatch(file.object());
+        }
+    }
+
+    /// Lets go of files that have no pages and that nobody is at. The next time comes when there are a quarter
+    /// more than remain.
+    fn reclaim(&self) {
+        for shard in &self.shards {
+            let _making = shard.making.lock();
+            let mut files = shard.files.write();
+            let idle: Vec<ObjectId> = files
+                .iter()
+                .filter(|(_, file)| self.is_idle(file))
+                .map(|(object, _)| *object)
+                .collect();
+            for object in &idle {
+                files.remove(object);
+            }
+            drop(files);
+            self.live.fetch_sub(idle.len(), Ordering::Relaxed);
+            for object in idle {
+                self.store.unwatch(object);
+            }
+        }
+        let least = self.cache.counters().capacity().max(1024) as usize;
+        let next = least.max(self.live_count() + self.live_count() / 4);
+        self.live_max.store(next, Ordering::Relaxed);
+    }
+
+    /// With the file's shard locked and its handle forgotten nobody can come by the file but through an `Arc`
+    /// of it, and the shard's is the only one.
+    fn is_idle(&self, file: &Arc<File>) -> bool {
+        if !file.is_empty() || Arc::strong_count(file) != 1 {
+            return false;
+        }
+        self.handles.remove(file.handle());
+        let idle = file.is_empty() && Arc::strong_count(file) == 1;
+        if idle && let Some(handle) = file.counter().revoke() {
+            self.cache.forget_handle(handle);
+        }
+        idle
+    }
+
+    /// Whether references to a file's pages may be issued: outside changes must be reported, or looked for in
+    /// time.
+    pub(crate) fn hands_out(&self, file: &File) -> bool {
+        self.nic.is_some()
+            && (file.is_watched() || file.unchecked_for(clock::now()) <= Nanos::from_secs(2))
     }
 
     /// The write verifier.
     pub fn verifier(&self) -> [u8; 8] {
-        todo!()
+        self.verifier.load(Ordering::SeqCst).to_be_bytes()
+    }
+
+    /// Unstable data may have been lost.
+    pub(crate) fn change_verifier(&self) {
+        let old = self.verifier.load(Ordering::SeqCst);
+        let mut new = entropy::word();
+        if new == old {
+            new = !old;
+        }
+        self.verifier.store(new, Ordering::SeqCst);
+    }
+
+    /// Ends a session. False: there was none.
+    pub(crate) fn close_session(&self, id: u32) -> bool {
+        let known = self.sessions.remove(id).is_some();
+        let nic = self.nic.as_ref();
+        known && nic.is_some_and(|nic| nic.close_session(SessionId(id)))
+    }
+
+    /// A connection is gone, and the sessions that were opened on it.
+    pub fn connection_closed(&self, connection: u64) {
+        for id in self.sessions.of_connection(connection) {
+            self.close_session(id);
+        }
     }
 }

@@ -24,7 +24,7 @@ use odafs_fabric::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use odafs_fabric::sync::{
     Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
 };
-use odafs_nic::ReaderClass;
+use odafs_nic::capability::ReaderClass;
 
 use crate::counters::Counter;
 use crate::read::Effort;

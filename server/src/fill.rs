@@ -90,16 +90,18 @@ pub(crate) fn fill<'e>(
         // What is there is not what the attributes say: nothing of it is kept.
         return Ok(filled);
     }
-    let pieces = filled.bytes.chunks(page.bytes());
-    let locks = std::iter::once(&mut first).chain(&mut others);
-    for (lock, piece) in locks.zip(pieces) {
+    let mut pieces = filled.bytes.chunks(page.bytes());
+    if let Some(piece) = pieces.next() {
+        put(export, &mut first, piece);
+    }
+    for (lock, piece) in others.iter_mut().zip(pieces) {
         put(export, lock, piece);
     }
     Ok(filled)
 }
 
 /// The page, which is nowhere, gets a frame with this content (and zeros behind it), if there is a frame.
-pub(crate) fn put(export: &Export, lock: &mut PageLock<'_>, content: &[u8]) {
+fn put(export: &Export, lock: &mut PageLock<'_>, content: &[u8]) {
     let cache = export.cache();
     let Some(frame) = cache.allocate() else {
         return;

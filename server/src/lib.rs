@@ -1,20 +1,37 @@
 //! The file server: page cache, stores, NFS and the ODAFS program.
 #![deny(unsafe_code)]
 
+mod cache;
+mod classes;
+mod counters;
+mod feedback;
+mod fill;
+mod handles;
+mod keys;
+mod pageout;
+mod references;
+mod sessions;
+
 pub mod access;
+pub mod change;
 pub mod config;
 pub mod drc;
 pub mod export;
 pub mod file;
+pub mod metrics;
+#[cfg(not(shuttle))]
 pub mod metrics_http;
 pub mod mount;
 pub mod namespace;
 pub mod nfs3;
+pub mod pool;
 pub mod portmap;
 pub mod read;
 pub mod rpc;
+#[cfg(not(shuttle))]
 pub mod server;
 pub mod state;
 pub mod store;
+#[cfg(not(shuttle))]
 pub mod tcp;
 pub mod write;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use odafs_common::exception::Exception;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
-use odafs_nic::Nic;
+use odafs_nic::nic::Nic;
 
 /// Why references became worth nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

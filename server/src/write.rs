@@ -13,7 +13,6 @@ use odafs_fabric::sync::Arc;
 use crate::change;
 use crate::export::Export;
 use crate::file::{File, Leaf, PageLock, Standing};
-use crate::fill;
 use crate::metrics::Reason;
 use crate::store::{Credential, ObjectId, StoreError};
 

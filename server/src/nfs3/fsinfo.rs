@@ -31,7 +31,7 @@ pub(super) fn fsinfo(context: &Context<'_>, root: FileHandle<'_>, w: &mut Writer
 }
 
 fn info(context: &Context<'_>, attributes: Option<Attributes>, limits: &Limits) -> FsInfoOk {
-    let page = context.export.config().page.bytes() as u32;
+    let page = context.export.page().bytes() as u32;
     let seconds = limits.time_delta_ns / 1_000_000_000;
     FsInfoOk {
         attributes,

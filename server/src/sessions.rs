@@ -1,0 +1,144 @@
+//! Sessions as the server sees them: on whose behalf, and on which connection they were opened.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use odafs_fabric::Peer;
+use odafs_fabric::sync::{Arc, Mutex, RwLock};
+use odafs_nic::capability::Session;
+
+use crate::store::Credential;
+
+/// A session.
+pub(crate) struct OpenSession {
+    nic: Arc<Session>,
+    who: Credential,
+    owner: Owner,
+    connection: u64,
+}
+
+impl OpenSession {
+    /// The NIC's half.
+    pub(crate) fn nic(&self) -> &Arc<Session> {
+        &self.nic
+    }
+
+    /// Its one credential.
+    pub(crate) fn who(&self) -> &Credential {
+        &self.who
+    }
+}
+
+/// Whose sessions are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    User(u32),
+    Address(IpAddr),
+    Simulated(u32),
+}
+
+impl From<&Peer> for Owner {
+    fn from(peer: &Peer) -> Self {
+        match peer {
+            Peer::Uid { uid, .. } => Owner::User(*uid),
+            Peer::Address(address) => Owner::Address(address.ip().to_canonical()),
+            Peer::Simulated(node) => Owner::Simulated(*node),
+        }
+    }
+}
+
+/// The sessions of an export.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    open: RwLock<HashMap<u32, Arc<OpenSession>>>,
+    owned: Mutex<HashMap<Owner, usize>>,
+}
+
+/// Sessions that one user of this host, or one other host, may have open at a time.
+const OWNER_SESSIONS_MAX: usize = 256;
+
+/// One of its owner's places, given back when dropped.
+pub(crate) struct Place<'a> {
+    sessions: &'a Sessions,
+    owner: Owner,
+    kept: bool,
+}
+
+impl Sessions {
+    pub(crate) fn get(&self, id: u32) -> Option<Arc<OpenSession>> {
+        self.open.read().get(&id).cloned()
+    }
+
+    /// Takes one of the owner's places before the work of a handshake is done. `None`: they are all taken.
+    pub(crate) fn reserve(&self, owner: Owner) -> Option<Place<'_>> {
+        let mut owned = self.owned.lock();
+        let count = owned.entry(owner).or_default();
+        if *count >= OWNER_SESSIONS_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Place {
+            sessions: self,
+            owner,
+            kept: false,
+        })
+    }
+
+    /// Adds a session that was opened on this connection, and lives no longer than it.
+    pub(crate) fn add(
+        &self,
+        mut place: Place<'_>,
+        nic: Arc<Session>,
+        who: Credential,
+        connection: u64,
+    ) {
+        place.kept = true;
+        let session = OpenSession {
+            who,
+            owner: place.owner,
+            connection,
+            nic,
+        };
+        let id = session.nic.id().0;
+        self.open.write().insert(id, Arc::new(session));
+    }
+
+    /// Forgets a session; the NIC's half is the caller's to close.
+    pub(crate) fn remove(&self, id: u32) -> Option<Arc<OpenSession>> {
+        let session = self.open.write().remove(&id)?;
+        self.give_back(session.owner);
+        Some(session)
+    }
+
+    /// Those opened on a connection.
+    pub(crate) fn of_connection(&self, connection: u64) -> Vec<u32> {
+        self.matching(|session| session.connection == connection)
+    }
+
+    /// All for which `test` holds.
+    pub(crate) fn matching(&self, test: impl Fn(&OpenSession) -> bool) -> Vec<u32> {
+        let open = self.open.read();
+        open.iter()
+            .filter(|(_, session)| test(session))
+            .map(|(id, _)| *id)
+            .collect()
+    }
+
+    fn give_back(&self, owner: Owner) {
+        let mut owned = self.owned.lock();
+        if let Some(count) = owned.get_mut(&owner) {
+            *count -= 1;
+            if *count == 0 {
+                owned.remove(&owner);
+            }
+        }
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.sessions.give_back(self.owner);
+        }
+    }
+}
