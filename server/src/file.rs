@@ -21,9 +21,7 @@ use odafs_common::wire::nfs3::Attributes;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::FrameNumber;
 use odafs_fabric::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use odafs_fabric::sync::{
-    Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak,
-};
+use odafs_fabric::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use odafs_nic::capability::ReaderClass;
 
 use crate::counters::Counter;

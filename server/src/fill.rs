@@ -109,9 +109,7 @@ fn put(export: &Export, lock: &mut PageLock<'_>, content: &[u8]) {
     let page = export.page().bytes();
     cache.arena().copy_in(frame, 0, content);
     if content.len() < page {
-        cache
-            .arena()
-            .zero(frame, content.len() as u32, page as u32);
+        cache.arena().zero(frame, content.len() as u32, page as u32);
     }
     cache.publish(lock, frame);
 }

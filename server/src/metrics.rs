@@ -182,7 +182,11 @@ fn nic_text(out: &mut String, nic: &Nic) {
             "Messages refused unread on connections denied too often.",
             counts.throttled,
         ),
-        ("attached", "Connections attached to sessions.", counts.attached),
+        (
+            "attached",
+            "Connections attached to sessions.",
+            counts.attached,
+        ),
     ];
     for (name, help, count) in plain {
         describe(out, name, help);

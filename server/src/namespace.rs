@@ -26,8 +26,7 @@ pub fn create(
             size,
             ..SetAttributes::default()
         };
-        let wcc =
-            set_attributes(export, who, created.object, &cut, None).map_err(|no| no.error)?;
+        let wcc = set_attributes(export, who, created.object, &cut, None).map_err(|no| no.error)?;
         created.attributes = wcc.after.unwrap_or(created.attributes);
     }
     Ok(created)

@@ -71,7 +71,9 @@ pub fn read(
     effort: Effort,
     data: &mut [u8],
 ) -> Result<ReadDone, ReadFailed> {
-    let count = range.count.min(u32::try_from(data.len()).unwrap_or(u32::MAX));
+    let count = range
+        .count
+        .min(u32::try_from(data.len()).unwrap_or(u32::MAX));
     let range = ReadRange { count, ..range };
     read_to(export, who, file, range, effort, &mut Target::Bytes(data))
 }
@@ -276,7 +278,14 @@ enum Target<'a> {
 }
 
 impl Target<'_> {
-    fn take_frame(&mut self, export: &Export, at: u32, frame: FrameNumber, within: u32, length: u32) {
+    fn take_frame(
+        &mut self,
+        export: &Export,
+        at: u32,
+        frame: FrameNumber,
+        within: u32,
+        length: u32,
+    ) {
         let arena = export.cache().arena();
         match self {
             Target::Bytes(data) => {

@@ -118,11 +118,9 @@ pub(crate) fn piggyback(
     };
     let facts = file.facts();
     let span = export.page().span(range.offset, range.count.into());
-    let (Some(issue), Some(span), false) = (
-        Issue::to(export, file, session, facts),
-        span,
-        gate.gone,
-    ) else {
+    let (Some(issue), Some(span), false) =
+        (Issue::to(export, file, session, facts), span, gate.gone)
+    else {
         return (Vec::new(), None);
     };
     let mut out = Vec::with_capacity(limit);

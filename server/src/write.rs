@@ -174,12 +174,10 @@ impl Put<'_> {
             .map(|(leaf, page)| leaf.lock(Leaf::slot(page)))
             .collect();
 
-        let written = self.export.store().write_at(
-            self.who,
-            self.file.object(),
-            self.offset,
-            self.data,
-        );
+        let written =
+            self.export
+                .store()
+                .write_at(self.who, self.file.object(), self.offset, self.data);
         let new_size = match &written {
             Ok(count) => {
                 let new_size = size.max(self.offset + *count as u64);
