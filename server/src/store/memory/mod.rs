@@ -13,7 +13,7 @@ use std::time::Duration;
 use odafs_common::wire::nfs3::{Attributes, Device, FileType, SetAttributes, Status};
 use shim::{Condvar, Mutex};
 
-use super::handle::{HandleMaker, Opened};
+use super::handle::HandleMaker;
 use super::names::{NAME_MAX, Name, check_target};
 use super::permission::{attributes_permit, check_list, check_search};
 use super::{
@@ -376,8 +376,8 @@ impl Store for MemoryStore {
     }
 
     fn open_handle(&self, handle: &[u8]) -> Result<ObjectId> {
-        let opened = self.handles.open(handle).map_err(|_| Status::BadHandle)?;
-        self.tree.lock().node(opened.object).map(Node::id)
+        let object = self.handles.open(handle).map_err(|_| Status::BadHandle)?;
+        self.tree.lock().node(object).map(Node::id)
     }
 
     fn watch(&self, object: ObjectId) -> bool {

@@ -1,0 +1,106 @@
+//! The system calls that rustix does not have: file handles, and the ids that the kernel judges file access by.
+#![allow(unsafe_code)]
+
+use std::io::{Error, Result};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::fs::{AtFlags, OFlags};
+
+/// The most that name_to_handle_at(2) may return (`MAX_HANDLE_SZ`), bytes.
+const HANDLE_BYTES_MAX: usize = 128;
+
+/// `struct file_handle`, with room for the longest.
+#[repr(C)]
+struct FileHandle {
+    handle_bytes: u32,
+    handle_type: i32,
+    f_handle: [u8; HANDLE_BYTES_MAX],
+}
+
+/// What a file system calls an object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KernelHandle {
+    /// `handle_type`: the encoding.
+    pub kind: i32,
+    /// `f_handle`.
+    pub bytes: Vec<u8>,
+}
+
+/// name_to_handle_at(2) of an open file; any descriptor will do, `O_PATH` too.
+pub fn kernel_handle(of: BorrowedFd<'_>) -> Result<KernelHandle> {
+    let mut handle = FileHandle {
+        handle_bytes: HANDLE_BYTES_MAX as u32,
+        handle_type: 0,
+        f_handle: [0; HANDLE_BYTES_MAX],
+    };
+    let mut mount: libc::c_int = 0;
+    // SAFETY: the path is a C string, and both pointers are to live objects of the types that the call fills in,
+    // the handle with as much room as it says.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            of.as_raw_fd(),
+            c"".as_ptr(),
+            &raw mut handle,
+            &raw mut mount,
+            AtFlags::EMPTY_PATH.bits(),
+        )
+    };
+    if done != 0 {
+        return Err(Error::last_os_error());
+    }
+    let length = (handle.handle_bytes as usize).min(HANDLE_BYTES_MAX);
+    Ok(KernelHandle { kind: handle.handle_type, bytes: handle.f_handle[..length].to_vec() })
+}
+
+/// open_by_handle_at(2) on the file system of `mount`. Needs CAP_DAC_READ_SEARCH.
+pub fn open_by_handle(
+    mount: BorrowedFd<'_>,
+    kind: i32,
+    bytes: &[u8],
+    flags: OFlags,
+) -> Result<OwnedFd> {
+    let mut handle = FileHandle {
+        handle_bytes: bytes.len() as u32,
+        handle_type: kind,
+        f_handle: [0; HANDLE_BYTES_MAX],
+    };
+    let Some(room) = handle.f_handle.get_mut(..bytes.len()) else {
+        return Err(Error::from_raw_os_error(libc::EINVAL));
+    };
+    room.copy_from_slice(bytes);
+    // SAFETY: the handle is a live object with at least as many bytes as it says; the call only reads it.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_open_by_handle_at,
+            mount.as_raw_fd(),
+            &raw mut handle,
+            flags.bits() as libc::c_int,
+        )
+    };
+    match libc::c_int::try_from(fd) {
+        // SAFETY: the call returned a new descriptor that nothing else owns.
+        Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(Error::last_os_error()),
+    }
+}
+
+/// setfsuid(2) for the calling thread alone; whether it took.
+pub fn set_file_uid(uid: u32) -> bool {
+    // SAFETY: the call takes a number and touches no memory; -1 changes nothing and tells what is set.
+    let now = unsafe {
+        libc::setfsuid(uid);
+        libc::setfsuid(u32::MAX)
+    };
+    now.cast_unsigned() == uid
+}
+
+/// setfsgid(2) for the calling thread alone; whether it took.
+pub fn set_file_gid(gid: u32) -> bool {
+    // SAFETY: the call takes a number and touches no memory; -1 changes nothing and tells what is set.
+    let now = unsafe {
+        libc::setfsgid(gid);
+        libc::setfsgid(u32::MAX)
+    };
+    now.cast_unsigned() == gid
+}
