@@ -21,7 +21,7 @@ mod suite;
 use std::time::Duration;
 
 use odafs_common::wire::nfs3::{Attributes, Device, FileType, SetAttributes, Status};
-use std::sync::Arc;
+use odafs_fabric::sync::Arc;
 
 pub use error::StoreError;
 pub use handle::{HandleBytes, HandleError, HandleKey};
@@ -101,6 +101,26 @@ pub enum CreateHow<'a> {
     Guarded(&'a SetAttributes),
     /// Refuse with EXIST, unless the file was made by the same call: the verifier is kept in its times.
     Exclusive([u8; 8]),
+}
+
+impl CreateHow<'_> {
+    /// The answer where the name is taken already.
+    fn existing(&self, object: ObjectId, attributes: Attributes) -> Result<Created> {
+        let regular = attributes.kind == FileType::Regular;
+        let same = match self {
+            Self::Unchecked(_) => regular,
+            Self::Guarded(_) => false,
+            Self::Exclusive(verifier) => {
+                let times = (attributes.atime, attributes.mtime);
+                regular && attributes.size == 0 && names::verifier_times(*verifier) == times
+            }
+        };
+        if same {
+            Ok(Created { object, attributes, existed: true })
+        } else {
+            Err(Status::Exist.into())
+        }
+    }
 }
 
 /// What [`Store::create`] did.
@@ -281,7 +301,7 @@ pub trait Store: Send + Sync {
     /// The root directory.
     fn root(&self) -> ObjectId;
 
-    /// Attributes. STALE if the object is gone.
+    /// Attributes. STALE if the object is gone. (Reading may move the access time.)
     fn getattr(&self, object: ObjectId) -> Result<Attributes>;
 
     /// Those bits of `mask` (the ACCESS3 bits of RFC 1813 section 3.3.4) that the caller has.

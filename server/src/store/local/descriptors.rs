@@ -92,11 +92,16 @@ impl Descriptors {
         self.close(closed);
     }
 
-    /// Forgets one that is not to be used again.
+    /// Closes the descriptor of an object that is gone; nothing needs to be synced.
     pub fn forget(&self, object: ObjectId) {
         let closed = self.open.lock().pop(&object);
-        // What is gone needs no sync, and what was synced neither.
         drop(closed);
+    }
+
+    /// Closes the descriptor of an object.
+    pub fn release(&self, object: ObjectId) {
+        let closed = self.open.lock().pop(&object);
+        self.close(closed.map(|descriptor| (object, descriptor)));
     }
 
     /// Closes half of all, the least recently used ones: someone needs descriptors.

@@ -48,10 +48,8 @@ impl Identity {
         if identity.own.uid == 0 && has(CapabilitySet::SETUID | CapabilitySet::SETGID) {
             // Switching must drop the overriding capabilities; SECBIT_NO_SETUID_FIXUP prevents that.
             let nobody = Credential::of(65_534, 65_534, &[]);
-            identity.switches = match identity.act(&nobody) {
-                Ok(_acting) => !has(CapabilitySet::DAC_OVERRIDE),
-                Err(_) => false,
-            };
+            let drops = identity.act(&nobody).map(|_acting| !has(CapabilitySet::DAC_OVERRIDE));
+            identity.switches = drops.unwrap_or(false);
         }
         identity
     }

@@ -1,12 +1,58 @@
 //! A real directory.
+//!
+//! **Reach.** Every name is resolved as one component with openat2(2), beneath the directory, following no
+//! symbolic link and crossing no mount point; a directory that was moved out of the export is refused
+//! (its objects are STALE). What is mounted inside of the export, and other subvolumes, are listed by
+//! name and refused with ACCES: their inode numbers could be taken for the export's. A *file* that others
+//! move out of the export stays within reach of those who hold its handle, as long as it lives.
+//!
+//! **Types.** An object is opened as a path first and looked at; only regular files and directories are ever
+//! opened for more. No pipe, socket or device is.
+//!
+//! **Descriptors.** At most half of the process's limit on open files (which is raised as far as it goes) are
+//! kept. A file is kept open for writing until it is synced: until then it cannot be executed on this machine.
+//!
+//! **Rights.** See [`identity`]. Reading by descriptor happens with the server's own rights, after the caller
+//! has been judged; writing with the caller's.
+//!
+//! **Outside changes.** See [`watch`].
 
+mod attributes;
+mod data;
+mod descriptors;
+mod entries;
+mod identity;
+mod index;
+mod listing;
+mod objects;
+mod scheme;
+mod sys;
+mod watch;
+
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use odafs_common::wire::nfs3::{Attributes, SetAttributes};
+use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, Status};
+use odafs_fabric::sync::Arc;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use sha2::{Digest as _, Sha256};
 
-use super::*;
+use super::handle::HandleMaker;
+use super::{
+    CreateHow, Created, Credential, HandleBytes, Limits, Listing, ObjectId, OutsideEvent,
+    ReaddirRange, Result, Space, Special, Store, Unlinked,
+};
 use crate::state::StateDir;
+use descriptors::{Descriptor, Descriptors, Use};
+use identity::Identity;
+use index::Index;
+use scheme::Scheme;
+use watch::{Raw, Watches};
 
 /// How to serve a directory.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,125 +61,309 @@ pub struct LocalOptions {
     pub read_only: bool,
 }
 
+/// How an object is found by its [`ObjectId`].
+enum Finding {
+    /// The file system opens it by handle (needs CAP_DAC_READ_SEARCH).
+    ByHandle(Scheme),
+    /// Along the names that it was last seen under.
+    ByName(Index),
+}
+
 /// Serves a directory of this machine.
-pub struct LocalStore {}
+pub struct LocalStore {
+    root: ObjectId,
+    root_fd: Arc<Descriptor>,
+    /// The root, open for reading: for what concerns its whole file system.
+    whole: OwnedFd,
+    device: u64,
+    /// Tells handles and `fsid` of this export from others; the same after a restart.
+    export: u64,
+    /// Inode numbers of directories that must not be shown: the server's own state.
+    private: Vec<u64>,
+    identity: Identity,
+    /// How generations are read; `None` where birth times serve.
+    scheme: Option<Scheme>,
+    finding: Finding,
+    descriptors: Descriptors,
+    handles: HandleMaker,
+    watches: Watches,
+    read_only: bool,
+}
 
 impl LocalStore {
-    /// Serves `directory`.
-    pub fn open(
-        _directory: &Path,
-        _state: &StateDir,
-        _options: LocalOptions,
-    ) -> std::io::Result<Self> {
-        todo!()
+    /// Serves `directory`. Needs /proc, and Linux 5.8 or later. Raises the process's limit on open files.
+    pub fn open(directory: &Path, state: &StateDir, options: LocalOptions) -> io::Result<Self> {
+        Self::open_with(directory, state, options, true)
     }
+
+    fn open_with(
+        directory: &Path,
+        state: &StateDir,
+        options: LocalOptions,
+        by_handle: bool,
+    ) -> io::Result<Self> {
+        let explain = |what: &str, error: io::Error| {
+            io::Error::new(error.kind(), format!("{what} {}: {error}", directory.display()))
+        };
+        let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let whole = openat(CWD, directory, flags | OFlags::RDONLY, Mode::empty())
+            .map_err(|errno| explain("cannot open the directory", errno.into()))?;
+        let path = descriptors::magic_path(whole.as_fd());
+        let path = openat(CWD, path, flags | OFlags::PATH, Mode::empty())
+            .map_err(|errno| explain("is /proc mounted? Cannot open by it", errno.into()))?;
+        let stat = rustix::fs::fstat(&path)?;
+        let (ino, device) = (stat.st_ino, stat.st_dev);
+        let known = sys::kernel_handle(path.as_fd()).ok();
+        let scheme = known.as_ref().and_then(|handle| Scheme::find(handle, ino));
+        let generation = objects::generation(path.as_fd(), scheme, ino)
+            .map_err(|refused| io::Error::from_raw_os_error(refused.errno))?;
+        let root = ObjectId { ino, generation };
+        let export = export_number(root);
+        let opens = |scheme: &Scheme| {
+            let handle = scheme.handle(root);
+            sys::open_by_handle(whole.as_fd(), handle.kind, &handle.bytes, OFlags::PATH).is_ok()
+        };
+        let finding = match scheme.filter(opens) {
+            Some(scheme) if by_handle => Finding::ByHandle(scheme),
+            _ => Finding::ByName(
+                Index::open(&state.handle_index_file(), export, ino)
+                    .map_err(|error| explain("cannot use the handle index for", error))?,
+            ),
+        };
+        let private = state.private_directories().iter().filter(|(on, _)| *on == device);
+        Ok(Self {
+            root,
+            root_fd: Descriptor::new(path, FileType::Directory, Use::Path),
+            whole,
+            device,
+            export,
+            private: private.map(|(_, ino)| *ino).collect(),
+            identity: Identity::of_this_process(),
+            scheme,
+            finding,
+            descriptors: Descriptors::new(descriptors::raise_open_file_limit()),
+            handles: HandleMaker::new(state.handle_key(), export),
+            watches: Watches::new()?,
+            read_only: options.read_only,
+        })
+    }
+
+    /// Whether callers with other ids are judged by the kernel, as it takes root's rights to do.
+    pub fn acts_as_callers(&self) -> bool {
+        self.identity.switches()
+    }
+
+    /// Whether handles are opened by the file system; else the handle index finds their objects.
+    pub fn opens_by_handle(&self) -> bool {
+        matches!(self.finding, Finding::ByHandle(_))
+    }
+
+    fn changing(&self) -> Result<()> {
+        if self.read_only { Err(Status::RoFs.into()) } else { Ok(()) }
+    }
+}
+
+fn export_number(root: ObjectId) -> u64 {
+    let mut digest = Sha256::new();
+    digest.update(root.ino.to_be_bytes());
+    digest.update(root.generation.to_be_bytes());
+    digest.finalize().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
 impl Store for LocalStore {
     fn root(&self) -> ObjectId {
-        todo!()
+        self.root
     }
-    fn getattr(&self, _: ObjectId) -> Result<Attributes> {
-        todo!()
+
+    fn getattr(&self, object: ObjectId) -> Result<Attributes> {
+        self.attributes(object, &*self.descriptor(object, Use::Path)?)
     }
-    fn access(&self, _: &Credential, _: ObjectId, _: u32) -> Result<u32> {
-        todo!()
+
+    fn access(&self, who: &Credential, object: ObjectId, mask: u32) -> Result<u32> {
+        self.access_of(who, object, mask)
     }
-    fn mode_decides(&self, _: ObjectId) -> Result<bool> {
-        todo!()
+
+    fn mode_decides(&self, object: ObjectId) -> Result<bool> {
+        attributes::mode_decides(&*self.descriptor(object, Use::Path)?)
     }
-    fn lookup(&self, _: &Credential, _: ObjectId, _: &[u8]) -> Result<(ObjectId, Attributes)> {
-        todo!()
+
+    fn lookup(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<(ObjectId, Attributes)> {
+        self.look_up(who, directory, name)
     }
-    fn readlink(&self, _: ObjectId) -> Result<Vec<u8>> {
-        todo!()
+
+    fn readlink(&self, object: ObjectId) -> Result<Vec<u8>> {
+        self.link_target(object)
     }
-    fn read_at(&self, _: ObjectId, _: u64, _: &mut [u8]) -> Result<usize> {
-        todo!()
+
+    fn read_at(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize> {
+        self.read(object, offset, data)
     }
-    fn write_at(&self, _: &Credential, _: ObjectId, _: u64, _: &[u8]) -> Result<usize> {
-        todo!()
+
+    fn write_at(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        self.changing()?;
+        self.write(who, object, offset, data)
     }
-    fn sync(&self, _: ObjectId, _: bool) -> Result<()> {
-        todo!()
+
+    fn sync(&self, object: ObjectId, data_only: bool) -> Result<()> {
+        self.sync_object(object, data_only)
     }
-    fn setattr(&self, _: &Credential, _: ObjectId, _: &SetAttributes) -> Result<Attributes> {
-        todo!()
+
+    fn setattr(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        new: &SetAttributes,
+    ) -> Result<Attributes> {
+        self.changing()?;
+        self.set_attributes(who, object, new)
     }
-    fn create(&self, _: &Credential, _: ObjectId, _: &[u8], _: CreateHow<'_>) -> Result<Created> {
-        todo!()
+
+    fn create(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        how: CreateHow<'_>,
+    ) -> Result<Created> {
+        self.changing()?;
+        self.create_file(who, directory, name, &how)
     }
+
     fn mkdir(
         &self,
-        _: &Credential,
-        _: ObjectId,
-        _: &[u8],
-        _: &SetAttributes,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        new: &SetAttributes,
     ) -> Result<(ObjectId, Attributes)> {
-        todo!()
+        self.changing()?;
+        self.make_directory(who, directory, name, new)
     }
+
     fn symlink(
         &self,
-        _: &Credential,
-        _: ObjectId,
-        _: &[u8],
-        _: &[u8],
-        _: &SetAttributes,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        target: &[u8],
+        new: &SetAttributes,
     ) -> Result<(ObjectId, Attributes)> {
-        todo!()
+        self.changing()?;
+        self.make_symlink(who, directory, name, target, new)
     }
+
     fn mknod(
         &self,
-        _: &Credential,
-        _: ObjectId,
-        _: &[u8],
-        _: Special,
-        _: &SetAttributes,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        what: Special,
+        new: &SetAttributes,
     ) -> Result<(ObjectId, Attributes)> {
-        todo!()
+        self.changing()?;
+        self.make_special(who, directory, name, what, new)
     }
-    fn link(&self, _: &Credential, _: ObjectId, _: ObjectId, _: &[u8]) -> Result<Attributes> {
-        todo!()
+
+    fn link(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<Attributes> {
+        self.changing()?;
+        self.add_link(who, object, directory, name)
     }
+
     fn rename(
         &self,
-        _: &Credential,
-        _: (ObjectId, &[u8]),
-        _: (ObjectId, &[u8]),
+        who: &Credential,
+        from: (ObjectId, &[u8]),
+        to: (ObjectId, &[u8]),
     ) -> Result<Option<Unlinked>> {
-        todo!()
+        self.changing()?;
+        self.rename_entry(who, from, to)
     }
-    fn remove(&self, _: &Credential, _: ObjectId, _: &[u8]) -> Result<Unlinked> {
-        todo!()
+
+    fn remove(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<Unlinked> {
+        self.changing()?;
+        self.remove_file(who, directory, name)
     }
-    fn rmdir(&self, _: &Credential, _: ObjectId, _: &[u8]) -> Result<ObjectId> {
-        todo!()
+
+    fn rmdir(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId> {
+        self.changing()?;
+        self.remove_directory(who, directory, name)
     }
-    fn readdir(&self, _: &Credential, _: ObjectId, _: ReaddirRange) -> Result<Listing> {
-        todo!()
+
+    fn readdir(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        range: ReaddirRange,
+    ) -> Result<Listing> {
+        range.check_verifier()?;
+        self.list(who, directory, range)
     }
-    fn statfs(&self, _: ObjectId) -> Result<Space> {
-        todo!()
+
+    fn statfs(&self, object: ObjectId) -> Result<Space> {
+        self.descriptor(object, Use::Path)?;
+        self.space()
     }
-    fn pathconf(&self, _: ObjectId) -> Result<Limits> {
-        todo!()
+
+    fn pathconf(&self, object: ObjectId) -> Result<Limits> {
+        self.descriptor(object, Use::Path)?;
+        self.limits()
     }
-    fn handle(&self, _: ObjectId) -> Result<HandleBytes> {
-        todo!()
+
+    fn handle(&self, object: ObjectId) -> Result<HandleBytes> {
+        Ok(self.handles.make(object))
     }
-    fn open_handle(&self, _: &[u8]) -> Result<ObjectId> {
-        todo!()
+
+    fn open_handle(&self, handle: &[u8]) -> Result<ObjectId> {
+        let object = self.handles.open(handle).map_err(|_| Status::BadHandle)?;
+        self.descriptor(object, Use::Path)?;
+        Ok(object)
     }
-    fn watch(&self, _: ObjectId) -> bool {
-        todo!()
+
+    fn watch(&self, object: ObjectId) -> bool {
+        match self.descriptor(object, Use::Path) {
+            Ok(descriptor) => {
+                // Watched first and looked at then: if it is gone by now, no event will say so.
+                self.watches.add(object, descriptor.as_fd(), descriptor.kind)
+                    && self.attributes(object, &*descriptor).is_ok()
+            }
+            Err(_) => false,
+        }
     }
-    fn unwatch(&self, _: ObjectId) {
-        todo!()
+
+    fn unwatch(&self, object: ObjectId) {
+        self.watches.remove(object);
     }
-    fn wait_events(&self, _: Duration) -> Vec<OutsideEvent> {
-        todo!()
+
+    fn wait_events(&self, timeout: Duration) -> Vec<OutsideEvent> {
+        let tell = |raw| match raw {
+            Raw::Overflow => OutsideEvent::Overflow,
+            Raw::Perhaps(object) if self.getattr(object).is_err() => {
+                self.watches.remove(object);
+                OutsideEvent::Removed(object)
+            }
+            Raw::Perhaps(object) | Raw::Touched(object) => OutsideEvent::Changed(object),
+        };
+        self.watches.wait(timeout).into_iter().map(tell).collect()
     }
+
     fn interrupt(&self) {
-        todo!()
+        self.watches.interrupt();
     }
 }

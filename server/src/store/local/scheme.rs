@@ -42,6 +42,7 @@ impl Scheme {
     /// The generation that a handle tells; `None` if it is none of this encoding, or another object's.
     pub fn generation(self, handle: &KernelHandle, ino: u64) -> Option<u64> {
         let generation = match self {
+            Self::Ino32Generation if ino > u64::from(u32::MAX) => return None,
             Self::Ino32Generation => 1,
             Self::GenerationIno64 => 0,
             Self::Ino64Generation => 2,

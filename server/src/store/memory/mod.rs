@@ -2,7 +2,7 @@
 
 mod links;
 mod node;
-mod shim;
+
 mod tree;
 
 #[cfg(test)]
@@ -11,7 +11,7 @@ mod tests;
 use std::time::Duration;
 
 use odafs_common::wire::nfs3::{Attributes, Device, FileType, SetAttributes, Status};
-use shim::{Condvar, Mutex};
+use odafs_fabric::sync::{Condvar, Mutex};
 
 use super::handle::HandleMaker;
 use super::names::{NAME_MAX, Name, check_target};
@@ -369,10 +369,7 @@ impl Store for MemoryStore {
 
     fn handle(&self, object: ObjectId) -> Result<HandleBytes> {
         self.tree.lock().node(object)?;
-        Ok(self.handles.make(&Opened {
-            object,
-            inner: None,
-        }))
+        Ok(self.handles.make(object))
     }
 
     fn open_handle(&self, handle: &[u8]) -> Result<ObjectId> {
@@ -396,7 +393,7 @@ impl Store for MemoryStore {
     fn wait_events(&self, timeout: Duration) -> Vec<OutsideEvent> {
         let mut tree = self.tree.lock();
         if tree.events.is_empty() && !tree.interrupted {
-            tree = self.news.wait_timeout(tree, timeout);
+            tree = self.news.wait_timeout(tree, timeout.into()).0;
         }
         tree.interrupted = false;
         tree.events.drain(..).collect()

@@ -3,7 +3,7 @@ use crate::store::suite;
 
 #[test]
 fn suite_of_all_stores() {
-    suite::all(|| MemoryStore::new(1));
+    suite::all(|| MemoryStore::new(1), 10_000);
     suite::others(|| MemoryStore::new(2));
 }
 

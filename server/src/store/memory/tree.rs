@@ -264,7 +264,7 @@ impl Tree {
         self.may_change(Operation::Directory)?;
         let name = Name::proper(name, Status::Exist, Status::Exist)?;
         match self.lookup(who, directory, name) {
-            Ok(found) => return existing(found, &how),
+            Ok(found) => return how.existing(found.id(), found.attributes),
             Err(refused) if refused.status == Status::NoEnt => {}
             Err(refused) => return Err(refused),
         }
@@ -487,29 +487,5 @@ impl Tree {
         self.report_removed(object);
         parents.into_iter().for_each(|parent| self.report(parent));
         Ok(())
-    }
-}
-
-/// CREATE of a name that is taken.
-fn existing(found: &Node, how: &CreateHow<'_>) -> Result<Created> {
-    let attributes = found.attributes;
-    let regular = attributes.kind == FileType::Regular;
-    let same = match how {
-        CreateHow::Unchecked(_) => regular,
-        CreateHow::Guarded(_) => false,
-        CreateHow::Exclusive(verifier) => {
-            regular
-                && attributes.size == 0
-                && verifier_times(*verifier) == (attributes.atime, attributes.mtime)
-        }
-    };
-    if same {
-        Ok(Created {
-            object: found.id(),
-            attributes,
-            existed: true,
-        })
-    } else {
-        Err(Status::Exist.into())
     }
 }

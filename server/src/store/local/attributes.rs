@@ -1,0 +1,205 @@
+//! Rights and attributes.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, SetTime, Status, access};
+use rustix::fs::{
+    Access, AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, accessat,
+    chmodat, chownat, fstat, fstatvfs, ftruncate, getxattr_query, utimensat,
+};
+use rustix::io::Errno;
+
+use super::LocalStore;
+use super::descriptors::{Descriptor, Use, magic_path};
+use super::identity::Judge;
+use crate::store::permission::{attributes_permit, check_set};
+use crate::store::{Credential, Limits, ObjectId, Result, Space};
+
+/// Whether the object has no POSIX ACL. (Its mode shows the ACL's mask where the group's bits belong.)
+pub(super) fn mode_decides(object: &Descriptor) -> Result<bool> {
+    if object.kind == FileType::Symlink {
+        return Ok(true);
+    }
+    match getxattr_query(object.magic_path(), c"system.posix_acl_access") {
+        Ok(length) => Ok(length == 0),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(true),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+impl LocalStore {
+    pub(super) fn access_of(&self, who: &Credential, object: ObjectId, mask: u32) -> Result<u32> {
+        let found = self.descriptor(object, Use::Path)?;
+        let attributes = self.attributes(object, &*found)?;
+        if found.kind == FileType::Symlink {
+            return Ok(attributes_permit(&attributes, who, mask));
+        }
+        let judge = self.identity.judge(who)?;
+        let granted = match &judge {
+            Judge::Kernel(_) => permitted_by_kernel(&found),
+            Judge::Ourselves if mode_decides(&found)? => attributes_permit(&attributes, who, mask),
+            Judge::Ourselves => 0,
+        };
+        let changes = access::MODIFY | access::EXTEND | access::DELETE;
+        Ok(granted & mask & if self.read_only { !changes } else { !0 })
+    }
+
+    pub(super) fn set_attributes(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        new: &SetAttributes,
+    ) -> Result<Attributes> {
+        let path = self.descriptor(object, Use::Path)?;
+        let before = self.attributes(object, &*path)?;
+        let file = match new.size {
+            Some(size) if size > i64::MAX as u64 => return Err(Status::FBig.into()),
+            Some(size) => Some((self.file(object, Use::Write)?, size)),
+            None => None,
+        };
+        let touch_as_ourselves = {
+            let judge = self.judge_set(who, &path, &before, new)?;
+            if let Some((file, size)) = &file {
+                ftruncate(&**file, *size)?;
+            }
+            apply_ids_and_mode(path.as_fd(), new)?;
+            let touch = matches!(judge, Judge::Kernel(Some(_))) && who.uid != before.uid;
+            if !touch {
+                apply_times(path.as_fd(), new)?;
+            }
+            touch
+        };
+        if touch_as_ourselves {
+            // By someone who may write, to the server's time: utimensat(2) grants that for both times only.
+            apply_times(path.as_fd(), new)?;
+        }
+        self.sync_attributes(object, &path)?;
+        self.attributes(object, &*path)
+    }
+
+    /// Refuses what would fail half way, and what utimensat(2) and ftruncate(2) would not refuse. The kernel
+    /// judges the rest.
+    fn judge_set(
+        &self,
+        who: &Credential,
+        path: &Descriptor,
+        before: &Attributes,
+        new: &SetAttributes,
+    ) -> Result<Judge<'_>> {
+        let judge = self.identity.judge(who)?;
+        match &judge {
+            Judge::Kernel(None) => {}
+            Judge::Kernel(Some(_)) => {
+                let stranger = who.uid != 0 && who.uid != before.uid;
+                let owners = new.mode.is_some() || new.uid.is_some() || new.gid.is_some();
+                let to = |time| matches!(time, SetTime::To(_));
+                if stranger && (owners || to(new.atime) || to(new.mtime)) {
+                    return Err(Status::Perm.into());
+                }
+                let touches = [new.atime, new.mtime].contains(&SetTime::ServerTime);
+                if stranger && (touches || new.size.is_some()) {
+                    accessat(CWD, path.magic_path(), Access::WRITE_OK, AtFlags::EACCESS)?;
+                }
+            }
+            Judge::Ourselves => check_set(&self.judged_by_mode(path)?, who, new)?,
+        }
+        Ok(judge)
+    }
+
+    pub(super) fn space(&self) -> Result<Space> {
+        let found = fstatvfs(&self.whole)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(Space {
+            total_bytes: bytes(found.f_blocks),
+            free_bytes: bytes(found.f_bfree),
+            available_bytes: bytes(found.f_bavail),
+            total_files: found.f_files,
+            free_files: found.f_ffree,
+            available_files: found.f_favail,
+        })
+    }
+
+    pub(super) fn limits(&self) -> Result<Limits> {
+        let found = fstatvfs(&self.whole)?;
+        Ok(Limits {
+            // No call tells it; ext4's is the lowest of those in common use.
+            link_max: 65_000,
+            name_max: found.f_namemax.min(255) as u32,
+            size_max: i64::MAX as u64,
+            time_delta_ns: 1,
+            no_trunc: true,
+            chown_restricted: true,
+            case_insensitive: false,
+            case_preserving: true,
+            read_only: self.read_only,
+        })
+    }
+}
+
+/// What the kernel grants the thread's ids, as [`attributes_permit`] spells it.
+fn permitted_by_kernel(object: &Descriptor) -> u32 {
+    let path = object.magic_path();
+    let has = |wanted| accessat(CWD, &*path, wanted, AtFlags::EACCESS).is_ok();
+    let directory = object.kind == FileType::Directory;
+    let mut granted = 0;
+    if has(Access::READ_OK) {
+        granted |= access::READ;
+    }
+    if has(Access::WRITE_OK) {
+        granted |= access::MODIFY | access::EXTEND;
+        granted |= if directory { access::DELETE } else { 0 };
+    }
+    if has(Access::EXEC_OK) {
+        granted |= if directory { access::LOOKUP } else { access::EXECUTE };
+    }
+    granted
+}
+
+/// Owner and group before the mode: a change of them takes set-id bits away.
+pub(super) fn apply_ids_and_mode(object: BorrowedFd<'_>, new: &SetAttributes) -> Result<()> {
+    if new.uid == Some(u32::MAX) || new.gid == Some(u32::MAX) {
+        return Err(Status::Inval.into());
+    }
+    if new.uid.is_some() || new.gid.is_some() {
+        let (uid, gid) = (new.uid.map(Uid::from_raw), new.gid.map(Gid::from_raw));
+        chownat(object, c"", uid, gid, AtFlags::EMPTY_PATH)?;
+    }
+    if let Some(mode) = new.mode {
+        let mode = Mode::from_raw_mode(mode & 0o7777);
+        chmodat(CWD, magic_path(object), mode, AtFlags::empty())?;
+    }
+    Ok(())
+}
+
+pub(super) fn apply_times(object: BorrowedFd<'_>, new: &SetAttributes) -> Result<()> {
+    if [new.atime, new.mtime] == [SetTime::Keep; 2] {
+        return Ok(());
+    }
+    let time = |time| match time {
+        SetTime::Keep => Ok(Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }),
+        SetTime::ServerTime => Ok(Timespec { tv_sec: 0, tv_nsec: UTIME_NOW }),
+        SetTime::To(time) if time.nanoseconds < 1_000_000_000 => {
+            Ok(Timespec { tv_sec: time.seconds.into(), tv_nsec: time.nanoseconds.into() })
+        }
+        SetTime::To(_) => Err(Status::Inval),
+    };
+    let times =
+        Timestamps { last_access: time(new.atime)?, last_modification: time(new.mtime)? };
+    utimensat(object, c"", &times, AtFlags::EMPTY_PATH)?;
+    Ok(())
+}
+
+/// Brings a new object's mode to what was asked for, as far as the process's umask has cut it (a directory's
+/// default ACL may do so too, and then has the last word).
+pub(super) fn undo_umask(object: BorrowedFd<'_>, directory: &Descriptor, wanted: u32) -> Result<()> {
+    let stat = fstat(object.as_fd())?;
+    let got = stat.st_mode & 0o7777;
+    let wanted = wanted & 0o7777 | got & 0o2000;
+    if got == wanted {
+        return Ok(());
+    }
+    if getxattr_query(directory.magic_path(), c"system.posix_acl_default").is_err() {
+        chmodat(CWD, magic_path(object), Mode::from_raw_mode(wanted), AtFlags::empty())?;
+    }
+    Ok(())
+}

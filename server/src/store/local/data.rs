@@ -1,0 +1,148 @@
+//! Bytes: reading, writing, syncing.
+
+use odafs_common::wire::nfs3::{FileType, Status};
+use odafs_fabric::sync::Arc;
+use rustix::fs::{Access, AtFlags, CWD, accessat, fdatasync, fstat, fsync, readlinkat, syncfs};
+use rustix::io::{Errno, pread, pwrite};
+
+use super::descriptors::{Descriptor, Use};
+use super::identity::Judge;
+use super::{LocalStore, objects};
+use crate::store::permission::may_write;
+use crate::store::{Credential, ObjectId, Result};
+
+/// The kernel's offsets are signed.
+const OFFSET_MAX: u64 = i64::MAX as u64;
+
+impl LocalStore {
+    pub(super) fn link_target(&self, object: ObjectId) -> Result<Vec<u8>> {
+        let link = self.descriptor(object, Use::Path)?;
+        if link.kind != FileType::Symlink {
+            return Err(Status::Inval.into());
+        }
+        self.attributes(object, &*link)?;
+        Ok(readlinkat(&*link, c"", Vec::new())?.into_bytes())
+    }
+
+    pub(super) fn read(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize> {
+        let file = self.file(object, Use::Read)?;
+        let mut count = 0;
+        while count < data.len() {
+            let at = offset.saturating_add(count as u64);
+            if at > OFFSET_MAX {
+                break;
+            }
+            match pread(&*file, &mut data[count..], at) {
+                Ok(0) => break,
+                Ok(read) => count += read,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(count)
+    }
+
+    pub(super) fn write(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        let file = self.file(object, Use::Write)?;
+        if offset.saturating_add(data.len() as u64) > OFFSET_MAX {
+            return Err(Status::FBig.into());
+        }
+        // As the caller, so that quotas and the loss of set-user-id are the kernel's business.
+        let _judge = self.judge_write(who, &file)?;
+        let mut count = 0;
+        while count < data.len() {
+            match pwrite(&*file, &data[count..], offset + count as u64) {
+                Ok(0) => break,
+                Ok(written) => {
+                    file.mark_unsynced();
+                    count += written;
+                }
+                Err(Errno::INTR) => {}
+                Err(_) if count > 0 => break,
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(count)
+    }
+
+    /// A regular file. `IsDir` and `Inval` say what else it may be.
+    pub(super) fn file(
+        &self,
+        object: ObjectId,
+        wanted: Use,
+    ) -> Result<Arc<Descriptor>> {
+        if let Some(found) = self.descriptors.find(object, wanted)
+            && found.kind == FileType::Regular
+        {
+            return Ok(found);
+        }
+        match self.descriptor(object, Use::Path)?.kind {
+            FileType::Regular => self.descriptor(object, wanted),
+            FileType::Directory => Err(Status::IsDir.into()),
+            _ => Err(Status::Inval.into()),
+        }
+    }
+
+    /// The right to write: by mode and ACL, and to the owner always (RFC 1813 section 4.4).
+    pub(super) fn judge_write(&self, who: &Credential, file: &Descriptor) -> Result<Judge<'_>> {
+        let judge = self.identity.judge(who)?;
+        match &judge {
+            Judge::Kernel(None) => {}
+            Judge::Kernel(Some(_)) => {
+                if fstat(file)?.st_uid != who.uid {
+                    let wanted = Access::WRITE_OK;
+                    accessat(CWD, file.magic_path(), wanted, AtFlags::EACCESS)?;
+                }
+            }
+            Judge::Ourselves => {
+                if !may_write(&self.judged_by_mode(file)?, who) {
+                    return Err(Status::Access.into());
+                }
+            }
+        }
+        Ok(judge)
+    }
+
+    pub(super) fn sync_object(&self, object: ObjectId, data_only: bool) -> Result<()> {
+        let kind = self.descriptor(object, Use::Path)?.kind;
+        if !matches!(kind, FileType::Regular | FileType::Directory) {
+            return Ok(());
+        }
+        let file = self.descriptor(object, Use::Read)?;
+        file.take_unsynced();
+        let synced = if data_only { fdatasync(&*file) } else { fsync(&*file) };
+        let lost = self.descriptors.take_lost(object);
+        if synced.is_ok() && file.good_for == Use::Write && self.can_write_again(&file)? {
+            // Nobody can execute a file that is open for writing.
+            self.descriptors.release(object);
+        }
+        synced?;
+        if lost { Err(Status::Io.into()) } else { Ok(()) }
+    }
+
+    /// Whether a closed file can be opened for writing again: the owner's right to write on regardless of
+    /// the mode ends with the descriptor, unless we are root.
+    fn can_write_again(&self, file: &Descriptor) -> Result<bool> {
+        Ok(self.identity.own().uid == 0 || fstat(file)?.st_mode & 0o200 != 0)
+    }
+
+    /// Brings the attributes of an object to stable storage. What cannot be opened takes its whole file
+    /// system with it.
+    pub(super) fn sync_attributes(&self, object: ObjectId, path: &Descriptor) -> Result<()> {
+        match self
+            .descriptors
+            .find(object, Use::Read)
+            .map_or_else(|| objects::reopen(path, Use::Read), Ok)
+        {
+            Ok(file) => fsync(&*file)?,
+            Err(_) => syncfs(&self.whole)?,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,386 @@
+//! Names that come, go and move. Each call ends with a sync of the directories that it changed.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, SetTime, Status};
+use odafs_fabric::sync::Arc;
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, fstat, fsync, linkat, makedev, mkdirat, mknodat, openat, openat2,
+    renameat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+
+use super::attributes::{apply_ids_and_mode, apply_times, undo_umask};
+use super::descriptors::{Descriptor, Use};
+use super::identity::Judge;
+use super::objects::{BENEATH, open_path};
+use super::LocalStore;
+use crate::store::names::{Name, check_target, verifier_times};
+use crate::store::permission::{check_add, check_take};
+use crate::store::{
+    CreateHow, Created, Credential, ObjectId, Result, Special, Unlinked, default_mode,
+};
+
+/// Another process may take and free a name again and again; at some point that is its problem.
+const ATTEMPTS: usize = 16;
+
+/// A name to make something under.
+struct NewName<'a> {
+    directory: ObjectId,
+    within: Arc<Descriptor>,
+    name: &'a [u8],
+}
+
+impl LocalStore {
+    fn new_name<'a>(&self, directory: ObjectId, name: &'a [u8]) -> Result<NewName<'a>> {
+        let within = self.directory(directory)?;
+        let name = Name::proper(name, Status::Exist, Status::Exist)?;
+        Ok(NewName { directory, within, name })
+    }
+
+    /// Who makes something must be someone that it can be given to.
+    fn judge_maker(&self, who: &Credential) -> Result<Judge<'_>> {
+        match self.identity.judge(who)? {
+            Judge::Ourselves => Err(Status::Perm.into()),
+            judge => Ok(judge),
+        }
+    }
+
+    pub(super) fn create_file(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        how: &CreateHow<'_>,
+    ) -> Result<Created> {
+        let place = self.new_name(directory, name)?;
+        for _ in 0..ATTEMPTS {
+            match self.look_up(who, directory, name) {
+                Ok((object, attributes)) => return how.existing(object, attributes),
+                Err(refused) if refused.status == Status::NoEnt => {}
+                // A mount point.
+                Err(refused) => return Err(refused),
+            }
+            match self.create_new(who, &place, how) {
+                Ok((object, attributes)) => {
+                    return Ok(Created { object, attributes, existed: false });
+                }
+                Err(refused) if refused.errno == Errno::EXIST.raw_os_error() => {}
+                Err(refused) => return Err(refused),
+            }
+        }
+        Err(Status::Exist.into())
+    }
+
+    fn create_new(
+        &self,
+        who: &Credential,
+        place: &NewName<'_>,
+        how: &CreateHow<'_>,
+    ) -> Result<(ObjectId, Attributes)> {
+        let new = match how {
+            CreateHow::Unchecked(new) | CreateHow::Guarded(new) => **new,
+            CreateHow::Exclusive(verifier) => {
+                let (atime, mtime) = verifier_times(*verifier);
+                let (atime, mtime) = (SetTime::To(atime), SetTime::To(mtime));
+                SetAttributes { mode: Some(0o600), atime, mtime, ..SetAttributes::default() }
+            }
+        };
+        let mode = new.mode.unwrap_or(default_mode(FileType::Regular)) & 0o7777;
+        let flags = OFlags::CREATE
+            | OFlags::EXCL
+            | OFlags::RDWR
+            | OFlags::NOFOLLOW
+            | OFlags::NONBLOCK
+            | OFlags::NOCTTY
+            | OFlags::CLOEXEC;
+        let fd = {
+            let _judge = self.judge_maker(who)?;
+            let fd = self.descriptors.with_room(|| {
+                let mode = Mode::from_raw_mode(mode);
+                Ok(openat2(&*place.within, place.name, flags, mode, BENEATH)?)
+            })?;
+            let size = new.size.unwrap_or(0);
+            let sized = || rustix::fs::ftruncate(&fd, size.min(i64::MAX as u64));
+            if size > 0 && let Err(errno) = sized() {
+                self.take_back(place, AtFlags::empty());
+                return Err(errno.into());
+            }
+            self.dress(place, &fd, mode, &new)?;
+            fd
+        };
+        fsync(&fd)?;
+        self.finish(place, fd, Use::Write)
+    }
+
+    /// The attributes of a new object, as its maker. It is taken back if they are refused.
+    fn dress(
+        &self,
+        place: &NewName<'_>,
+        fd: &OwnedFd,
+        mode: u32,
+        new: &SetAttributes,
+    ) -> Result<()> {
+        // Giving it away would take set-id bits along, so the mode comes after.
+        let ids = SetAttributes { mode: None, ..*new };
+        let dressed = apply_ids_and_mode(fd.as_fd(), &ids)
+            .and_then(|()| undo_umask(fd.as_fd(), &place.within, mode))
+            .and_then(|()| apply_times(fd.as_fd(), new));
+        if dressed.is_err() {
+            let directory = fstat(fd).is_ok_and(|stat| stat.st_mode & 0o170_000 == 0o040_000);
+            let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+            self.take_back(place, flags);
+        }
+        dressed
+    }
+
+    fn take_back(&self, place: &NewName<'_>, flags: AtFlags) {
+        let _ = unlinkat(&*place.within, place.name, flags);
+    }
+
+    /// Syncs the directory, and takes the new object in.
+    fn finish(
+        &self,
+        place: &NewName<'_>,
+        fd: OwnedFd,
+        good_for: Use,
+    ) -> Result<(ObjectId, Attributes)> {
+        self.sync_names(place.directory, &place.within)?;
+        let (object, attributes) = self.identify(fd.as_fd())?;
+        self.remember(object, place.directory, place.name);
+        self.descriptors.keep(object, &Descriptor::new(fd, attributes.kind, good_for));
+        Ok((object, attributes))
+    }
+
+    /// Brings a directory's names to stable storage.
+    fn sync_names(&self, directory: ObjectId, within: &Descriptor) -> Result<()> {
+        self.sync_attributes(directory, within)
+    }
+
+    pub(super) fn make_directory(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        new: &SetAttributes,
+    ) -> Result<(ObjectId, Attributes)> {
+        let place = self.new_name(directory, name)?;
+        let mode = new.mode.unwrap_or(default_mode(FileType::Directory)) & 0o7777;
+        let fd = self.make(who, &place, |place| {
+            mkdirat(&*place.within, place.name, Mode::from_raw_mode(mode))
+        })?;
+        {
+            let _judge = self.judge_maker(who)?;
+            self.dress(&place, &fd, mode, new)?;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        if let Ok(opened) = openat(&fd, c".", flags, Mode::empty()) {
+            fsync(opened)?;
+        }
+        self.finish(&place, fd, Use::Path)
+    }
+
+    pub(super) fn make_symlink(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        target: &[u8],
+        new: &SetAttributes,
+    ) -> Result<(ObjectId, Attributes)> {
+        let place = self.new_name(directory, name)?;
+        check_target(target)?;
+        let fd =
+            self.make(who, &place, |place| symlinkat(target, &*place.within, place.name))?;
+        {
+            let _judge = self.judge_maker(who)?;
+            // Its mode means nothing, and is not to be changed.
+            let new = SetAttributes { mode: None, ..*new };
+            let dressed = apply_ids_and_mode(fd.as_fd(), &new)
+                .and_then(|()| apply_times(fd.as_fd(), &new));
+            if dressed.is_err() {
+                self.take_back(&place, AtFlags::empty());
+            }
+            dressed?;
+        }
+        self.finish(&place, fd, Use::Path)
+    }
+
+    pub(super) fn make_special(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        what: Special,
+        new: &SetAttributes,
+    ) -> Result<(ObjectId, Attributes)> {
+        let place = self.new_name(directory, name)?;
+        let kind = match what {
+            Special::Fifo => rustix::fs::FileType::Fifo,
+            Special::Socket => rustix::fs::FileType::Socket,
+            Special::CharacterDevice { .. } => rustix::fs::FileType::CharacterDevice,
+            Special::BlockDevice { .. } => rustix::fs::FileType::BlockDevice,
+        };
+        let device = makedev(what.device().major, what.device().minor);
+        let mode = new.mode.unwrap_or(default_mode(what.kind())) & 0o7777;
+        let fd = self.make(who, &place, |place| {
+            mknodat(&*place.within, place.name, kind, Mode::from_raw_mode(mode), device)
+        })?;
+        {
+            let _judge = self.judge_maker(who)?;
+            self.dress(&place, &fd, mode, new)?;
+        }
+        self.finish(&place, fd, Use::Path)
+    }
+
+    /// Makes something that is not opened by being made, and opens it as a path.
+    fn make(
+        &self,
+        who: &Credential,
+        place: &NewName<'_>,
+        call: impl Fn(&NewName<'_>) -> rustix::io::Result<()>,
+    ) -> Result<OwnedFd> {
+        let _judge = self.judge_maker(who)?;
+        call(place)?;
+        self.descriptors.with_room(|| Ok(open_path(place.within.as_fd(), place.name)?))
+    }
+
+    pub(super) fn add_link(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<Attributes> {
+        let place = self.new_name(directory, name)?;
+        let linked = self.descriptor(object, Use::Path)?;
+        if linked.kind == FileType::Directory {
+            return Err(Status::IsDir.into());
+        }
+        self.attributes(object, &*linked)?;
+        {
+            let _judge = self.judge_maker(who)?;
+            let (from, flags) = (linked.magic_path(), AtFlags::SYMLINK_FOLLOW);
+            linkat(CWD, from, &*place.within, name, flags)?;
+        }
+        self.remember(object, directory, name);
+        if linked.kind == FileType::Regular {
+            self.sync_attributes(object, &linked)?;
+        }
+        self.sync_names(directory, &place.within)?;
+        self.attributes(object, &*linked)
+    }
+
+    /// What a name stands for, whatever it is, before the name goes.
+    fn victim(&self, within: &Descriptor, name: &[u8]) -> Result<(ObjectId, Attributes, OwnedFd)> {
+        let fd = self.descriptors.with_room(|| Ok(open_path(within.as_fd(), name)?))?;
+        let (object, attributes) = self.identify(fd.as_fd())?;
+        Ok((object, attributes, fd))
+    }
+
+    /// Takes notice that a name is gone; whether it was the last.
+    fn unlinked(
+        &self,
+        directory: ObjectId,
+        name: &[u8],
+        (object, attributes, fd): &(ObjectId, Attributes, OwnedFd),
+    ) -> Unlinked {
+        let last = attributes.kind == FileType::Directory
+            || fstat(fd).is_ok_and(|stat| stat.st_nlink == 0);
+        if last {
+            self.forget(*object);
+        } else {
+            self.forget_name(*object, directory, name);
+        }
+        Unlinked { object: *object, last }
+    }
+
+    pub(super) fn remove_file(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<Unlinked> {
+        let within = self.directory(directory)?;
+        let name = Name::proper(name, Status::IsDir, Status::IsDir)?;
+        self.unlink(who, directory, &within, name, AtFlags::empty())
+    }
+
+    pub(super) fn remove_directory(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<ObjectId> {
+        let within = self.directory(directory)?;
+        let name = Name::proper(name, Status::Inval, Status::Exist)?;
+        Ok(self.unlink(who, directory, &within, name, AtFlags::REMOVEDIR)?.object)
+    }
+
+    fn unlink(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        within: &Descriptor,
+        name: &[u8],
+        flags: AtFlags,
+    ) -> Result<Unlinked> {
+        let victim = {
+            let judge = self.judge_search(who, within)?;
+            let victim = self.victim(within, name)?;
+            if matches!(judge, Judge::Ourselves) {
+                check_take(&self.judged_by_mode(within)?, &victim.1, who)?;
+            }
+            unlinkat(within, name, flags)?;
+            victim
+        };
+        let unlinked = self.unlinked(directory, name, &victim);
+        self.sync_names(directory, within)?;
+        Ok(unlinked)
+    }
+
+    pub(super) fn rename_entry(
+        &self,
+        who: &Credential,
+        (from, from_name): (ObjectId, &[u8]),
+        (to, to_name): (ObjectId, &[u8]),
+    ) -> Result<Option<Unlinked>> {
+        let (source, target) = (self.directory(from)?, self.directory(to)?);
+        let from_name = Name::proper(from_name, Status::Inval, Status::Inval)?;
+        let to_name = Name::proper(to_name, Status::Inval, Status::Inval)?;
+        let (moved, replaced) = {
+            let judge = self.judge_search(who, &source)?;
+            let moved = self.victim(&source, from_name)?;
+            let replaced = match self.victim(&target, to_name) {
+                Ok(replaced) => Some(replaced),
+                Err(refused) if refused.errno == Errno::NOENT.raw_os_error() => None,
+                Err(refused) => return Err(refused),
+            };
+            if replaced.as_ref().is_some_and(|replaced| replaced.0 == moved.0) {
+                return Ok(None);
+            }
+            if matches!(judge, Judge::Ourselves) {
+                check_take(&self.judged_by_mode(&source)?, &moved.1, who)?;
+                let into = self.judged_by_mode(&target)?;
+                check_add(&into, who)?;
+                if let Some((_, attributes, _)) = &replaced {
+                    check_take(&into, attributes, who)?;
+                }
+            }
+            renameat(&*source, from_name, &*target, to_name).map_err(|errno| match errno {
+                // Some file systems say so of a directory that is not empty.
+                Errno::EXIST => Errno::NOTEMPTY,
+                errno => errno,
+            })?;
+            (moved, replaced)
+        };
+        self.remember(moved.0, to, to_name);
+        self.forget_name(moved.0, from, from_name);
+        let replaced = replaced.map(|replaced| self.unlinked(to, to_name, &replaced));
+        self.sync_names(to, &target)?;
+        if from != to {
+            self.sync_names(from, &source)?;
+        }
+        Ok(replaced)
+    }
+}

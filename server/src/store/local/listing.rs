@@ -1,0 +1,150 @@
+//! Listing directories.
+//!
+//! A cookie is what the file system gives as the position after an entry (`d_off`), so it stays good while
+//! the directory changes and after a restart. `.` and `..` are ours, with cookies 1 and 2.
+
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use odafs_common::wire::nfs3::Attributes;
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom, openat, seek, statat};
+
+use super::identity::Judge;
+use super::{LocalStore, objects};
+use crate::store::permission::{check_list, check_search};
+use crate::store::{Credential, DirEntry, Listing, ObjectId, ReaddirRange, Result};
+
+/// After `.` and after `..`.
+const AFTER_HERE: u64 = 1;
+const AFTER_UP: u64 = 2;
+/// Positions that a file system may use and we have other uses for become cookies from here on: the last
+/// ones before the end of what it may use.
+const MOVED: u64 = i64::MAX as u64 - 8;
+const BUFFER_BYTES: usize = 32 << 10;
+
+impl LocalStore {
+    pub(super) fn list(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        range: ReaddirRange,
+    ) -> Result<Listing> {
+        let within = self.directory(directory)?;
+        let judge = self.identity.judge(who)?;
+        let mut plus = range.plus;
+        if matches!(judge, Judge::Ourselves) {
+            let attributes = self.judged_by_mode(&within)?;
+            check_list(&attributes, who)?;
+            plus &= check_search(&attributes, who).is_ok();
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let listed = self
+            .descriptors
+            .with_room(|| Ok(openat(&*within, c".", flags, Mode::empty())?))?;
+        let mut entries = Vec::new();
+        self.list_dots(directory, within.as_fd(), range.cookie, &mut entries)?;
+        entries.truncate(range.max_entries.max(1));
+        let mut eof = false;
+        if entries.len() < range.max_entries {
+            let from = position(range.cookie);
+            eof = self.list_names(listed.as_fd(), from, range.max_entries, &mut entries)?;
+        }
+        if plus {
+            for entry in &mut entries {
+                entry.object = self.object_of(directory, within.as_fd(), &entry.name);
+            }
+        }
+        drop(judge);
+        for entry in entries.iter().filter(|entry| entry.cookie > AFTER_UP) {
+            if let Some((object, _)) = entry.object {
+                self.remember(object, directory, &entry.name);
+            }
+        }
+        Ok(Listing { entries, eof, verifier: ReaddirRange::VERIFIER })
+    }
+
+    fn list_dots(
+        &self,
+        directory: ObjectId,
+        within: BorrowedFd<'_>,
+        cookie: u64,
+        entries: &mut Vec<DirEntry>,
+    ) -> Result<()> {
+        let mut dot = |fileid, name: &[u8], cookie| {
+            entries.push(DirEntry { fileid, name: name.to_vec(), cookie, object: None });
+        };
+        if cookie < AFTER_HERE {
+            dot(directory.ino, b".", AFTER_HERE);
+        }
+        if cookie < AFTER_UP {
+            let parent = if directory == self.root {
+                directory.ino
+            } else {
+                // Whether it may be searched or not: its number is no secret, readdir(3) shows it.
+                statat(within, c"..", AtFlags::empty()).map_or(directory.ino, |up| up.st_ino)
+            };
+            dot(parent, b"..", AFTER_UP);
+        }
+        Ok(())
+    }
+
+    /// Adds entries from that position on until there are `max`; true at the end of the directory.
+    fn list_names(
+        &self,
+        listed: BorrowedFd<'_>,
+        from: u64,
+        max: usize,
+        entries: &mut Vec<DirEntry>,
+    ) -> Result<bool> {
+        if from != 0 {
+            seek(listed, SeekFrom::Start(from))?;
+        }
+        let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
+        let mut names = RawDir::new(listed, &mut buffer);
+        while let Some(entry) = names.next() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") || self.private.contains(&entry.ino()) {
+                continue;
+            }
+            if entries.len() == max {
+                return Ok(false);
+            }
+            entries.push(DirEntry {
+                fileid: entry.ino(),
+                name: name.to_vec(),
+                cookie: cookie(entry.next_entry_cookie()),
+                object: None,
+            });
+        }
+        Ok(true)
+    }
+
+    fn object_of(
+        &self,
+        directory: ObjectId,
+        within: BorrowedFd<'_>,
+        name: &[u8],
+    ) -> Option<(ObjectId, Attributes)> {
+        let fd = match name {
+            b".." if directory != self.root => {
+                let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                openat(within, c"..", flags, Mode::empty()).ok()?
+            }
+            b"." | b".." => return self.identify(within).ok(),
+            _ => objects::open_path(within, name).ok()?,
+        };
+        self.identify(fd.as_fd()).ok()
+    }
+}
+
+fn cookie(position: u64) -> u64 {
+    if position <= AFTER_UP { MOVED + position } else { position }
+}
+
+fn position(cookie: u64) -> u64 {
+    match cookie {
+        0..=AFTER_UP => 0,
+        _ => cookie.checked_sub(MOVED).filter(|moved| *moved <= AFTER_UP).unwrap_or(cookie),
+    }
+}

@@ -1,0 +1,312 @@
+//! From an [`ObjectId`] to an open object, and back.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use odafs_common::wire::nfs3::{Attributes, Device, FileType, Status, Time};
+use odafs_fabric::sync::Arc;
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, openat, openat2, readlinkat,
+    statx,
+};
+use rustix::io::Errno;
+
+use super::descriptors::{Descriptor, Use, magic_path};
+use super::identity::Judge;
+use super::index::Index;
+use super::scheme::Scheme;
+use super::{Finding, LocalStore, sys};
+use crate::store::names::Name;
+use crate::store::permission::check_search;
+use crate::store::{Credential, ObjectId, Result};
+
+/// As a path only: nothing is opened that could hang, and no link is followed.
+const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Names stay beneath the directory that they are resolved in.
+pub(super) const BENEATH: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::NO_XDEV);
+
+impl LocalStore {
+    /// An open object, good at least for `wanted`. Only regular files and directories are good for more than
+    /// [`Use::Path`]. With the server's own rights.
+    pub(super) fn descriptor(&self, object: ObjectId, wanted: Use) -> Result<Arc<Descriptor>> {
+        if object == self.root && wanted == Use::Path {
+            return Ok(self.root_fd.clone());
+        }
+        if let Some(found) = self.descriptors.find(object, wanted) {
+            return Ok(found);
+        }
+        let opened = self.descriptors.with_room(|| match wanted {
+            Use::Path => self.find(object),
+            Use::Read | Use::Write => reopen(&*self.descriptor(object, Use::Path)?, wanted),
+        })?;
+        self.descriptors.keep(object, &opened);
+        Ok(opened)
+    }
+
+    fn find(&self, object: ObjectId) -> Result<Arc<Descriptor>> {
+        match &self.finding {
+            Finding::ByHandle(scheme) => {
+                let handle = scheme.handle(object);
+                let fd = sys::open_by_handle(self.whole.as_fd(), handle.kind, &handle.bytes, PATH)
+                    .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::STALE))
+                    // Whatever is wrong with it: there is no such object (any more).
+                    .map_err(|errno| if is_shortage(errno) { errno } else { Errno::STALE })?;
+                let (found, attributes) = self.identify(fd.as_fd()).map_err(|_| Status::Stale)?;
+                if found != object || attributes.links == 0 {
+                    return Err(Status::Stale.into());
+                }
+                Ok(Descriptor::new(fd, attributes.kind, Use::Path))
+            }
+            Finding::ByName(index) => self.walk(index, object),
+        }
+    }
+
+    fn walk(&self, index: &Index, object: ObjectId) -> Result<Arc<Descriptor>> {
+        for names in index.paths(object) {
+            let mut at = None;
+            for name in &names {
+                let directory = at.as_ref().map_or(self.root_fd.as_fd(), OwnedFd::as_fd);
+                match open_path(directory, name) {
+                    Ok(next) => at = Some(next),
+                    Err(errno) if is_shortage(errno) => return Err(errno.into()),
+                    Err(_) => {
+                        at = None;
+                        break;
+                    }
+                }
+            }
+            if let Some(fd) = at
+                && let Ok((found, attributes)) = self.identify(fd.as_fd())
+                && found == object
+            {
+                return Ok(Descriptor::new(fd, attributes.kind, Use::Path));
+            }
+        }
+        Err(Status::Stale.into())
+    }
+
+    /// Which object a descriptor is of. ACCES if it lies on another file system, NOENT if it must not be shown.
+    pub(super) fn identify(&self, fd: BorrowedFd<'_>) -> Result<(ObjectId, Attributes)> {
+        let stat = fstat(fd)?;
+        if stat.st_dev != self.device {
+            return Err(Status::Access.into());
+        }
+        if self.private.contains(&stat.st_ino) {
+            return Err(Status::NoEnt.into());
+        }
+        let generation = generation(fd, self.scheme, stat.st_ino)?;
+        Ok((ObjectId { ino: stat.st_ino, generation }, self.translate(&stat)))
+    }
+
+    /// Attributes of an open object; STALE if it has lost its last name.
+    pub(super) fn attributes(&self, object: ObjectId, fd: impl AsFd) -> Result<Attributes> {
+        let stat = fstat(fd)?;
+        if stat.st_nlink == 0 {
+            self.forget(object);
+            return Err(Status::Stale.into());
+        }
+        Ok(self.translate(&stat))
+    }
+
+    /// The object is gone: its handles are stale at once, even if someone still has it open.
+    pub(super) fn forget(&self, object: ObjectId) {
+        self.descriptors.forget(object);
+        if let Finding::ByName(index) = &self.finding {
+            index.forget(object);
+        }
+    }
+
+    /// The object bears that name.
+    pub(super) fn remember(&self, object: ObjectId, directory: ObjectId, name: &[u8]) {
+        if let Finding::ByName(index) = &self.finding {
+            index.remember(object, directory.ino, name);
+        }
+    }
+
+    /// The object does not bear that name any more.
+    pub(super) fn forget_name(&self, object: ObjectId, directory: ObjectId, name: &[u8]) {
+        if let Finding::ByName(index) = &self.finding {
+            index.forget_place(object, directory.ino, name);
+        }
+    }
+
+    /// A directory in which names may be resolved: it is one, is not removed, and lies within the export.
+    pub(super) fn directory(&self, object: ObjectId) -> Result<Arc<Descriptor>> {
+        let found = self.descriptor(object, Use::Path)?;
+        if found.kind != FileType::Directory {
+            return Err(Status::NotDir.into());
+        }
+        if object != self.root {
+            self.attributes(object, &*found)?;
+            self.check_within(found.as_fd())?;
+        }
+        Ok(found)
+    }
+
+    /// STALE for a directory that is not below the root: someone has moved it away.
+    fn check_within(&self, directory: BorrowedFd<'_>) -> Result<()> {
+        let path = |fd| readlinkat(CWD, magic_path(fd), Vec::new());
+        let within = match (path(self.root_fd.as_fd()), path(directory)) {
+            (Ok(root), Ok(path)) => {
+                let below = path.to_bytes().strip_prefix(root.to_bytes());
+                root.to_bytes() == b"/" || below.is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+            }
+            // The kernel does not spell out paths beyond a page.
+            (_, Err(Errno::NAMETOOLONG)) => self.is_within_by_parents(directory)?,
+            (Err(errno), _) | (_, Err(errno)) => return Err(errno.into()),
+        };
+        if within { Ok(()) } else { Err(Status::Stale.into()) }
+    }
+
+    fn is_within_by_parents(&self, directory: BorrowedFd<'_>) -> Result<bool> {
+        let mut at = openat(directory, c"..", PATH | OFlags::DIRECTORY, Mode::empty())?;
+        let mut below = fstat(directory)?.st_ino;
+        loop {
+            let stat = fstat(&at)?;
+            if stat.st_ino == self.root.ino && stat.st_dev == self.device {
+                return Ok(true);
+            }
+            // The root of all is its own parent.
+            if stat.st_dev != self.device || stat.st_ino == below {
+                return Ok(false);
+            }
+            below = stat.st_ino;
+            at = openat(&at, c"..", PATH | OFlags::DIRECTORY, Mode::empty())?;
+        }
+    }
+
+    pub(super) fn look_up(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<(ObjectId, Attributes)> {
+        let within = self.directory(directory)?;
+        let name = Name::parse(name)?;
+        let (object, attributes, fd) = {
+            let _judge = self.judge_search(who, &within)?;
+            let fd = self.descriptors.with_room(|| self.step(directory, &within, name))?;
+            let (object, attributes) = self.identify(fd.as_fd())?;
+            (object, attributes, fd)
+        };
+        match name {
+            Name::Proper(name) => self.remember(object, directory, name),
+            Name::Up => self.check_within(fd.as_fd())?,
+            Name::Here => {}
+        }
+        self.descriptors.keep(object, &Descriptor::new(fd, attributes.kind, Use::Path));
+        Ok((object, attributes))
+    }
+
+    /// Opens what a name stands for, as a path. `..` ends at the root.
+    fn step(&self, directory: ObjectId, within: &Descriptor, name: Name<'_>) -> Result<OwnedFd> {
+        Ok(match name {
+            Name::Proper(name) => open_path(within.as_fd(), name)?,
+            // Through a name, so that the right to search counts.
+            Name::Up if directory != self.root => openat(within, c"..", PATH, Mode::empty())?,
+            Name::Here | Name::Up => openat(within, c".", PATH, Mode::empty())?,
+        })
+    }
+
+    /// Judges the caller by the kernel while the result lives, or by the mode of the directory right away.
+    pub(super) fn judge_search(&self, who: &Credential, within: &Descriptor) -> Result<Judge<'_>> {
+        let judge = self.identity.judge(who)?;
+        if matches!(judge, Judge::Ourselves) {
+            check_search(&self.judged_by_mode(within)?, who)?;
+        }
+        Ok(judge)
+    }
+
+    /// Attributes to judge by; ACCES where they do not tell all.
+    pub(super) fn judged_by_mode(&self, object: &Descriptor) -> Result<Attributes> {
+        if super::attributes::mode_decides(object)? {
+            Ok(self.translate(&fstat(object)?))
+        } else {
+            Err(Status::Access.into())
+        }
+    }
+
+    pub(super) fn translate(&self, stat: &Stat) -> Attributes {
+        use rustix::fs::FileType as Kind;
+        let kind = match Kind::from_raw_mode(stat.st_mode) {
+            Kind::Directory => FileType::Directory,
+            Kind::Symlink => FileType::Symlink,
+            Kind::Fifo => FileType::Fifo,
+            Kind::Socket => FileType::Socket,
+            Kind::CharacterDevice => FileType::Character,
+            Kind::BlockDevice => FileType::Block,
+            Kind::RegularFile | Kind::Unknown => FileType::Regular,
+        };
+        Attributes {
+            kind,
+            mode: stat.st_mode & 0o7777,
+            links: u32::try_from(stat.st_nlink).unwrap_or(u32::MAX),
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            size: stat.st_size.cast_unsigned(),
+            used: stat.st_blocks.cast_unsigned() * 512,
+            device: Device {
+                major: rustix::fs::major(stat.st_rdev),
+                minor: rustix::fs::minor(stat.st_rdev),
+            },
+            fsid: self.export,
+            fileid: stat.st_ino,
+            atime: time(stat.st_atime, stat.st_atime_nsec),
+            mtime: time(stat.st_mtime, stat.st_mtime_nsec),
+            ctime: time(stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+}
+
+/// NFSv3 has no times before 1970 nor after 2106.
+fn time(seconds: i64, nanoseconds: u64) -> Time {
+    match u32::try_from(seconds) {
+        Ok(seconds) => Time { seconds, nanoseconds: nanoseconds as u32 },
+        Err(_) if seconds < 0 => Time::default(),
+        Err(_) => Time { seconds: u32::MAX, nanoseconds: 0 },
+    }
+}
+
+/// One name, as a path. ACCES if it is a mount point.
+pub(super) fn open_path(directory: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<OwnedFd> {
+    openat2(directory, name, PATH, Mode::empty(), BENEATH)
+        .map_err(|errno| if errno == Errno::XDEV { Errno::ACCESS } else { errno })
+}
+
+/// The same object, opened for more.
+pub(super) fn reopen(object: &Descriptor, wanted: Use) -> Result<Arc<Descriptor>> {
+    let flags = match (object.kind, wanted) {
+        (FileType::Regular, Use::Write) => OFlags::RDWR,
+        (FileType::Regular, _) => OFlags::RDONLY,
+        (FileType::Directory, Use::Read) => OFlags::RDONLY | OFlags::DIRECTORY,
+        (FileType::Directory, _) => return Err(Status::IsDir.into()),
+        _ => return Err(Status::Inval.into()),
+    };
+    let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let fd = openat(CWD, object.magic_path(), flags, Mode::empty())?;
+    Ok(Descriptor::new(fd, object.kind, wanted))
+}
+
+/// The generation of an open object with that inode number.
+pub(super) fn generation(fd: BorrowedFd<'_>, scheme: Option<Scheme>, ino: u64) -> Result<u64> {
+    if let Some(scheme) = scheme {
+        let handle = sys::kernel_handle(fd)
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        // Not of the encoding that all others have: a subvolume, say. It could not be found again.
+        return scheme.generation(&handle, ino).ok_or_else(|| Status::Access.into());
+    }
+    let found = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
+    if found.stx_mask & StatxFlags::BTIME.bits() == 0 {
+        return Ok(0);
+    }
+    let birth = found.stx_btime;
+    let nanoseconds = u64::from(birth.tv_nsec);
+    Ok(birth.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(nanoseconds))
+}
+
+fn is_shortage(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR)
+}

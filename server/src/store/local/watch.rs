@@ -1,0 +1,159 @@
+//! Changes from outside: one inotify watch for each object asked for.
+//!
+//! A watch is on the object itself, by its descriptor, so it follows renames. It sees writes, truncation,
+//! changes of mode, owner, times and link count, moves and the end of the object, whoever makes them on this
+//! machine; and the closing of a file that was open for writing, which is the first sign of a writer through
+//! mmap(2). It sees nothing of what other machines do to a shared file system.
+
+use std::collections::{HashMap, HashSet};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use odafs_common::wire::nfs3::FileType;
+use odafs_fabric::sync::Mutex;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use rustix::io::Errno;
+
+use super::descriptors::magic_path;
+use crate::store::ObjectId;
+
+/// Most events that are taken from the kernel at once.
+const BATCH_MAX: usize = 4096;
+
+/// What the kernel said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Raw {
+    /// Something about the object.
+    Touched(ObjectId),
+    /// Something that may have been its end.
+    Perhaps(ObjectId),
+    /// Events were lost.
+    Overflow,
+}
+
+/// The watches of a store.
+pub(super) struct Watches {
+    /// Absent where the limit on inotify instances is reached: then nothing can be watched.
+    inotify: Option<OwnedFd>,
+    stop: OwnedFd,
+    table: Mutex<Table>,
+}
+
+#[derive(Default)]
+struct Table {
+    objects: HashMap<i32, ObjectId>,
+    watches: HashMap<ObjectId, i32>,
+    warned: bool,
+}
+
+impl Watches {
+    pub fn new() -> std::io::Result<Self> {
+        let inotify = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)
+            .inspect_err(|error| {
+                tracing::warn!(%error, "no inotify (see fs.inotify.max_user_instances): changes from outside go unseen");
+            })
+            .ok();
+        let stop = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self { inotify, stop, table: Mutex::new(Table::default()) })
+    }
+
+    /// Whether events about the object will come.
+    pub fn add(&self, object: ObjectId, fd: BorrowedFd<'_>, kind: FileType) -> bool {
+        let Some(inotify) = &self.inotify else { return false };
+        let mut table = self.table.lock();
+        if table.watches.contains_key(&object) {
+            return true;
+        }
+        let itself = WatchFlags::ATTRIB | WatchFlags::MOVE_SELF | WatchFlags::DELETE_SELF;
+        let content = if kind == FileType::Directory {
+            WatchFlags::CREATE | WatchFlags::DELETE | WatchFlags::MOVED_FROM | WatchFlags::MOVED_TO
+        } else {
+            WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE
+        };
+        match inotify::add_watch(inotify, magic_path(fd), itself | content) {
+            Ok(watch) => {
+                table.objects.insert(watch, object);
+                table.watches.insert(object, watch);
+                true
+            }
+            Err(error) => {
+                if error == Errno::NOSPC && !std::mem::replace(&mut table.warned, true) {
+                    tracing::warn!("fs.inotify.max_user_watches is reached: further files go unwatched");
+                }
+                false
+            }
+        }
+    }
+
+    /// Ends a watch.
+    pub fn remove(&self, object: ObjectId) {
+        let mut table = self.table.lock();
+        if let Some(watch) = table.watches.remove(&object) {
+            table.objects.remove(&watch);
+            if let Some(inotify) = &self.inotify {
+                // It has ended by itself if the object is gone.
+                let _ = inotify::remove_watch(inotify, watch);
+            }
+        }
+    }
+
+    /// Waits until there is something, each said once; empty after the time or an interruption.
+    pub fn wait(&self, timeout: Duration) -> HashSet<Raw> {
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            let events = self.read();
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            if !events.is_empty() || left == Some(Duration::ZERO) || self.sleep(left) {
+                return events;
+            }
+        }
+    }
+
+    pub fn interrupt(&self) {
+        // It can only fail when the counter is full, and then it wakes as well.
+        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+    }
+
+    /// Until there may be events; true if interrupted.
+    fn sleep(&self, left: Option<Duration>) -> bool {
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
+        fds.extend(self.inotify.as_ref().map(|inotify| PollFd::new(inotify, PollFlags::IN)));
+        // A signal ends it early, which does no harm.
+        let _ = poll(&mut fds, left.as_ref());
+        rustix::io::read(&self.stop, &mut [0; 8]).is_ok()
+    }
+
+    fn read(&self) -> HashSet<Raw> {
+        let mut events = HashSet::new();
+        let Some(inotify) = &self.inotify else { return events };
+        let mut buffer = [MaybeUninit::uninit(); 16 << 10];
+        let mut reader = inotify::Reader::new(inotify, &mut buffer);
+        // The first error is the end of the queue.
+        while events.len() < BATCH_MAX
+            && let Ok(event) = reader.next()
+        {
+            events.extend(self.interpret(event.wd(), event.events()));
+        }
+        events
+    }
+
+    fn interpret(&self, watch: i32, what: ReadFlags) -> Option<Raw> {
+        if what.contains(ReadFlags::QUEUE_OVERFLOW) {
+            return Some(Raw::Overflow);
+        }
+        let mut table = self.table.lock();
+        let object = *table.objects.get(&watch)?;
+        if what.contains(ReadFlags::IGNORED) {
+            table.objects.remove(&watch);
+            table.watches.remove(&object);
+        }
+        let end = ReadFlags::ATTRIB
+            | ReadFlags::DELETE_SELF
+            | ReadFlags::UNMOUNT
+            | ReadFlags::IGNORED;
+        Some(if what.intersects(end) { Raw::Perhaps(object) } else { Raw::Touched(object) })
+    }
+}
