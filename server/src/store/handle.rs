@@ -76,7 +76,10 @@ impl HandleMaker {
         // HMAC pads a short key with zeros to the hash's block: done here, it cannot fail.
         let mut block = Zeroizing::new([0; 64]);
         block[..32].copy_from_slice(&key.0[..]);
-        Self { export, mac: Hmac::new((&*block).into()) }
+        Self {
+            export,
+            mac: Hmac::new((&*block).into()),
+        }
     }
 
     pub fn make(&self, object: ObjectId) -> HandleBytes {
@@ -92,17 +95,25 @@ impl HandleMaker {
 
     /// Compares the MAC in constant time, before it looks at anything else.
     pub fn open(&self, handle: &[u8]) -> Result<ObjectId, HandleError> {
-        let (head, tag) = handle.split_first_chunk::<HEAD_BYTES>().ok_or(HandleError)?;
+        let (head, tag) = handle
+            .split_first_chunk::<HEAD_BYTES>()
+            .ok_or(HandleError)?;
         if tag.len() != MAC_BYTES {
             return Err(HandleError);
         }
-        self.over(head).verify_truncated_left(tag).map_err(|_| HandleError)?;
+        self.over(head)
+            .verify_truncated_left(tag)
+            .map_err(|_| HandleError)?;
         let [VERSION, _, _, _, _, _, _, _, numbers @ ..] = head else {
             return Err(HandleError);
         };
-        let number = |bytes: &[[u8; 8]]| bytes.first().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        let number =
+            |bytes: &[[u8; 8]]| bytes.first().map_or(0, |bytes| u64::from_be_bytes(*bytes));
         let (numbers, _) = numbers.as_chunks::<8>();
-        Ok(ObjectId { ino: number(numbers), generation: number(&numbers[1..]) })
+        Ok(ObjectId {
+            ino: number(numbers),
+            generation: number(&numbers[1..]),
+        })
     }
 
     fn over(&self, head: &[u8]) -> Hmac<Sha256> {
@@ -117,7 +128,10 @@ impl HandleMaker {
 mod tests {
     use super::*;
 
-    const OBJECT: ObjectId = ObjectId { ino: 0x0123_4567_89ab_cdef, generation: 42 };
+    const OBJECT: ObjectId = ObjectId {
+        ino: 0x0123_4567_89ab_cdef,
+        generation: 42,
+    };
 
     fn maker(key: u8, export: u64) -> HandleMaker {
         HandleMaker::new(&HandleKey::from([key; 32]), export)

@@ -116,7 +116,11 @@ impl CreateHow<'_> {
             }
         };
         if same {
-            Ok(Created { object, attributes, existed: true })
+            Ok(Created {
+                object,
+                attributes,
+                existed: true,
+            })
         } else {
             Err(Status::Exist.into())
         }

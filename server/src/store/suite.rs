@@ -501,7 +501,12 @@ fn attributes(store: &dyn Store) {
 }
 
 /// Lists in steps of `chunk`.
-pub(crate) fn list(store: &dyn Store, directory: ObjectId, chunk: usize, plus: bool) -> Vec<DirEntry> {
+pub(crate) fn list(
+    store: &dyn Store,
+    directory: ObjectId,
+    chunk: usize,
+    plus: bool,
+) -> Vec<DirEntry> {
     let (mut all, mut cookie, mut verifier) = (Vec::new(), 0, [0; 8]);
     loop {
         let range = ReaddirRange {
@@ -641,7 +646,13 @@ fn listing_with_objects(store: &dyn Store) {
         assert_eq!((found, entry.fileid), (object, object.ino));
         // Listing a directory may count as an access to it.
         let now = store.getattr(object).unwrap();
-        assert_eq!(Attributes { atime: now.atime, ..attributes }, now);
+        assert_eq!(
+            Attributes {
+                atime: now.atime,
+                ..attributes
+            },
+            now
+        );
     }
 }
 

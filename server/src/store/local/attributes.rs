@@ -150,7 +150,11 @@ fn permitted_by_kernel(object: &Descriptor) -> u32 {
         granted |= if directory { access::DELETE } else { 0 };
     }
     if has(Access::EXEC_OK) {
-        granted |= if directory { access::LOOKUP } else { access::EXECUTE };
+        granted |= if directory {
+            access::LOOKUP
+        } else {
+            access::EXECUTE
+        };
     }
     granted
 }
@@ -176,22 +180,35 @@ pub(super) fn apply_times(object: BorrowedFd<'_>, new: &SetAttributes) -> Result
         return Ok(());
     }
     let time = |time| match time {
-        SetTime::Keep => Ok(Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT }),
-        SetTime::ServerTime => Ok(Timespec { tv_sec: 0, tv_nsec: UTIME_NOW }),
-        SetTime::To(time) if time.nanoseconds < 1_000_000_000 => {
-            Ok(Timespec { tv_sec: time.seconds.into(), tv_nsec: time.nanoseconds.into() })
-        }
+        SetTime::Keep => Ok(Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        }),
+        SetTime::ServerTime => Ok(Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_NOW,
+        }),
+        SetTime::To(time) if time.nanoseconds < 1_000_000_000 => Ok(Timespec {
+            tv_sec: time.seconds.into(),
+            tv_nsec: time.nanoseconds.into(),
+        }),
         SetTime::To(_) => Err(Status::Inval),
     };
-    let times =
-        Timestamps { last_access: time(new.atime)?, last_modification: time(new.mtime)? };
+    let times = Timestamps {
+        last_access: time(new.atime)?,
+        last_modification: time(new.mtime)?,
+    };
     utimensat(object, c"", &times, AtFlags::EMPTY_PATH)?;
     Ok(())
 }
 
 /// Brings a new object's mode to what was asked for, as far as the process's umask has cut it (a directory's
 /// default ACL may do so too, and then has the last word).
-pub(super) fn undo_umask(object: BorrowedFd<'_>, directory: &Descriptor, wanted: u32) -> Result<()> {
+pub(super) fn undo_umask(
+    object: BorrowedFd<'_>,
+    directory: &Descriptor,
+    wanted: u32,
+) -> Result<()> {
     let stat = fstat(object.as_fd())?;
     let got = stat.st_mode & 0o7777;
     let wanted = wanted & 0o7777 | got & 0o2000;
@@ -199,7 +216,12 @@ pub(super) fn undo_umask(object: BorrowedFd<'_>, directory: &Descriptor, wanted:
         return Ok(());
     }
     if getxattr_query(directory.magic_path(), c"system.posix_acl_default").is_err() {
-        chmodat(CWD, magic_path(object), Mode::from_raw_mode(wanted), AtFlags::empty())?;
+        chmodat(
+            CWD,
+            magic_path(object),
+            Mode::from_raw_mode(wanted),
+            AtFlags::empty(),
+        )?;
     }
     Ok(())
 }

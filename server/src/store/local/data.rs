@@ -72,11 +72,7 @@ impl LocalStore {
     }
 
     /// A regular file. `IsDir` and `Inval` say what else it may be.
-    pub(super) fn file(
-        &self,
-        object: ObjectId,
-        wanted: Use,
-    ) -> Result<Arc<Descriptor>> {
+    pub(super) fn file(&self, object: ObjectId, wanted: Use) -> Result<Arc<Descriptor>> {
         if let Some(found) = self.descriptors.find(object, wanted)
             && found.kind == FileType::Regular
         {
@@ -116,7 +112,11 @@ impl LocalStore {
         }
         let file = self.descriptor(object, Use::Read)?;
         file.take_unsynced();
-        let synced = if data_only { fdatasync(&*file) } else { fsync(&*file) };
+        let synced = if data_only {
+            fdatasync(&*file)
+        } else {
+            fsync(&*file)
+        };
         let lost = self.descriptors.take_lost(object);
         if synced.is_ok() && file.good_for == Use::Write && self.can_write_again(&file)? {
             // Nobody can execute a file that is open for writing.

@@ -34,7 +34,12 @@ pub(super) struct Descriptor {
 
 impl Descriptor {
     pub fn new(fd: OwnedFd, kind: FileType, good_for: Use) -> Arc<Self> {
-        Arc::new(Self { fd, kind, good_for, unsynced: AtomicBool::new(false) })
+        Arc::new(Self {
+            fd,
+            kind,
+            good_for,
+            unsynced: AtomicBool::new(false),
+        })
     }
 
     /// A path that leads to the very object, whatever its names are by now.
@@ -73,18 +78,26 @@ pub(super) struct Descriptors {
 impl Descriptors {
     pub fn new(capacity: usize) -> Self {
         let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
-        Self { open: Mutex::new(LruCache::new(capacity)), lost: Mutex::new(BTreeSet::new()) }
+        Self {
+            open: Mutex::new(LruCache::new(capacity)),
+            lost: Mutex::new(BTreeSet::new()),
+        }
     }
 
     pub fn find(&self, object: ObjectId, wanted: Use) -> Option<Arc<Descriptor>> {
         let mut open = self.open.lock();
-        open.get(&object).filter(|descriptor| descriptor.good_for >= wanted).cloned()
+        open.get(&object)
+            .filter(|descriptor| descriptor.good_for >= wanted)
+            .cloned()
     }
 
     /// Keeps a descriptor, unless one as good is there already.
     pub fn keep(&self, object: ObjectId, descriptor: &Arc<Descriptor>) {
         let mut open = self.open.lock();
-        if open.peek(&object).is_some_and(|known| known.good_for >= descriptor.good_for) {
+        if open
+            .peek(&object)
+            .is_some_and(|known| known.good_for >= descriptor.good_for)
+        {
             return;
         }
         let closed = open.push(object, descriptor.clone());
@@ -145,11 +158,16 @@ impl Descriptors {
 /// half of them, since connections and the files of calls under way need some too.
 pub(super) fn raise_open_file_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
     let current = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
     };
     let half = current.map_or(u64::MAX, |files| files / 2);
-    usize::try_from(half).unwrap_or(usize::MAX).clamp(16, 32_768)
+    usize::try_from(half)
+        .unwrap_or(usize::MAX)
+        .clamp(16, 32_768)
 }

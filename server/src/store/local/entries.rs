@@ -10,11 +10,11 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::LocalStore;
 use super::attributes::{apply_ids_and_mode, apply_times, undo_umask};
 use super::descriptors::{Descriptor, Use};
 use super::identity::Judge;
 use super::objects::{BENEATH, open_path};
-use super::LocalStore;
 use crate::store::names::{Name, check_target, verifier_times};
 use crate::store::permission::{check_add, check_take};
 use crate::store::{
@@ -35,7 +35,11 @@ impl LocalStore {
     fn new_name<'a>(&self, directory: ObjectId, name: &'a [u8]) -> Result<NewName<'a>> {
         let within = self.directory(directory)?;
         let name = Name::proper(name, Status::Exist, Status::Exist)?;
-        Ok(NewName { directory, within, name })
+        Ok(NewName {
+            directory,
+            within,
+            name,
+        })
     }
 
     /// Who makes something must be someone that it can be given to.
@@ -63,7 +67,11 @@ impl LocalStore {
             }
             match self.create_new(who, &place, how) {
                 Ok((object, attributes)) => {
-                    return Ok(Created { object, attributes, existed: false });
+                    return Ok(Created {
+                        object,
+                        attributes,
+                        existed: false,
+                    });
                 }
                 Err(refused) if refused.errno == Errno::EXIST.raw_os_error() => {}
                 Err(refused) => return Err(refused),
@@ -83,7 +91,12 @@ impl LocalStore {
             CreateHow::Exclusive(verifier) => {
                 let (atime, mtime) = verifier_times(*verifier);
                 let (atime, mtime) = (SetTime::To(atime), SetTime::To(mtime));
-                SetAttributes { mode: Some(0o600), atime, mtime, ..SetAttributes::default() }
+                SetAttributes {
+                    mode: Some(0o600),
+                    atime,
+                    mtime,
+                    ..SetAttributes::default()
+                }
             }
         };
         let mode = new.mode.unwrap_or(default_mode(FileType::Regular)) & 0o7777;
@@ -102,7 +115,9 @@ impl LocalStore {
             })?;
             let size = new.size.unwrap_or(0);
             let sized = || rustix::fs::ftruncate(&fd, size.min(i64::MAX as u64));
-            if size > 0 && let Err(errno) = sized() {
+            if size > 0
+                && let Err(errno) = sized()
+            {
                 self.take_back(place, AtFlags::empty());
                 return Err(errno.into());
             }
@@ -128,7 +143,11 @@ impl LocalStore {
             .and_then(|()| apply_times(fd.as_fd(), new));
         if dressed.is_err() {
             let directory = fstat(fd).is_ok_and(|stat| stat.st_mode & 0o170_000 == 0o040_000);
-            let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+            let flags = if directory {
+                AtFlags::REMOVEDIR
+            } else {
+                AtFlags::empty()
+            };
             self.take_back(place, flags);
         }
         dressed
@@ -148,7 +167,8 @@ impl LocalStore {
         self.sync_names(place.directory, &place.within)?;
         let (object, attributes) = self.identify(fd.as_fd())?;
         self.remember(object, place.directory, place.name);
-        self.descriptors.keep(object, &Descriptor::new(fd, attributes.kind, good_for));
+        self.descriptors
+            .keep(object, &Descriptor::new(fd, attributes.kind, good_for));
         Ok((object, attributes))
     }
 
@@ -190,14 +210,15 @@ impl LocalStore {
     ) -> Result<(ObjectId, Attributes)> {
         let place = self.new_name(directory, name)?;
         check_target(target)?;
-        let fd =
-            self.make(who, &place, |place| symlinkat(target, &*place.within, place.name))?;
+        let fd = self.make(who, &place, |place| {
+            symlinkat(target, &*place.within, place.name)
+        })?;
         {
             let _judge = self.judge_maker(who)?;
             // Its mode means nothing, and is not to be changed.
             let new = SetAttributes { mode: None, ..*new };
-            let dressed = apply_ids_and_mode(fd.as_fd(), &new)
-                .and_then(|()| apply_times(fd.as_fd(), &new));
+            let dressed =
+                apply_ids_and_mode(fd.as_fd(), &new).and_then(|()| apply_times(fd.as_fd(), &new));
             if dressed.is_err() {
                 self.take_back(&place, AtFlags::empty());
             }
@@ -224,7 +245,13 @@ impl LocalStore {
         let device = makedev(what.device().major, what.device().minor);
         let mode = new.mode.unwrap_or(default_mode(what.kind())) & 0o7777;
         let fd = self.make(who, &place, |place| {
-            mknodat(&*place.within, place.name, kind, Mode::from_raw_mode(mode), device)
+            mknodat(
+                &*place.within,
+                place.name,
+                kind,
+                Mode::from_raw_mode(mode),
+                device,
+            )
         })?;
         {
             let _judge = self.judge_maker(who)?;
@@ -242,7 +269,8 @@ impl LocalStore {
     ) -> Result<OwnedFd> {
         let _judge = self.judge_maker(who)?;
         call(place)?;
-        self.descriptors.with_room(|| Ok(open_path(place.within.as_fd(), place.name)?))
+        self.descriptors
+            .with_room(|| Ok(open_path(place.within.as_fd(), place.name)?))
     }
 
     pub(super) fn add_link(
@@ -273,7 +301,9 @@ impl LocalStore {
 
     /// What a name stands for, whatever it is, before the name goes.
     fn victim(&self, within: &Descriptor, name: &[u8]) -> Result<(ObjectId, Attributes, OwnedFd)> {
-        let fd = self.descriptors.with_room(|| Ok(open_path(within.as_fd(), name)?))?;
+        let fd = self
+            .descriptors
+            .with_room(|| Ok(open_path(within.as_fd(), name)?))?;
         let (object, attributes) = self.identify(fd.as_fd())?;
         Ok((object, attributes, fd))
     }
@@ -292,7 +322,10 @@ impl LocalStore {
         } else {
             self.forget_name(*object, directory, name);
         }
-        Unlinked { object: *object, last }
+        Unlinked {
+            object: *object,
+            last,
+        }
     }
 
     pub(super) fn remove_file(
@@ -314,7 +347,9 @@ impl LocalStore {
     ) -> Result<ObjectId> {
         let within = self.directory(directory)?;
         let name = Name::proper(name, Status::Inval, Status::Exist)?;
-        Ok(self.unlink(who, directory, &within, name, AtFlags::REMOVEDIR)?.object)
+        Ok(self
+            .unlink(who, directory, &within, name, AtFlags::REMOVEDIR)?
+            .object)
     }
 
     fn unlink(
@@ -356,7 +391,10 @@ impl LocalStore {
                 Err(refused) if refused.errno == Errno::NOENT.raw_os_error() => None,
                 Err(refused) => return Err(refused),
             };
-            if replaced.as_ref().is_some_and(|replaced| replaced.0 == moved.0) {
+            if replaced
+                .as_ref()
+                .is_some_and(|replaced| replaced.0 == moved.0)
+            {
                 return Ok(None);
             }
             if matches!(judge, Judge::Ourselves) {

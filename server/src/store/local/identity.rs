@@ -43,12 +43,18 @@ impl Identity {
     pub fn of_this_process() -> Self {
         let own = Credential::of_this_process();
         let own_groups = own.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
-        let mut identity = Self { own, own_groups, switches: false };
+        let mut identity = Self {
+            own,
+            own_groups,
+            switches: false,
+        };
         let has = |set| effective().contains(set);
         if identity.own.uid == 0 && has(CapabilitySet::SETUID | CapabilitySet::SETGID) {
             // Switching must drop the overriding capabilities; SECBIT_NO_SETUID_FIXUP prevents that.
             let nobody = Credential::of(65_534, 65_534, &[]);
-            let drops = identity.act(&nobody).map(|_acting| !has(CapabilitySet::DAC_OVERRIDE));
+            let drops = identity
+                .act(&nobody)
+                .map(|_acting| !has(CapabilitySet::DAC_OVERRIDE));
             identity.switches = drops.unwrap_or(false);
         }
         identity
@@ -78,8 +84,15 @@ impl Identity {
     }
 
     fn act(&self, caller: &Credential) -> Result<Acting<'_>> {
-        let acting = Acting { identity: self, _not_send: PhantomData };
-        let groups: Vec<Gid> = caller.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+        let acting = Acting {
+            identity: self,
+            _not_send: PhantomData,
+        };
+        let groups: Vec<Gid> = caller
+            .groups
+            .iter()
+            .map(|gid| Gid::from_raw(*gid))
+            .collect();
         rustix::thread::set_thread_groups(&groups)?;
         if sys::set_file_gid(caller.gid) && sys::set_file_uid(caller.uid) {
             Ok(acting)
@@ -116,7 +129,11 @@ mod tests {
         let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
         status
             .lines()
-            .filter(|line| ["Uid:", "Gid:", "Groups:", "CapEff:"].iter().any(|key| line.starts_with(key)))
+            .filter(|line| {
+                ["Uid:", "Gid:", "Groups:", "CapEff:"]
+                    .iter()
+                    .any(|key| line.starts_with(key))
+            })
             .collect::<Vec<_>>()
             .join("\n")
     }
@@ -132,7 +149,9 @@ mod tests {
         let judge = identity.judge(&caller).unwrap();
         assert!(matches!(judge, Judge::Kernel(Some(_))));
         let during = ids_of_this_thread();
-        assert!(during.contains("\t4001") && during.contains("\t4002") && during.contains("4003 4004"));
+        assert!(
+            during.contains("\t4001") && during.contains("\t4002") && during.contains("4003 4004")
+        );
         let elsewhere = std::thread::spawn(ids_of_this_thread).join().unwrap();
         // A thread starts with its parent's ids: the server's threads are started by none that acts.
         assert_eq!(elsewhere, during);
@@ -147,6 +166,9 @@ mod tests {
         assert_eq!(ids_of_this_thread(), before);
         assert!(identity.judge(&Credential::of(u32::MAX, 0, &[])).is_err());
         assert_eq!(ids_of_this_thread(), before);
-        assert!(matches!(identity.judge(identity.own()), Ok(Judge::Kernel(None))));
+        assert!(matches!(
+            identity.judge(identity.own()),
+            Ok(Judge::Kernel(None))
+        ));
     }
 }

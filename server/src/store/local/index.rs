@@ -81,12 +81,20 @@ impl Index {
         if end < bytes {
             tracing::warn!(path = %path.display(), bytes, readable = end, "the handle index was damaged");
         }
-        let log = Log { path: path.to_owned(), export, file: append(path)?, records };
+        let log = Log {
+            path: path.to_owned(),
+            export,
+            file: append(path)?,
+            records,
+        };
         let mut inner = Inner { known, log };
         if end < bytes || readable.is_none() || inner.is_mostly_dead() {
             inner.compact()?;
         }
-        Ok(Self { root, inner: Mutex::new(inner) })
+        Ok(Self {
+            root,
+            inner: Mutex::new(inner),
+        })
     }
 
     /// Remembers where an object was found.
@@ -94,7 +102,10 @@ impl Index {
         let mut inner = self.inner.lock();
         if let Some(known) = inner.known.get(&object.ino)
             && known.generation == object.generation
-            && known.places.first().is_some_and(|place| place.is(parent, name))
+            && known
+                .places
+                .first()
+                .is_some_and(|place| place.is(parent, name))
         {
             return;
         }
@@ -105,7 +116,9 @@ impl Index {
     /// A name does not stand for that object any more.
     pub fn forget_place(&self, object: ObjectId, parent: u64, name: &[u8]) {
         let mut inner = self.inner.lock();
-        let Some(known) = inner.known.get_mut(&object.ino) else { return };
+        let Some(known) = inner.known.get_mut(&object.ino) else {
+            return;
+        };
         if known.generation != object.generation || known.places.len() < 2 {
             return;
         }
@@ -131,11 +144,17 @@ impl Index {
     /// The paths that may lead to an object, as names from the root, the likeliest first.
     pub fn paths(&self, object: ObjectId) -> Vec<Vec<Box<[u8]>>> {
         let inner = self.inner.lock();
-        let Some(known) = inner.known.get(&object.ino) else { return Vec::new() };
+        let Some(known) = inner.known.get(&object.ino) else {
+            return Vec::new();
+        };
         if known.generation != object.generation {
             return Vec::new();
         }
-        known.places.iter().filter_map(|place| self.path(&inner.known, place)).collect()
+        known
+            .places
+            .iter()
+            .filter_map(|place| self.path(&inner.known, place))
+            .collect()
     }
 
     fn path(&self, known: &HashMap<u64, Known>, last: &Place) -> Option<Vec<Box<[u8]>>> {
@@ -166,10 +185,18 @@ impl Inner {
     }
 
     fn write(&mut self, object: ObjectId, parent: u64, name: &[u8]) {
-        let written = self.log.file.write_all(&record(object, parent, name)).and_then(|()| {
-            self.log.records += 1;
-            if self.is_mostly_dead() { self.compact() } else { Ok(()) }
-        });
+        let written = self
+            .log
+            .file
+            .write_all(&record(object, parent, name))
+            .and_then(|()| {
+                self.log.records += 1;
+                if self.is_mostly_dead() {
+                    self.compact()
+                } else {
+                    Ok(())
+                }
+            });
         if let Err(error) = written {
             tracing::warn!(%error, "the handle index cannot be written: handles may be stale after a restart");
         }
@@ -184,13 +211,18 @@ impl Inner {
         file.write_all(&self.log.export.to_le_bytes())?;
         let mut records = 0;
         for (ino, known) in &self.known {
-            let object = ObjectId { ino: *ino, generation: known.generation };
+            let object = ObjectId {
+                ino: *ino,
+                generation: known.generation,
+            };
             for place in known.places.iter().rev() {
                 file.write_all(&record(object, place.parent, &place.name))?;
                 records += 1;
             }
         }
-        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        file.into_inner()
+            .map_err(io::IntoInnerError::into_error)?
+            .sync_all()?;
         std::fs::rename(&beside, &self.log.path)?;
         self.log.file = append(&self.log.path)?;
         self.log.records = records;
@@ -202,15 +234,22 @@ impl Inner {
 }
 
 fn learn(known: &mut HashMap<u64, Known>, object: ObjectId, parent: u64, name: &[u8]) {
-    let entry = known
-        .entry(object.ino)
-        .or_insert_with(|| Known { generation: object.generation, places: Vec::with_capacity(1) });
+    let entry = known.entry(object.ino).or_insert_with(|| Known {
+        generation: object.generation,
+        places: Vec::with_capacity(1),
+    });
     if entry.generation != object.generation {
         entry.generation = object.generation;
         entry.places.clear();
     }
     entry.places.retain(|place| !place.is(parent, name));
-    entry.places.insert(0, Place { parent, name: name.into() });
+    entry.places.insert(
+        0,
+        Place {
+            parent,
+            name: name.into(),
+        },
+    );
     entry.places.truncate(PLACES_MAX);
 }
 
@@ -233,11 +272,7 @@ fn checksum(body: &[u8]) -> [u8; 4] {
 
 /// Learns what a log says: how many records, and how many bytes of it are sound. `None` if it is not a log of
 /// this export.
-fn replay(
-    bytes: &[u8],
-    export: u64,
-    known: &mut HashMap<u64, Known>,
-) -> Option<(usize, usize)> {
+fn replay(bytes: &[u8], export: u64, known: &mut HashMap<u64, Known>) -> Option<(usize, usize)> {
     let head = [&MAGIC[..], &export.to_le_bytes()].concat();
     let mut rest = bytes.strip_prefix(&head[..])?;
     let mut records = 0;
@@ -341,7 +376,9 @@ mod tests {
         for cut in 0..whole.len() {
             std::fs::write(&path, &whole[..cut]).unwrap();
             let index = Index::open(&path, 9, ROOT).unwrap();
-            let found = (10..20).take_while(|ino| !paths(&index, object(*ino, 1)).is_empty()).count();
+            let found = (10..20)
+                .take_while(|ino| !paths(&index, object(*ino, 1)).is_empty())
+                .count();
             assert_eq!(found, cut.saturating_sub(16) / 35, "{cut}");
             index.remember(object(50, 1), ROOT, b"after");
             drop(index);
@@ -357,7 +394,11 @@ mod tests {
         let index = Index::open(&path, 9, ROOT).unwrap();
         let f = object(11, 5);
         for round in 0..40_000 {
-            let (new, old): (&[u8], &[u8]) = if round % 2 == 0 { (b"a", b"b") } else { (b"b", b"a") };
+            let (new, old): (&[u8], &[u8]) = if round % 2 == 0 {
+                (b"a", b"b")
+            } else {
+                (b"b", b"a")
+            };
             index.remember(f, ROOT, new);
             index.forget_place(f, ROOT, old);
         }

@@ -60,7 +60,11 @@ impl LocalStore {
                 self.remember(object, directory, &entry.name);
             }
         }
-        Ok(Listing { entries, eof, verifier: ReaddirRange::VERIFIER })
+        Ok(Listing {
+            entries,
+            eof,
+            verifier: ReaddirRange::VERIFIER,
+        })
     }
 
     fn list_dots(
@@ -71,7 +75,12 @@ impl LocalStore {
         entries: &mut Vec<DirEntry>,
     ) -> Result<()> {
         let mut dot = |fileid, name: &[u8], cookie| {
-            entries.push(DirEntry { fileid, name: name.to_vec(), cookie, object: None });
+            entries.push(DirEntry {
+                fileid,
+                name: name.to_vec(),
+                cookie,
+                object: None,
+            });
         };
         if cookie < AFTER_HERE {
             dot(directory.ino, b".", AFTER_HERE);
@@ -139,12 +148,19 @@ impl LocalStore {
 }
 
 fn cookie(position: u64) -> u64 {
-    if position <= AFTER_UP { MOVED + position } else { position }
+    if position <= AFTER_UP {
+        MOVED + position
+    } else {
+        position
+    }
 }
 
 fn position(cookie: u64) -> u64 {
     match cookie {
         0..=AFTER_UP => 0,
-        _ => cookie.checked_sub(MOVED).filter(|moved| *moved <= AFTER_UP).unwrap_or(cookie),
+        _ => cookie
+            .checked_sub(MOVED)
+            .filter(|moved| *moved <= AFTER_UP)
+            .unwrap_or(cookie),
     }
 }

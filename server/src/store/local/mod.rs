@@ -103,7 +103,10 @@ impl LocalStore {
         by_handle: bool,
     ) -> io::Result<Self> {
         let explain = |what: &str, error: io::Error| {
-            io::Error::new(error.kind(), format!("{what} {}: {error}", directory.display()))
+            io::Error::new(
+                error.kind(),
+                format!("{what} {}: {error}", directory.display()),
+            )
         };
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC;
         let whole = openat(CWD, directory, flags | OFlags::RDONLY, Mode::empty())
@@ -130,7 +133,10 @@ impl LocalStore {
                     .map_err(|error| explain("cannot use the handle index for", error))?,
             ),
         };
-        let private = state.private_directories().iter().filter(|(on, _)| *on == device);
+        let private = state
+            .private_directories()
+            .iter()
+            .filter(|(on, _)| *on == device);
         Ok(Self {
             root,
             root_fd: Descriptor::new(path, FileType::Directory, Use::Path),
@@ -159,7 +165,11 @@ impl LocalStore {
     }
 
     fn changing(&self) -> Result<()> {
-        if self.read_only { Err(Status::RoFs.into()) } else { Ok(()) }
+        if self.read_only {
+            Err(Status::RoFs.into())
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -167,7 +177,10 @@ fn export_number(root: ObjectId) -> u64 {
     let mut digest = Sha256::new();
     digest.update(root.ino.to_be_bytes());
     digest.update(root.generation.to_be_bytes());
-    digest.finalize().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+    digest
+        .finalize()
+        .first_chunk()
+        .map_or(0, |bytes| u64::from_be_bytes(*bytes))
 }
 
 impl Store for LocalStore {
@@ -340,7 +353,8 @@ impl Store for LocalStore {
         match self.descriptor(object, Use::Path) {
             Ok(descriptor) => {
                 // Watched first and looked at then: if it is gone by now, no event will say so.
-                self.watches.add(object, descriptor.as_fd(), descriptor.kind)
+                self.watches
+                    .add(object, descriptor.as_fd(), descriptor.kind)
                     && self.attributes(object, &*descriptor).is_ok()
             }
             Err(_) => false,

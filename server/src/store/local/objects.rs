@@ -53,7 +53,13 @@ impl LocalStore {
                 let fd = sys::open_by_handle(self.whole.as_fd(), handle.kind, &handle.bytes, PATH)
                     .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::STALE))
                     // Whatever is wrong with it: there is no such object (any more).
-                    .map_err(|errno| if is_shortage(errno) { errno } else { Errno::STALE })?;
+                    .map_err(|errno| {
+                        if is_shortage(errno) {
+                            errno
+                        } else {
+                            Errno::STALE
+                        }
+                    })?;
                 let (found, attributes) = self.identify(fd.as_fd()).map_err(|_| Status::Stale)?;
                 if found != object || attributes.links == 0 {
                     return Err(Status::Stale.into());
@@ -98,7 +104,13 @@ impl LocalStore {
             return Err(Status::NoEnt.into());
         }
         let generation = generation(fd, self.scheme, stat.st_ino)?;
-        Ok((ObjectId { ino: stat.st_ino, generation }, self.translate(&stat)))
+        Ok((
+            ObjectId {
+                ino: stat.st_ino,
+                generation,
+            },
+            self.translate(&stat),
+        ))
     }
 
     /// Attributes of an open object; STALE if it has lost its last name.
@@ -158,7 +170,11 @@ impl LocalStore {
             (_, Err(Errno::NAMETOOLONG)) => self.is_within_by_parents(directory)?,
             (Err(errno), _) | (_, Err(errno)) => return Err(errno.into()),
         };
-        if within { Ok(()) } else { Err(Status::Stale.into()) }
+        if within {
+            Ok(())
+        } else {
+            Err(Status::Stale.into())
+        }
     }
 
     fn is_within_by_parents(&self, directory: BorrowedFd<'_>) -> Result<bool> {
@@ -188,7 +204,9 @@ impl LocalStore {
         let name = Name::parse(name)?;
         let (object, attributes, fd) = {
             let _judge = self.judge_search(who, &within)?;
-            let fd = self.descriptors.with_room(|| self.step(directory, &within, name))?;
+            let fd = self
+                .descriptors
+                .with_room(|| self.step(directory, &within, name))?;
             let (object, attributes) = self.identify(fd.as_fd())?;
             (object, attributes, fd)
         };
@@ -197,7 +215,8 @@ impl LocalStore {
             Name::Up => self.check_within(fd.as_fd())?,
             Name::Here => {}
         }
-        self.descriptors.keep(object, &Descriptor::new(fd, attributes.kind, Use::Path));
+        self.descriptors
+            .keep(object, &Descriptor::new(fd, attributes.kind, Use::Path));
         Ok((object, attributes))
     }
 
@@ -264,16 +283,27 @@ impl LocalStore {
 /// NFSv3 has no times before 1970 nor after 2106.
 fn time(seconds: i64, nanoseconds: u64) -> Time {
     match u32::try_from(seconds) {
-        Ok(seconds) => Time { seconds, nanoseconds: nanoseconds as u32 },
+        Ok(seconds) => Time {
+            seconds,
+            nanoseconds: nanoseconds as u32,
+        },
         Err(_) if seconds < 0 => Time::default(),
-        Err(_) => Time { seconds: u32::MAX, nanoseconds: 0 },
+        Err(_) => Time {
+            seconds: u32::MAX,
+            nanoseconds: 0,
+        },
     }
 }
 
 /// One name, as a path. ACCES if it is a mount point.
 pub(super) fn open_path(directory: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<OwnedFd> {
-    openat2(directory, name, PATH, Mode::empty(), BENEATH)
-        .map_err(|errno| if errno == Errno::XDEV { Errno::ACCESS } else { errno })
+    openat2(directory, name, PATH, Mode::empty(), BENEATH).map_err(|errno| {
+        if errno == Errno::XDEV {
+            Errno::ACCESS
+        } else {
+            errno
+        }
+    })
 }
 
 /// The same object, opened for more.
@@ -296,7 +326,9 @@ pub(super) fn generation(fd: BorrowedFd<'_>, scheme: Option<Scheme>, ino: u64) -
         let handle = sys::kernel_handle(fd)
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         // Not of the encoding that all others have: a subvolume, say. It could not be found again.
-        return scheme.generation(&handle, ino).ok_or_else(|| Status::Access.into());
+        return scheme
+            .generation(&handle, ino)
+            .ok_or_else(|| Status::Access.into());
     }
     let found = statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BTIME)?;
     if found.stx_mask & StatxFlags::BTIME.bits() == 0 {
@@ -304,9 +336,16 @@ pub(super) fn generation(fd: BorrowedFd<'_>, scheme: Option<Scheme>, ino: u64) -
     }
     let birth = found.stx_btime;
     let nanoseconds = u64::from(birth.tv_nsec);
-    Ok(birth.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(nanoseconds))
+    Ok(birth
+        .tv_sec
+        .cast_unsigned()
+        .wrapping_mul(1_000_000_000)
+        .wrapping_add(nanoseconds))
 }
 
 fn is_shortage(errno: Errno) -> bool {
-    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR)
+    matches!(
+        errno,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::INTR
+    )
 }

@@ -33,7 +33,9 @@ impl Scheme {
             (INO32_GENERATION, 8) => Self::Ino32Generation,
             (INO32_GENERATION, 12) => Self::GenerationIno64,
             (INO64_GENERATION, 12) => Self::Ino64Generation,
-            (BTRFS_WITHOUT_PARENT, 20) => Self::Btrfs { subvolume: word64(handle, 2) },
+            (BTRFS_WITHOUT_PARENT, 20) => Self::Btrfs {
+                subvolume: word64(handle, 2),
+            },
             _ => return None,
         };
         scheme.generation(handle, ino).map(|_| scheme)
@@ -54,7 +56,10 @@ impl Scheme {
 
     /// The handle of an object.
     pub fn handle(self, object: ObjectId) -> KernelHandle {
-        let (ino, generation) = (object.ino.to_ne_bytes(), (object.generation as u32).to_ne_bytes());
+        let (ino, generation) = (
+            object.ino.to_ne_bytes(),
+            (object.generation as u32).to_ne_bytes(),
+        );
         let low = (object.ino as u32).to_ne_bytes();
         let high = ((object.ino >> 32) as u32).to_ne_bytes();
         let (kind, bytes) = match self {
@@ -78,7 +83,10 @@ fn word32(handle: &KernelHandle, index: usize) -> u32 {
 
 /// The 64-bit word that begins at that 32-bit index.
 fn word64(handle: &KernelHandle, index: usize) -> u64 {
-    let bytes = [word32(handle, index).to_ne_bytes(), word32(handle, index + 1).to_ne_bytes()];
+    let bytes = [
+        word32(handle, index).to_ne_bytes(),
+        word32(handle, index + 1).to_ne_bytes(),
+    ];
     u64::from_ne_bytes(bytes.as_flattened().try_into().unwrap_or_default())
 }
 
@@ -88,7 +96,10 @@ mod tests {
 
     #[test]
     fn handles_are_made_again_and_others_refused() {
-        let object = ObjectId { ino: 0x1_2345_6789, generation: 0xfeed_beef };
+        let object = ObjectId {
+            ino: 0x1_2345_6789,
+            generation: 0xfeed_beef,
+        };
         let small = ObjectId { ino: 77, ..object };
         let schemes = [
             (Scheme::Ino32Generation, small),
@@ -99,14 +110,29 @@ mod tests {
         for (scheme, object) in schemes {
             let handle = scheme.handle(object);
             assert_eq!(Scheme::find(&handle, object.ino), Some(scheme));
-            assert_eq!(scheme.generation(&handle, object.ino), Some(object.generation));
+            assert_eq!(
+                scheme.generation(&handle, object.ino),
+                Some(object.generation)
+            );
             assert_eq!(scheme.generation(&handle, object.ino ^ 2), None);
         }
         // An inode number that does not fit must not pass for another.
         let cut = Scheme::Ino32Generation.handle(object);
         assert_eq!(Scheme::Ino32Generation.generation(&cut, object.ino), None);
         let elsewhere = Scheme::Btrfs { subvolume: 6 }.handle(object);
-        assert_eq!(Scheme::Btrfs { subvolume: 5 }.generation(&elsewhere, object.ino), None);
-        assert_eq!(Scheme::find(&KernelHandle { kind: 1, bytes: vec![0; 9] }, 0), None);
+        assert_eq!(
+            Scheme::Btrfs { subvolume: 5 }.generation(&elsewhere, object.ino),
+            None
+        );
+        assert_eq!(
+            Scheme::find(
+                &KernelHandle {
+                    kind: 1,
+                    bytes: vec![0; 9]
+                },
+                0
+            ),
+            None
+        );
     }
 }

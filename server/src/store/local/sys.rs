@@ -50,7 +50,10 @@ pub fn kernel_handle(of: BorrowedFd<'_>) -> Result<KernelHandle> {
         return Err(Error::last_os_error());
     }
     let length = (handle.handle_bytes as usize).min(HANDLE_BYTES_MAX);
-    Ok(KernelHandle { kind: handle.handle_type, bytes: handle.f_handle[..length].to_vec() })
+    Ok(KernelHandle {
+        kind: handle.handle_type,
+        bytes: handle.f_handle[..length].to_vec(),
+    })
 }
 
 /// open_by_handle_at(2) on the file system of `mount`. Needs CAP_DAC_READ_SEARCH.

@@ -22,7 +22,10 @@ impl Place {
     }
 
     fn within(parent: &Path) -> Self {
-        let directory = tempfile::Builder::new().prefix("odafs-store").tempdir_in(parent).unwrap();
+        let directory = tempfile::Builder::new()
+            .prefix("odafs-store")
+            .tempdir_in(parent)
+            .unwrap();
         let served = directory.path().join("served");
         std::fs::create_dir(&served).unwrap();
         for path in [directory.path(), &served] {
@@ -47,7 +50,11 @@ impl Place {
         let options = LocalOptions::default();
         let state = self.state();
         let store = LocalStore::open_with(&self.served(), &state, options, by_handle).unwrap();
-        Served { store, state, place: self }
+        Served {
+            store,
+            state,
+            place: self,
+        }
     }
 }
 
@@ -61,7 +68,11 @@ struct Served {
 impl Served {
     /// Ends this server and starts the next one on the same state.
     fn restart(self, by_handle: bool) -> Self {
-        let Self { store, state, place } = self;
+        let Self {
+            store,
+            state,
+            place,
+        } = self;
         drop(store);
         drop(state);
         place.open(by_handle)
@@ -161,9 +172,13 @@ fn handles_survive_a_restart() {
         let served = Place::on_disk().open(by_handle);
         let f = file(&served, &me(), "f", 0o644);
         served.write_at(&me(), f, 0, b"kept").unwrap();
-        let (d, _) = served.mkdir(&me(), served.root(), b"d", &new_mode(0o755)).unwrap();
+        let (d, _) = served
+            .mkdir(&me(), served.root(), b"d", &new_mode(0o755))
+            .unwrap();
         served.link(&me(), f, d, b"other").unwrap();
-        served.rename(&me(), (served.root(), b"f"), (d, b"moved")).unwrap();
+        served
+            .rename(&me(), (served.root(), b"f"), (d, b"moved"))
+            .unwrap();
         let handles = [served.root(), d, f].map(|object| served.handle(object).unwrap());
         let life = served.state.life();
         let served = served.restart(by_handle);
@@ -198,7 +213,10 @@ fn a_new_file_with_an_old_inode_number_has_another_handle() {
             refused(served.getattr(f), Status::Stale);
         }
         let numbers: std::collections::BTreeSet<_> = seen.iter().map(|object| object.ino).collect();
-        assert!(numbers.len() < 20, "no number was used again: the test shows nothing");
+        assert!(
+            numbers.len() < 20,
+            "no number was used again: the test shows nothing"
+        );
     }
 }
 
@@ -247,9 +265,15 @@ fn no_way_leads_out() {
             refused(served.lookup(&me(), link, b"key"), Status::NotDir);
             refused(served.read_at(link, 0, &mut [0; 8]), Status::Inval);
             refused(served.write_at(&me(), link, 0, b"x"), Status::Inval);
-            let cut = SetAttributes { size: Some(0), ..SetAttributes::default() };
+            let cut = SetAttributes {
+                size: Some(0),
+                ..SetAttributes::default()
+            };
             refused(served.setattr(&me(), link, &cut), Status::Inval);
-            let how = SetAttributes { size: Some(0), ..new_mode(0o666) };
+            let how = SetAttributes {
+                size: Some(0),
+                ..new_mode(0o666)
+            };
             let create = served.create(&me(), root, name.as_bytes(), CreateHow::Unchecked(&how));
             refused(create, Status::Exist);
         }
@@ -264,7 +288,12 @@ fn no_way_leads_out() {
         refused(served.lookup(&me(), d, b"inner"), Status::Stale);
         let create = served.create(&me(), d, b"x", CreateHow::Unchecked(&new_mode(0o644)));
         refused(create, Status::Stale);
-        let range = ReaddirRange { cookie: 0, verifier: [0; 8], max_entries: 9, plus: true };
+        let range = ReaddirRange {
+            cookie: 0,
+            verifier: [0; 8],
+            max_entries: 9,
+            plus: true,
+        };
         refused(served.readdir(&me(), d, range), Status::Stale);
         // Its neighbour whose name begins alike is no inside either.
         std::fs::create_dir(path.join("e")).unwrap();
@@ -284,11 +313,20 @@ fn the_state_directory_is_never_shown() {
     let store = LocalStore::open(directory.path(), &state, LocalOptions::default()).unwrap();
     let root = store.root();
     refused(store.lookup(&me(), root, b"state"), Status::NoEnt);
-    refused(store.rename(&me(), (root, b"state"), (root, b"mine")), Status::NoEnt);
+    refused(
+        store.rename(&me(), (root, b"state"), (root, b"mine")),
+        Status::NoEnt,
+    );
     refused(store.rmdir(&me(), root, b"state"), Status::NoEnt);
-    let names: Vec<_> = list(&store, root, 100, true).into_iter().map(|entry| entry.name).collect();
+    let names: Vec<_> = list(&store, root, 100, true)
+        .into_iter()
+        .map(|entry| entry.name)
+        .collect();
     assert_eq!(names, [b".".to_vec(), b"..".to_vec()]);
-    refused(store.mkdir(&me(), root, b"state", &new_mode(0o755)), Status::Exist);
+    refused(
+        store.mkdir(&me(), root, b"state", &new_mode(0o755)),
+        Status::Exist,
+    );
     let ino = std::fs::metadata(&inside).unwrap().ino();
     for generation in 0..3 {
         refused(store.getattr(ObjectId { ino, generation }), Status::Stale);
@@ -316,7 +354,10 @@ fn what_is_mounted_inside_is_refused() {
         let root = served.root();
         refused(served.lookup(&me(), root, b"m"), Status::Access);
         refused(served.rmdir(&me(), root, b"m"), Status::Access);
-        refused(served.rename(&me(), (root, b"m"), (root, b"n")), Status::Access);
+        refused(
+            served.rename(&me(), (root, b"m"), (root, b"n")),
+            Status::Access,
+        );
         let entries = list(&served, root, 9, true);
         let entry = entries.iter().find(|entry| entry.name == b"m").unwrap();
         assert!(entry.object.is_none());
@@ -338,13 +379,25 @@ fn read_only_means_read_only() {
     let (f, _) = store.lookup(&me(), root, b"f").unwrap();
     refused(store.write_at(&me(), f, 0, b"y"), Status::RoFs);
     refused(store.setattr(&me(), f, &new), Status::RoFs);
-    refused(store.create(&me(), root, b"g", CreateHow::Unchecked(&new)), Status::RoFs);
-    refused(store.create(&me(), root, b"f", CreateHow::Unchecked(&new)), Status::RoFs);
+    refused(
+        store.create(&me(), root, b"g", CreateHow::Unchecked(&new)),
+        Status::RoFs,
+    );
+    refused(
+        store.create(&me(), root, b"f", CreateHow::Unchecked(&new)),
+        Status::RoFs,
+    );
     refused(store.mkdir(&me(), root, b"g", &new), Status::RoFs);
     refused(store.symlink(&me(), root, b"g", b"t", &new), Status::RoFs);
-    refused(store.mknod(&me(), root, b"g", Special::Fifo, &new), Status::RoFs);
+    refused(
+        store.mknod(&me(), root, b"g", Special::Fifo, &new),
+        Status::RoFs,
+    );
     refused(store.link(&me(), f, root, b"g"), Status::RoFs);
-    refused(store.rename(&me(), (root, b"f"), (root, b"g")), Status::RoFs);
+    refused(
+        store.rename(&me(), (root, b"f"), (root, b"g")),
+        Status::RoFs,
+    );
     refused(store.remove(&me(), root, b"f"), Status::RoFs);
     refused(store.rmdir(&me(), root, b"f"), Status::RoFs);
     assert_eq!(content(&store, f), b"x");
@@ -360,7 +413,9 @@ fn few_descriptors_serve_many_files() {
         let files: Vec<_> = (0..200)
             .map(|number| {
                 let f = file(&served, &me(), &format!("f{number}"), 0o644);
-                served.write_at(&me(), f, 0, format!("content {number}").as_bytes()).unwrap();
+                served
+                    .write_at(&me(), f, 0, format!("content {number}").as_bytes())
+                    .unwrap();
                 f
             })
             .collect();
@@ -388,9 +443,13 @@ fn access_lists_are_the_kernels_business() {
     assert_eq!(served.access(&alice, f, 1).unwrap(), 0);
     // user::rw-, user:4001:r--, group::---, mask::r--, other::---
     let mut list = 2_u32.to_le_bytes().to_vec();
-    for (tag, permissions, id) in
-        [(1_u16, 6_u16, u32::MAX), (2, 4, 4001), (4, 0, u32::MAX), (16, 4, u32::MAX), (32, 0, u32::MAX)]
-    {
+    for (tag, permissions, id) in [
+        (1_u16, 6_u16, u32::MAX),
+        (2, 4, 4001),
+        (4, 0, u32::MAX),
+        (16, 4, u32::MAX),
+        (32, 0, u32::MAX),
+    ] {
         list.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
         list.extend(id.to_le_bytes());
     }
@@ -416,7 +475,9 @@ fn access_lists_are_the_kernels_business() {
     let d = served.place.served().join("d");
     rustix::fs::setxattr(&d, "system.posix_acl_default", &list, flags).unwrap();
     let (d, _) = served.lookup(&me(), root, b"d").unwrap();
-    let made = served.create(&me(), d, b"g", CreateHow::Guarded(&new_mode(0o666))).unwrap();
+    let made = served
+        .create(&me(), d, b"g", CreateHow::Guarded(&new_mode(0o666)))
+        .unwrap();
     assert_eq!(made.attributes.mode, 0o640);
 }
 
@@ -425,10 +486,13 @@ fn modes_are_those_asked_for_whatever_the_umask() {
     let served = Place::on_disk().open(true);
     let f = file(&served, &me(), "f", 0o4777);
     assert_eq!(served.getattr(f).unwrap().mode, 0o4777);
-    let (d, attributes) =
-        served.mkdir(&me(), served.root(), b"d", &new_mode(0o1777)).unwrap();
+    let (d, attributes) = served
+        .mkdir(&me(), served.root(), b"d", &new_mode(0o1777))
+        .unwrap();
     assert_eq!(attributes.mode, 0o1777);
-    let (_, fifo) = served.mknod(&me(), d, b"p", Special::Fifo, &new_mode(0o666)).unwrap();
+    let (_, fifo) = served
+        .mknod(&me(), d, b"p", Special::Fifo, &new_mode(0o666))
+        .unwrap();
     assert_eq!(fifo.mode, 0o666);
 }
 
@@ -479,6 +543,8 @@ fn a_directory_that_is_not_there_is_named() {
     let place = Place::in_memory();
     let state = place.state();
     let missing = place.outside("missing");
-    let error = LocalStore::open(&missing, &state, LocalOptions::default()).err().unwrap();
+    let error = LocalStore::open(&missing, &state, LocalOptions::default())
+        .err()
+        .unwrap();
     assert!(error.to_string().contains("missing"), "{error}");
 }

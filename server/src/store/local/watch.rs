@@ -56,12 +56,18 @@ impl Watches {
             })
             .ok();
         let stop = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Self { inotify, stop, table: Mutex::new(Table::default()) })
+        Ok(Self {
+            inotify,
+            stop,
+            table: Mutex::new(Table::default()),
+        })
     }
 
     /// Whether events about the object will come.
     pub fn add(&self, object: ObjectId, fd: BorrowedFd<'_>, kind: FileType) -> bool {
-        let Some(inotify) = &self.inotify else { return false };
+        let Some(inotify) = &self.inotify else {
+            return false;
+        };
         let mut table = self.table.lock();
         if table.watches.contains_key(&object) {
             return true;
@@ -80,7 +86,9 @@ impl Watches {
             }
             Err(error) => {
                 if error == Errno::NOSPC && !std::mem::replace(&mut table.warned, true) {
-                    tracing::warn!("fs.inotify.max_user_watches is reached: further files go unwatched");
+                    tracing::warn!(
+                        "fs.inotify.max_user_watches is reached: further files go unwatched"
+                    );
                 }
                 false
             }
@@ -120,7 +128,11 @@ impl Watches {
     fn sleep(&self, left: Option<Duration>) -> bool {
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let mut fds = vec![PollFd::new(&self.stop, PollFlags::IN)];
-        fds.extend(self.inotify.as_ref().map(|inotify| PollFd::new(inotify, PollFlags::IN)));
+        fds.extend(
+            self.inotify
+                .as_ref()
+                .map(|inotify| PollFd::new(inotify, PollFlags::IN)),
+        );
         // A signal ends it early, which does no harm.
         let _ = poll(&mut fds, left.as_ref());
         rustix::io::read(&self.stop, &mut [0; 8]).is_ok()
@@ -128,7 +140,9 @@ impl Watches {
 
     fn read(&self) -> HashSet<Raw> {
         let mut events = HashSet::new();
-        let Some(inotify) = &self.inotify else { return events };
+        let Some(inotify) = &self.inotify else {
+            return events;
+        };
         let mut buffer = [MaybeUninit::uninit(); 16 << 10];
         let mut reader = inotify::Reader::new(inotify, &mut buffer);
         // The first error is the end of the queue.
@@ -150,10 +164,12 @@ impl Watches {
             table.objects.remove(&watch);
             table.watches.remove(&object);
         }
-        let end = ReadFlags::ATTRIB
-            | ReadFlags::DELETE_SELF
-            | ReadFlags::UNMOUNT
-            | ReadFlags::IGNORED;
-        Some(if what.intersects(end) { Raw::Perhaps(object) } else { Raw::Touched(object) })
+        let end =
+            ReadFlags::ATTRIB | ReadFlags::DELETE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED;
+        Some(if what.intersects(end) {
+            Raw::Perhaps(object)
+        } else {
+            Raw::Touched(object)
+        })
     }
 }
