@@ -12,6 +12,7 @@ pub mod demo;
 pub mod floors;
 pub mod histogram;
 pub mod machine;
+pub mod nic;
 pub mod process;
 pub mod random;
 pub mod report;

@@ -9,7 +9,6 @@ mod slot;
 use odafs_common::reference::{AccessKey, Epoch, Handle};
 use odafs_fabric::memory::FrameNumber;
 use odafs_fabric::sync::Mutex;
-use odafs_fabric::sync::atomic::{AtomicU8, Ordering};
 
 use crate::capability::ReaderClass;
 use slot::{Found, Slot, WORDS};
@@ -39,7 +38,6 @@ impl TptEntry {
             self.epoch.0,
             self.address,
             u64::from(self.class.0),
-            0,
         ]
     }
 
@@ -61,9 +59,6 @@ pub struct Tpt {
     set_mask: usize,
     set_shift: u32,
     slots: Box<[Slot]>,
-    /// One per slot: used since the CLOCK hand last passed. Apart from the slots, so that marking an entry does not
-    /// take its line from the other readers; a mark is written only where it is not there yet.
-    marks: Box<[AtomicU8]>,
     /// Writers of the sets `n % STRIPES`; holds the CLOCK hand.
     stripes: Box<[Mutex<usize>]>,
 }
@@ -81,7 +76,6 @@ impl Tpt {
             set_mask: sets - 1,
             set_shift: sets.trailing_zeros(),
             slots: (0..entries).map(|_| Slot::empty()).collect(),
-            marks: (0..entries).map(|_| AtomicU8::new(0)).collect(),
             stripes: (0..Self::STRIPES.min(sets))
                 .map(|_| Mutex::new(0))
                 .collect(),
@@ -123,12 +117,7 @@ impl Tpt {
         let tag = Self::tag(handle);
         for at in self.set(self.place(handle)) {
             match self.slots[at].read(tag) {
-                Found::Entry(words) => {
-                    if self.marks[at].load(Ordering::Relaxed) == 0 {
-                        self.marks[at].store(1, Ordering::Relaxed);
-                    }
-                    return Some(TptEntry::from_words(words));
-                }
+                Found::Entry(words) => return Some(TptEntry::from_words(words)),
                 Found::Other => {}
                 Found::Unsettled => return None,
             }
@@ -154,8 +143,8 @@ impl Tpt {
                     .find(|&at| self.slots[at].tag() == 0)
             })
             .unwrap_or_else(|| self.victim(base, &mut hand));
+        // A newcomer comes unmarked, so that a scan of pages read once does not drive out those read often.
         self.slots[at].write(tag, entry.to_words());
-        self.marks[at].store(1, Ordering::Relaxed);
     }
 
     /// CLOCK over the set: passes over what is marked, once.
@@ -163,7 +152,7 @@ impl Tpt {
         for _ in 0..2 * self.ways {
             let at = base + (*hand & (self.ways - 1));
             *hand = hand.wrapping_add(1);
-            if self.marks[at].swap(0, Ordering::Relaxed) == 0 {
+            if !self.slots[at].unmark() {
                 return at;
             }
         }
@@ -262,7 +251,6 @@ mod tests {
             .filter(|&n| tpt.lookup(Handle(n)).is_none())
             .collect();
         assert_eq!(gone.len(), 1, "one made room");
-        // The hand cleared every mark on its way; the lookups above set those of the survivors again, and 4 is new.
         tpt.enter(Handle(5), entry(5, 1));
         assert_eq!(
             (0..6).filter(|&n| tpt.lookup(Handle(n)).is_some()).count(),
@@ -279,15 +267,10 @@ mod tests {
             tpt.enter(Handle(n), entry(n, 1));
         }
         for n in 4..100 {
-            assert!(
-                tpt.lookup(Handle(0)).is_some() || n == 4,
-                "kept while {n} entered"
-            );
+            assert!(tpt.lookup(Handle(3)).is_some(), "used, and kept while {n} entered");
             tpt.enter(Handle(n), entry(n, 1));
-            if n == 4 {
-                tpt.enter(Handle(0), entry(0, 1));
-            }
         }
+        assert!(tpt.lookup(Handle(1)).is_none(), "not used, and gone");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Words of payload in a slot.
-pub(super) const WORDS: usize = if cfg!(loom) { 2 } else { 6 };
+pub(super) const WORDS: usize = if cfg!(loom) { 2 } else { 5 };
 
 /// What a slot was found to hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub(super) struct Slot {
     sequence: AtomicU64,
     tag: AtomicU64,
     words: [AtomicU64; WORDS],
+    /// Used since the CLOCK hand last passed. Not under the sequence lock.
+    mark: AtomicU64,
 }
 
 impl Slot {
@@ -45,7 +47,21 @@ impl Slot {
             sequence: AtomicU64::new(0),
             tag: AtomicU64::new(0),
             words: std::array::from_fn(|_| AtomicU64::new(0)),
+            mark: AtomicU64::new(0),
         }
+    }
+
+    /// Marks the slot as used. A mark that is there is only read: the line stays shared among the readers.
+    pub(super) fn mark(&self) {
+        if self.mark.load(Ordering::Relaxed) == 0 {
+            self.mark.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the mark away; was there one?
+    #[cfg(not(loom))]
+    pub(super) fn unmark(&self) -> bool {
+        self.mark.swap(0, Ordering::Relaxed) != 0
     }
 
     /// The payload, if the slot holds `tag`.
@@ -64,6 +80,7 @@ impl Slot {
             let words = std::array::from_fn(|i| self.words[i].load(Ordering::Relaxed));
             fence(Ordering::Acquire);
             if self.sequence.load(Ordering::Relaxed) == before {
+                self.mark();
                 return Found::Entry(words);
             }
         }
