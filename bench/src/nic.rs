@@ -72,7 +72,12 @@ fn entry(arena: &Arena, frame: u32) -> TptEntry {
 
 /// Runs the plan on this thread.
 pub fn nic_cost(plan: &NicPlan) -> io::Result<NicCost> {
-    let config = ArenaConfig { frames: plan.frames, page: PageSize::DEFAULT, huge: false, populate: false };
+    let config = ArenaConfig {
+        frames: plan.frames,
+        page: PageSize::DEFAULT,
+        huge: false,
+        populate: false,
+    };
     let arena = Arc::new(Arena::create(&config)?);
     for frame in 0..plan.frames {
         arena.publish(FrameNumber(frame));
@@ -84,7 +89,10 @@ pub fn nic_cost(plan: &NicPlan) -> io::Result<NicCost> {
         HostPath::Shared => shared,
         HostPath::Queued => Arc::new(QueuedVm::new(shared)),
     };
-    let nic_config = NicConfig { tpt_entries: plan.tpt_entries, ..NicConfig::default() };
+    let nic_config = NicConfig {
+        tpt_entries: plan.tpt_entries,
+        ..NicConfig::default()
+    };
     let nic = Nic::new(nic_config, Arc::clone(&arena), host);
     for frame in 0..plan.frames {
         nic.tpt_enter(Handle(frame), entry(&arena, frame));
@@ -101,15 +109,26 @@ pub fn nic_cost(plan: &NicPlan) -> io::Result<NicCost> {
                 black_box(nic.complete(&transfer));
                 nic.finish(&mut connection, transfer);
             }
-            Verdict::Attach(_) | Verdict::Refused(_) => return Err(io::Error::other("a good read was refused")),
+            Verdict::Attach(_) | Verdict::Refused(_) => {
+                return Err(io::Error::other("a good read was refused"));
+            }
         }
     }
     let judge_ns = start.elapsed().as_nanos() as f64 / messages.len() as f64;
     let faults = (nic.counters().snapshot().faults - before.faults) as f64 / messages.len() as f64;
-    Ok(NicCost { judge_ns, mac_ns: mac_cost(&messages, &key, plan.mac), faults })
+    Ok(NicCost {
+        judge_ns,
+        mac_ns: mac_cost(&messages, &key, plan.mac),
+        faults,
+    })
 }
 
-fn attach(nic: &Nic, connection: &mut Connection, key: &SessionKey, mac: MacAlgorithm) -> io::Result<u32> {
+fn attach(
+    nic: &Nic,
+    connection: &mut Connection,
+    key: &SessionKey,
+    mac: MacAlgorithm,
+) -> io::Result<u32> {
     let session = nic
         .open_session(NewSession {
             key: key.clone(),
@@ -124,15 +143,30 @@ fn attach(nic: &Nic, connection: &mut Connection, key: &SessionKey, mac: MacAlgo
         })
         .map_err(io::Error::other)?;
     session.admit(ReaderClass(0));
-    let attach = Attach { session: session.id().0, nonce: [1; 16], one_sided: false };
-    match nic.receive(connection, &attach.seal(&key.attach_key(), &NONCE), Nanos(0)) {
+    let attach = Attach {
+        session: session.id().0,
+        nonce: [1; 16],
+        one_sided: false,
+    };
+    match nic.receive(
+        connection,
+        &attach.seal(&key.attach_key(), &NONCE),
+        Nanos(0),
+    ) {
         Verdict::Attach(request) => nic.attached(connection, request, None),
-        Verdict::Transfer(_) | Verdict::Refused(_) => return Err(io::Error::other("the attach was refused")),
+        Verdict::Transfer(_) | Verdict::Refused(_) => {
+            return Err(io::Error::other("the attach was refused"));
+        }
     };
     Ok(session.id().0)
 }
 
-fn sealed(plan: &NicPlan, arena: &Arena, session: u32, key: &SessionKey) -> Vec<[u8; Request::BYTES]> {
+fn sealed(
+    plan: &NicPlan,
+    arena: &Arena,
+    session: u32,
+    key: &SessionKey,
+) -> Vec<[u8; Request::BYTES]> {
     let mac_key = key.mac_key(plan.mac, 0);
     let mut random = Random::new(7);
     let mut one = |sequence: u64| {
@@ -176,10 +210,19 @@ mod tests {
     fn every_read_is_let_in_on_both_paths() {
         for host in [HostPath::Shared, HostPath::Queued] {
             for mac in [MacAlgorithm::HmacSha256, MacAlgorithm::Blake3] {
-                let plan = NicPlan { mac, frames: 64, tpt_entries: 16, reads: 200, host };
+                let plan = NicPlan {
+                    mac,
+                    frames: 64,
+                    tpt_entries: 16,
+                    reads: 200,
+                    host,
+                };
                 let cost = nic_cost(&plan).unwrap();
                 assert!(cost.judge_ns > 0.0 && cost.mac_ns > 0.0);
-                assert!(cost.faults > 0.0 && cost.faults <= 1.0, "a small table misses at times");
+                assert!(
+                    cost.faults > 0.0 && cost.faults <= 1.0,
+                    "a small table misses at times"
+                );
             }
         }
     }

@@ -267,7 +267,10 @@ mod tests {
             tpt.enter(Handle(n), entry(n, 1));
         }
         for n in 4..100 {
-            assert!(tpt.lookup(Handle(3)).is_some(), "used, and kept while {n} entered");
+            assert!(
+                tpt.lookup(Handle(3)).is_some(),
+                "used, and kept while {n} entered"
+            );
             tpt.enter(Handle(n), entry(n, 1));
         }
         assert!(tpt.lookup(Handle(1)).is_none(), "not used, and gone");
