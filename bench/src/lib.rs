@@ -11,6 +11,7 @@ pub mod cpu;
 pub mod demo;
 pub mod floors;
 pub mod histogram;
+pub mod latency;
 pub mod machine;
 pub mod nic;
 pub mod process;

@@ -1,12 +1,23 @@
 //! `odafs bench`: measurements.
 
+mod latency;
+
+use anyhow::Result;
 use clap::Subcommand;
 
 /// Measure
 #[derive(Subcommand)]
-pub enum Command {}
+#[command(
+    after_help = "Figures drift with the machine: only ratios of rows of one run say much.
+`odafs demo` is the quick look; these take longer and are careful."
+)]
+pub enum Command {
+    Latency(latency::Arguments),
+}
 
 /// Measures.
-pub fn run(command: Command) -> anyhow::Result<()> {
-    match command {}
+pub fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Latency(arguments) => latency::run(arguments),
+    }
 }

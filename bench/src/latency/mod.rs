@@ -1,0 +1,132 @@
+//! `odafs bench latency`: random reads by every route, beside what the machine
+//! itself can do (paper 004 section VI-B).
+//!
+//! Rows are measured in rounds, each row once a round and in turn: a ratio is
+//! taken from the two sides of one round, and what is printed is the median of
+//! the rounds. A new client is connected for each row and round, so that no
+//! engine polls connections that are not measured.
+
+mod measure;
+mod plan;
+mod ratios;
+mod setting;
+
+use anyhow::Result;
+use serde::Serialize;
+
+pub use measure::Round;
+pub use plan::{Filter, Plan, Spec, WAITS};
+pub use ratios::Ratio;
+pub use setting::Setting;
+
+use crate::histogram::median;
+
+/// What `odafs bench latency --json` prints.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The machine.
+    pub machine: crate::machine::Machine,
+    /// The commit.
+    pub commit: &'static str,
+    /// Where client and server ran, in words.
+    pub placement: String,
+    /// What reading the clock costs; subtracted from every latency.
+    pub clock_ns: u64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// How often each row was measured.
+    pub rounds: u32,
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// Rows against each other.
+    pub ratios: Vec<Ratio>,
+}
+
+/// One row: the medians of its rounds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What was measured.
+    #[serde(flatten)]
+    pub spec: Spec,
+    /// Page size behind the memory that was read, in bytes.
+    pub backing_bytes: u64,
+    /// Reads in all rounds together.
+    pub reads: u64,
+    /// Latency that half of the reads did not exceed.
+    pub p50_ns: u64,
+    /// The lowest of the rounds' medians.
+    pub p50_lowest_ns: u64,
+    /// The highest of the rounds' medians.
+    pub p50_highest_ns: u64,
+    /// Latency that 99 % of the reads did not exceed.
+    pub p99_ns: u64,
+    /// Latency that 99.9 % of the reads did not exceed.
+    pub p999_ns: u64,
+    /// Time per read, over all reads in flight together.
+    pub per_read_ns: u64,
+    /// CPU time of the client, per read.
+    pub client_cpu_ns_per_read: u64,
+    /// CPU time of the server, per read; none if it is not known.
+    pub server_cpu_ns_per_read: Option<u64>,
+    /// Reads that took another route than the row's.
+    pub other_route: u64,
+    /// The rounds' medians, for ratios.
+    #[serde(skip)]
+    rounds: Vec<Round>,
+}
+
+/// Measures. `tick` is told what is measured next.
+///
+/// # Errors
+/// A file could not be made, a server not started or not reached, a read failed.
+pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
+    let specs = plan.specs();
+    // Looked at before anything is bound: afterwards there seems to be one processor.
+    let machine = crate::machine::Machine::here();
+    let mut setting = Setting::new(plan, &specs, &mut tick)?;
+    let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); specs.len()];
+    for number in 0..plan.rounds {
+        for (spec, rounds) in specs.iter().zip(&mut rounds) {
+            tick(&format!("round {}: {}", number + 1, spec.label()));
+            if let Some(round) = measure::measure(spec, &mut setting)? {
+                rounds.push(round);
+            }
+        }
+    }
+    let rows: Vec<Row> = specs
+        .into_iter()
+        .zip(rounds)
+        .filter(|(_, rounds)| !rounds.is_empty())
+        .map(|(spec, rounds)| row(spec, rounds))
+        .collect();
+    Ok(Report {
+        machine,
+        commit: crate::machine::commit(),
+        placement: setting.placement(),
+        clock_ns: setting.clock_ns(),
+        file_bytes: plan.file_bytes,
+        rounds: plan.rounds,
+        ratios: ratios::of(&rows),
+        rows,
+    })
+}
+
+fn row(spec: Spec, rounds: Vec<Round>) -> Row {
+    let middle = |value: fn(&Round) -> u64| median(rounds.iter().map(value));
+    let known = rounds.iter().all(|r| r.server_cpu_ns_per_read.is_some());
+    Row {
+        backing_bytes: rounds[0].backing_bytes,
+        reads: rounds.iter().map(|r| r.reads).sum(),
+        p50_ns: middle(|r| r.p50_ns),
+        p50_lowest_ns: rounds.iter().map(|r| r.p50_ns).min().unwrap_or(0),
+        p50_highest_ns: rounds.iter().map(|r| r.p50_ns).max().unwrap_or(0),
+        p99_ns: middle(|r| r.p99_ns),
+        p999_ns: middle(|r| r.p999_ns),
+        per_read_ns: middle(|r| r.per_read_ns),
+        client_cpu_ns_per_read: middle(|r| r.client_cpu_ns_per_read),
+        server_cpu_ns_per_read: known.then(|| middle(|r| r.server_cpu_ns_per_read.unwrap_or(0))),
+        other_route: rounds.iter().map(|r| r.other_route).sum(),
+        spec,
+        rounds,
+    }
+}

@@ -1,0 +1,250 @@
+//! Which rows there are, and which of them are wanted.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+
+/// The two ways to wait, by name.
+pub const WAITS: [&str; 2] = ["spin", "block"];
+
+/// What to measure, and for how long.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The program `odafs`, for servers in processes of their own.
+    pub program: PathBuf,
+    /// Bytes of the file that is read.
+    pub file_bytes: u64,
+    /// Bytes of one read: the sizes for which there are rows.
+    pub sizes: Vec<usize>,
+    /// Reads of one row in one round, if not by time.
+    pub reads: Option<u64>,
+    /// Time for one row in one round.
+    pub time: Duration,
+    /// How often each row is measured.
+    pub rounds: u32,
+    /// Which rows.
+    pub filter: Filter,
+    /// A file on a server that runs already, to be read in place of our own.
+    pub url: Option<odafs::Url>,
+}
+
+/// Which rows are wanted: those that are named in every list that is not empty.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Fabrics.
+    pub fabrics: Vec<String>,
+    /// Routes.
+    pub routes: Vec<String>,
+    /// `spin`, `block`.
+    pub waits: Vec<String>,
+    /// MACs.
+    pub macs: Vec<String>,
+    /// Kinds of RPC.
+    pub rpcs: Vec<String>,
+    /// Reads in flight together.
+    pub depths: Vec<u32>,
+    /// Page sizes behind the memory.
+    pub backings: Vec<u64>,
+}
+
+/// One row to measure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Spec {
+    /// `local`, or the fabric's name.
+    pub fabric: &'static str,
+    /// `pread`, `mmap`, `floor`, `one-sided`, `guarded`, `rpc`, `cache`.
+    pub route: &'static str,
+    /// How both sides wait. (Routes without a second side never wait: `spin`.)
+    pub wait: &'static str,
+    /// The MAC of the requests.
+    pub mac: &'static str,
+    /// How an RPC is answered.
+    pub rpc: Option<&'static str>,
+    /// Reads in flight together.
+    pub depth: u32,
+    /// Page size asked for behind the memory; the row says what was there.
+    #[serde(skip)]
+    pub backing: u64,
+    /// Bytes of one read.
+    pub size_bytes: usize,
+    /// Where the next read goes.
+    pub pattern: &'static str,
+}
+
+const SMALL: u64 = 4096;
+const LARGE: u64 = 2 << 20;
+
+impl Spec {
+    fn new(fabric: &'static str, route: &'static str, wait: &'static str, size: usize) -> Self {
+        let backing = if fabric == "local" { SMALL } else { LARGE };
+        let (mac, rpc, depth, pattern) = ("none", None, 1, "random");
+        Self {
+            fabric,
+            route,
+            wait,
+            mac,
+            rpc,
+            depth,
+            backing,
+            size_bytes: size,
+            pattern,
+        }
+    }
+
+    /// The row in words.
+    pub fn label(&self) -> String {
+        let mut words = vec![self.fabric.to_owned(), self.route.to_owned()];
+        words.extend((self.mac != "none").then(|| self.mac.to_owned()));
+        words.extend(self.rpc.map(str::to_owned));
+        words.extend((self.wait == "block").then(|| "blocking".to_owned()));
+        words.extend((self.depth > 1).then(|| format!("depth {}", self.depth)));
+        words.push(crate::table::bytes(self.size_bytes as u64));
+        words.join(" ")
+    }
+}
+
+impl Plan {
+    /// The rows to measure, in the order of the table.
+    pub fn specs(&self) -> Vec<Spec> {
+        let mut specs: Vec<Spec> = self
+            .sizes
+            .iter()
+            .enumerate()
+            .flat_map(|(i, &size)| rows(size, i == 0))
+            .collect();
+        let at_server = self.url.as_ref().map(|url| fabric_of(&url.server));
+        specs.retain(|spec| self.filter.wants(spec) && at_server.is_none_or(|f| suits(spec, f)));
+        specs
+    }
+}
+
+/// The rows of one size; the main size has those that only matter once.
+fn rows(size: usize, main: bool) -> Vec<Spec> {
+    let local = |route, backing| Spec {
+        backing,
+        ..Spec::new("local", route, "spin", size)
+    };
+    let shm = |route, wait| Spec::new("shm", route, wait, size);
+    let guarded = |wait, mac| Spec {
+        mac,
+        ..shm("guarded", wait)
+    };
+    let rpc = |wait, kind| Spec {
+        rpc: Some(kind),
+        ..shm("rpc", wait)
+    };
+    let deep = |spec: Spec| Spec { depth: 8, ..spec };
+    let mut rows = Vec::new();
+    for route in ["pread", "mmap"] {
+        rows.extend([local(route, SMALL), local(route, LARGE)]);
+    }
+    rows.extend(WAITS.map(|wait| shm("floor", wait)));
+    rows.extend([shm("cache", "spin"), shm("one-sided", "spin")]);
+    rows.push(guarded("spin", "blake3"));
+    rows.push(rpc("spin", "inline"));
+    if main {
+        rows.push(deep(shm("one-sided", "spin")));
+        rows.extend([
+            deep(guarded("spin", "blake3")),
+            guarded("spin", "hmac-sha256"),
+        ]);
+        rows.push(deep(guarded("spin", "hmac-sha256")));
+        rows.extend([guarded("block", "blake3"), guarded("block", "hmac-sha256")]);
+        rows.push(deep(guarded("block", "blake3")));
+        rows.extend([
+            rpc("spin", "direct"),
+            rpc("spin", "worker"),
+            deep(rpc("spin", "inline")),
+        ]);
+        rows.extend([
+            rpc("block", "inline"),
+            rpc("block", "direct"),
+            rpc("block", "worker"),
+        ]);
+        rows.push(deep(rpc("block", "inline")));
+    }
+    rows
+}
+
+impl Filter {
+    fn wants(&self, spec: &Spec) -> bool {
+        let named = |list: &[String], name: &str| list.is_empty() || list.iter().any(|n| n == name);
+        named(&self.fabrics, spec.fabric)
+            && named(&self.routes, spec.route)
+            && named(&self.waits, spec.wait)
+            && (spec.mac == "none" || named(&self.macs, spec.mac))
+            && spec.rpc.is_none_or(|kind| named(&self.rpcs, kind))
+            && (self.depths.is_empty() || self.depths.contains(&spec.depth))
+            && (self.backings.is_empty() || self.backings.contains(&spec.backing))
+    }
+}
+
+/// The name of the fabric that leads to a server.
+pub fn fabric_of(server: &odafs::ServerAddress) -> &'static str {
+    match server {
+        odafs::ServerAddress::Shm(_) => "shm",
+        odafs::ServerAddress::Tcp(_) => "tcp",
+        odafs::ServerAddress::Verbs(_) => "verbs",
+        odafs::ServerAddress::Nfs(_) => "nfs",
+    }
+}
+
+/// Whether a row can be measured against a server that runs already: how it
+/// waits and hands over is then its own affair.
+fn suits(spec: &Spec, fabric: &str) -> bool {
+    spec.fabric == fabric && spec.route != "floor" && spec.rpc != Some("worker")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(filter: Filter) -> Plan {
+        Plan {
+            program: "odafs".into(),
+            file_bytes: 1 << 20,
+            sizes: vec![4096, 64],
+            reads: None,
+            time: Duration::from_millis(1),
+            rounds: 1,
+            filter,
+            url: None,
+        }
+    }
+
+    #[test]
+    fn no_row_comes_twice() {
+        let specs = plan(Filter::default()).specs();
+        for (i, spec) in specs.iter().enumerate() {
+            assert!(!specs[..i].contains(spec), "{}", spec.label());
+        }
+    }
+
+    #[test]
+    fn lists_narrow() {
+        let filter = Filter {
+            routes: vec!["guarded".into()],
+            macs: vec!["blake3".into()],
+            ..Filter::default()
+        };
+        let specs = plan(filter).specs();
+        assert!(
+            !specs.is_empty()
+                && specs
+                    .iter()
+                    .all(|s| s.route == "guarded" && s.mac == "blake3")
+        );
+        let filter = Filter {
+            depths: vec![8],
+            waits: vec!["block".into()],
+            ..Filter::default()
+        };
+        assert!(
+            plan(filter)
+                .specs()
+                .iter()
+                .all(|s| s.depth == 8 && s.wait == "block")
+        );
+    }
+}

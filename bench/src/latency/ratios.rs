@@ -1,0 +1,237 @@
+//! Rows against each other, round by round.
+
+use serde::Serialize;
+
+use super::{Round, Row};
+
+/// One row's figure over another's, of the same rounds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ratio {
+    /// What over what.
+    pub name: String,
+    /// Bytes of one read.
+    pub size_bytes: usize,
+    /// The median of the rounds.
+    pub ratio: f64,
+    /// The lowest round.
+    pub lowest: f64,
+    /// The highest round.
+    pub highest: f64,
+}
+
+/// Picks a row: route, how both wait, MAC or kind of RPC ("" for any), depth.
+struct Pick {
+    route: &'static str,
+    wait: &'static str,
+    kind: &'static str,
+    depth: u32,
+}
+
+const fn pick(route: &'static str, wait: &'static str, kind: &'static str) -> Pick {
+    Pick {
+        route,
+        wait,
+        kind,
+        depth: 1,
+    }
+}
+
+const fn deep(route: &'static str, wait: &'static str, kind: &'static str) -> Pick {
+    Pick {
+        route,
+        wait,
+        kind,
+        depth: 8,
+    }
+}
+
+type Figure = fn(&Round) -> u64;
+
+const P50: Figure = |round| round.p50_ns;
+const PER_READ: Figure = |round| round.per_read_ns;
+
+/// The ratios that are printed, as (name, above, below, figure).
+const RATIOS: [(&str, Pick, Pick, Figure); 15] = [
+    (
+        "one-sided / mmap",
+        pick("one-sided", "spin", ""),
+        pick("mmap", "spin", ""),
+        P50,
+    ),
+    (
+        "one-sided / pread",
+        pick("one-sided", "spin", ""),
+        pick("pread", "spin", ""),
+        P50,
+    ),
+    (
+        "guarded blake3 / floor",
+        pick("guarded", "spin", "blake3"),
+        pick("floor", "spin", ""),
+        P50,
+    ),
+    (
+        "guarded hmac-sha256 / floor",
+        pick("guarded", "spin", "hmac-sha256"),
+        pick("floor", "spin", ""),
+        P50,
+    ),
+    (
+        "rpc inline / floor",
+        pick("rpc", "spin", "inline"),
+        pick("floor", "spin", ""),
+        P50,
+    ),
+    (
+        "one-sided / rpc inline",
+        pick("one-sided", "spin", ""),
+        pick("rpc", "spin", "inline"),
+        P50,
+    ),
+    (
+        "guarded blake3 / rpc inline",
+        pick("guarded", "spin", "blake3"),
+        pick("rpc", "spin", "inline"),
+        P50,
+    ),
+    (
+        "guarded hmac-sha256 / rpc inline",
+        pick("guarded", "spin", "hmac-sha256"),
+        pick("rpc", "spin", "inline"),
+        P50,
+    ),
+    (
+        "guarded blake3 / rpc direct",
+        pick("guarded", "spin", "blake3"),
+        pick("rpc", "spin", "direct"),
+        P50,
+    ),
+    (
+        "guarded blake3 / rpc worker",
+        pick("guarded", "spin", "blake3"),
+        pick("rpc", "spin", "worker"),
+        P50,
+    ),
+    (
+        "blocking: rpc inline / floor",
+        pick("rpc", "block", "inline"),
+        pick("floor", "block", ""),
+        P50,
+    ),
+    (
+        "blocking: guarded blake3 / rpc inline",
+        pick("guarded", "block", "blake3"),
+        pick("rpc", "block", "inline"),
+        P50,
+    ),
+    (
+        "one-sided, time a read: depth 8 / 1",
+        deep("one-sided", "spin", ""),
+        pick("one-sided", "spin", ""),
+        PER_READ,
+    ),
+    (
+        "guarded blake3, time a read: depth 8 / 1",
+        deep("guarded", "spin", "blake3"),
+        pick("guarded", "spin", "blake3"),
+        PER_READ,
+    ),
+    (
+        "rpc inline, time a read: depth 8 / 1",
+        deep("rpc", "spin", "inline"),
+        pick("rpc", "spin", "inline"),
+        PER_READ,
+    ),
+];
+
+/// All ratios for which both rows were measured.
+pub fn of(rows: &[Row]) -> Vec<Ratio> {
+    let mut sizes: Vec<usize> = rows.iter().map(|r| r.spec.size_bytes).collect();
+    sizes.dedup();
+    let mut ratios = Vec::new();
+    for size in sizes {
+        for (name, above, below, figure) in &RATIOS {
+            let Some(above) = above.find(rows, size, None) else {
+                continue;
+            };
+            let Some(below) = below.find(rows, size, Some(above.backing_bytes)) else {
+                continue;
+            };
+            ratios.extend(ratio(name, above, below, *figure));
+        }
+    }
+    ratios
+}
+
+impl Pick {
+    /// The row, the one with that page size behind it if there are several.
+    fn find<'a>(&self, rows: &'a [Row], size: usize, backing: Option<u64>) -> Option<&'a Row> {
+        let fits = |row: &&Row| {
+            let s = &row.spec;
+            (s.route, s.wait, s.depth, s.size_bytes) == (self.route, self.wait, self.depth, size)
+                && ["", s.mac, s.rpc.unwrap_or("")].contains(&self.kind)
+        };
+        let mut found = rows.iter().filter(fits);
+        let same = rows
+            .iter()
+            .filter(fits)
+            .find(|row| Some(row.backing_bytes) == backing);
+        same.or_else(|| found.next())
+    }
+}
+
+fn ratio(name: &str, above: &Row, below: &Row, figure: Figure) -> Option<Ratio> {
+    let mut each: Vec<f64> = above
+        .rounds
+        .iter()
+        .zip(&below.rounds)
+        .map(|(a, b)| figure(a) as f64 / figure(b).max(1) as f64)
+        .collect();
+    each.sort_by(f64::total_cmp);
+    Some(Ratio {
+        name: name.to_owned(),
+        size_bytes: above.spec.size_bytes,
+        ratio: *each.get((each.len().max(1) - 1) / 2)?,
+        lowest: *each.first()?,
+        highest: *each.last()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::latency::plan::{Filter, Plan};
+    use std::time::Duration;
+
+    #[test]
+    fn every_ratio_names_rows_that_exist() {
+        let plan = Plan {
+            program: "odafs".into(),
+            file_bytes: 1 << 20,
+            sizes: vec![4096],
+            reads: None,
+            time: Duration::ZERO,
+            rounds: 3,
+            filter: Filter::default(),
+            url: None,
+        };
+        let round = |p50_ns| Round {
+            p50_ns,
+            per_read_ns: p50_ns,
+            ..Round::default()
+        };
+        let rounds = || vec![round(2), round(4), round(6)];
+        let rows: Vec<Row> = plan
+            .specs()
+            .into_iter()
+            .map(|spec| super::super::row(spec, rounds()))
+            .collect();
+        let ratios = of(&rows);
+        assert_eq!(ratios.len(), RATIOS.len());
+        assert!(
+            ratios
+                .iter()
+                .all(|r| (r.ratio, r.lowest, r.highest) == (1.0, 1.0, 1.0))
+        );
+    }
+}

@@ -1,0 +1,300 @@
+//! `odafs bench latency`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use odafs::Url;
+use odafs_bench::latency::{self, Filter, Plan, Report, Row, WAITS};
+use odafs_bench::report::{Bar, Page};
+use odafs_bench::table::{Table, bytes, count, time};
+
+use crate::connection::url;
+use crate::{Usage, output, units};
+
+/// Random reads by every route, beside what the machine itself can do
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs bench latency                                     all rows
+  odafs bench latency --route one-sided --route mmap      two of them
+  odafs bench latency --wait spin --depth 1 --size 4096 --json
+  odafs bench latency --url odafs+shm:///run/odafs.sock?/big.bin
+
+Local rows read a file by pread, and by mmap and memcpy. A floor row hands a page over between
+two threads through shared memory with nothing around it. The server runs in a process of its
+own on a file in memory; with two processors or more, the client is bound to the first and the
+server to the second. Every row is measured once a round, in turn, on a new connection; rows
+are the medians of the rounds, ratios are of rows of the same round. The clock is looked at
+once between two reads, and what that costs is subtracted from each latency.")]
+pub struct Arguments {
+    /// Bytes of the file that is read
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "1GiB")]
+    file_size: u64,
+    /// Bytes of one read [may be repeated; default: 4096, and fewer rows of 64, 16384 and 65536]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    size: Vec<u64>,
+    /// Reads of a row in a round [default: as many as its time allows]
+    #[arg(long, value_name = "N")]
+    reads: Option<u64>,
+    /// Only this fabric's rows [may be repeated]
+    #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["local", "shm", "tcp", "verbs"]))]
+    fabric: Vec<String>,
+    /// Only this route's rows [may be repeated]
+    #[arg(
+        long,
+        value_name = "R",
+        value_parser = PossibleValuesParser::new(["pread", "mmap", "floor", "cache", "one-sided", "guarded", "rpc"])
+    )]
+    route: Vec<String>,
+    /// Only rows whose sides wait in this way [may be repeated]
+    #[arg(long, value_name = "W", value_parser = PossibleValuesParser::new(WAITS))]
+    wait: Vec<String>,
+    /// Of the rows with a MAC, only these [may be repeated]
+    #[arg(long, value_name = "M", value_parser = PossibleValuesParser::new(["hmac-sha256", "blake3"]))]
+    mac: Vec<String>,
+    /// Of the RPC rows, only those with this kind of answer [may be repeated]
+    #[arg(long, value_name = "K", value_parser = PossibleValuesParser::new(["inline", "direct", "worker"]))]
+    rpc: Vec<String>,
+    /// Only rows with so many reads in flight together: 1 or 8 [may be repeated]
+    #[arg(long, value_name = "N")]
+    depth: Vec<u32>,
+    /// Only rows on memory with pages of this size: 4KiB or 2MiB [may be repeated]
+    #[arg(long, value_name = "B", value_parser = units::size)]
+    backing: Vec<u64>,
+    /// How often every row is measured
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: u32,
+    /// Time for all of it, about [default: a quarter of a second for a row in a round]
+    #[arg(long, value_name = "N", value_parser = units::duration)]
+    seconds: Option<Duration>,
+    /// Measure a server that runs already: a file on it, of 4096 bytes at least
+    #[arg(long, value_name = "URL", value_parser = url)]
+    url: Option<Url>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write a page with plots too
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+}
+
+/// Measures.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let plan = plan(&arguments)?;
+    let steps = plan.specs().len() as u64 * u64::from(plan.rounds);
+    let progress = output::step_progress(steps, "");
+    let report = latency::run(&plan, |what| {
+        progress.set_message(what.to_owned());
+        progress.inc(u64::from(what.starts_with("round")));
+    })?;
+    progress.finish_and_clear();
+    if let Some(path) = &arguments.report {
+        let html = page(&report).html("odafs bench latency");
+        std::fs::write(path, html).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if arguments.json {
+        return output::json(&report);
+    }
+    print(&report)
+}
+
+fn plan(arguments: &Arguments) -> Result<Plan> {
+    if arguments.rounds == 0 || arguments.size.contains(&0) || arguments.depth.contains(&0) {
+        bail!(Usage(
+            "--rounds, --size and --depth: more than none is needed".to_owned()
+        ));
+    }
+    let sizes = match arguments.size.is_empty() {
+        true => vec![4096, 64, 16 << 10, 64 << 10],
+        false => arguments.size.iter().map(|&s| s as usize).collect(),
+    };
+    if let Some(size) = sizes.iter().find(|s| **s > 64 << 10) {
+        bail!(Usage(format!("--size {size}: 64 KiB is the most")));
+    }
+    if arguments.file_size < 1 << 20 {
+        bail!(Usage("--file-size: at least 1MiB is needed".to_owned()));
+    }
+    let mut plan = Plan {
+        program: std::env::current_exe().context("cannot find this program")?,
+        file_bytes: arguments.file_size.next_multiple_of(2 << 20),
+        sizes,
+        reads: arguments.reads,
+        time: Duration::from_millis(250),
+        rounds: arguments.rounds,
+        filter: Filter {
+            fabrics: arguments.fabric.clone(),
+            routes: arguments.route.clone(),
+            waits: arguments.wait.clone(),
+            macs: arguments.mac.clone(),
+            rpcs: arguments.rpc.clone(),
+            depths: arguments.depth.clone(),
+            backings: arguments.backing.clone(),
+        },
+        url: arguments.url.clone(),
+    };
+    let rows = plan.specs().len() as u32;
+    if rows == 0 {
+        bail!(Usage(
+            "no row is left: the options exclude each other (or name what is not in this version)"
+                .to_owned()
+        ));
+    }
+    if let Some(seconds) = arguments.seconds {
+        plan.time = seconds / (rows * plan.rounds);
+    }
+    Ok(plan)
+}
+
+const HEADING: [&str; 12] = [
+    "<fabric",
+    "<route",
+    "<how",
+    "<wait",
+    "depth",
+    "size",
+    "pages",
+    "p50",
+    "p99",
+    "p99.9",
+    "client CPU",
+    "server CPU",
+];
+
+fn cells(row: &Row) -> Vec<String> {
+    let s = &row.spec;
+    let how = s.rpc.or((s.mac != "none").then_some(s.mac)).unwrap_or("");
+    vec![
+        s.fabric.to_owned(),
+        s.route.to_owned(),
+        how.to_owned(),
+        s.wait.to_owned(),
+        s.depth.to_string(),
+        bytes(s.size_bytes as u64),
+        bytes(row.backing_bytes),
+        time(row.p50_ns),
+        time(row.p99_ns),
+        time(row.p999_ns),
+        time(row.client_cpu_ns_per_read),
+        row.server_cpu_ns_per_read.map_or("?".to_owned(), time),
+    ]
+}
+
+fn print(report: &Report) -> Result<()> {
+    output::text(&format!(
+        "{}\ncommit {}\n{}\n\n",
+        report.machine.sentence(),
+        report.commit,
+        conditions(report)
+    ))?;
+    let mut table = Table::new(HEADING);
+    for row in &report.rows {
+        table.row(cells(row));
+    }
+    output::table(&table)?;
+    let strays: Vec<&Row> = report.rows.iter().filter(|r| r.other_route > 0).collect();
+    for row in strays {
+        let label = row.spec.label();
+        output::text(&format!(
+            "{label}: {} of {} reads took another route\n",
+            count(row.other_route),
+            count(row.reads)
+        ))?;
+    }
+    if !report.ratios.is_empty() {
+        output::text("\nRatios, the median of the rounds (lowest, highest):\n")?;
+        let mut table = Table::new(["<ratio", "size", "median", "lowest", "highest"]);
+        for r in &report.ratios {
+            let size = bytes(r.size_bytes as u64);
+            let figures = [r.ratio, r.lowest, r.highest].map(|n| format!("{n:.2}"));
+            table.row([r.name.clone(), size].into_iter().chain(figures).collect());
+        }
+        output::table(&table)?;
+    }
+    Ok(())
+}
+
+fn conditions(report: &Report) -> String {
+    format!(
+        "Random reads of a file of {} in memory; {}; {} rounds in turn. Reading the clock ({} ns) is subtracted. At depth \
+         8 the latency is that of the whole batch.",
+        bytes(report.file_bytes),
+        report.placement,
+        report.rounds,
+        report.clock_ns,
+    )
+}
+
+fn page(report: &Report) -> Page {
+    let mut page = Page::new("Latency of random reads", &report.machine, report.commit);
+    page.paragraph(&conditions(report));
+    let mut sizes: Vec<usize> = report.rows.iter().map(|r| r.spec.size_bytes).collect();
+    sizes.dedup();
+    for size in sizes {
+        for wait in WAITS {
+            let rows = report
+                .rows
+                .iter()
+                .filter(|r| (r.spec.size_bytes, r.spec.wait, r.spec.depth) == (size, wait, 1));
+            let bars: Vec<Bar> = rows.map(bar).collect();
+            if !bars.is_empty() {
+                page.heading(&format!(
+                    "{}, {}",
+                    bytes(size as u64),
+                    if wait == "spin" {
+                        "polling"
+                    } else {
+                        "sleeping"
+                    }
+                ));
+                page.bars(&bars);
+            }
+        }
+    }
+    page.heading("Ratios");
+    let heading = ["ratio", "size", "median", "lowest", "highest"]
+        .map(str::to_owned)
+        .to_vec();
+    let ratios = report.ratios.iter().map(|r| {
+        let figures = [r.ratio, r.lowest, r.highest].map(|n| format!("{n:.2}"));
+        [r.name.clone(), bytes(r.size_bytes as u64)]
+            .into_iter()
+            .chain(figures)
+            .collect()
+    });
+    page.table(&[heading].into_iter().chain(ratios).collect::<Vec<_>>());
+    page.heading("All rows");
+    let heading = HEADING
+        .map(|h| h.trim_start_matches('<').to_owned())
+        .to_vec();
+    page.table(
+        &[heading]
+            .into_iter()
+            .chain(report.rows.iter().map(cells))
+            .collect::<Vec<_>>(),
+    );
+    page
+}
+
+fn bar(row: &Row) -> Bar {
+    const KINDS: [&str; 6] = ["pread", "rpc", "one-sided", "guarded", "cache", "mmap"];
+    let kind = KINDS.iter().position(|k| *k == row.spec.route).unwrap_or(0);
+    let pages = if row.spec.fabric == "local" {
+        format!(" on {}", bytes(row.backing_bytes))
+    } else {
+        String::new()
+    };
+    let how = row
+        .spec
+        .rpc
+        .or((row.spec.mac != "none").then_some(row.spec.mac))
+        .unwrap_or("");
+    let label = format!("{} {} {how}{pages}", row.spec.fabric, row.spec.route);
+    Bar {
+        label: label.trim_end().to_owned(),
+        p50_ns: row.p50_ns,
+        p99_ns: row.p99_ns,
+        kind,
+    }
+}
