@@ -104,6 +104,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`XdrError::Short`]
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, XdrError> {
         let (word, rest) = self.rest.split_first_chunk().ok_or(XdrError::Short)?;
         self.rest = rest;
@@ -122,6 +123,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`XdrError::Short`]
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, XdrError> {
         let (word, rest) = self.rest.split_first_chunk().ok_or(XdrError::Short)?;
         self.rest = rest;
@@ -132,6 +134,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`XdrError::Short`], [`XdrError::BadValue`]
+    #[inline]
     pub fn bool(&mut self) -> Result<bool, XdrError> {
         match self.u32()? {
             0 => Ok(false),
@@ -158,6 +161,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`XdrError::TooLong`] before anything else is looked at, [`XdrError::Short`]
+    #[inline]
     pub fn opaque(&mut self, what: &'static str, max: u32) -> Result<&'a [u8], XdrError> {
         let len = self.length(what, max)? as usize;
         let (data, rest) = self.rest.split_at_checked(len).ok_or(XdrError::Short)?;
@@ -169,6 +173,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// [`XdrError::TooLong`], [`XdrError::Short`]
+    #[inline]
     pub fn length(&mut self, what: &'static str, max: u32) -> Result<u32, XdrError> {
         let len = self.u32()?;
         if len > max {
@@ -246,6 +251,7 @@ impl<'v> Writer<'v> {
     }
 
     /// An unsigned integer.
+    #[inline]
     pub fn u32(&mut self, value: u32) {
         self.bytes.extend_from_slice(&value.to_be_bytes());
     }
@@ -256,6 +262,7 @@ impl<'v> Writer<'v> {
     }
 
     /// An unsigned hyper integer.
+    #[inline]
     pub fn u64(&mut self, value: u64) {
         self.bytes.extend_from_slice(&value.to_be_bytes());
     }
@@ -266,6 +273,7 @@ impl<'v> Writer<'v> {
     }
 
     /// Fixed-length opaque data and its padding.
+    #[inline]
     pub fn opaque_fixed(&mut self, data: &[u8]) {
         self.bytes.extend_from_slice(data);
         self.pad(data.len());
@@ -275,6 +283,7 @@ impl<'v> Writer<'v> {
     ///
     /// # Panics
     /// At 4 GiB and above, which no message holds.
+    #[inline]
     pub fn opaque(&mut self, data: &[u8]) {
         self.length(data.len());
         self.opaque_fixed(data);
