@@ -117,7 +117,7 @@ mod tests {
     fn every_reply_is_one_fragment_whatever_the_writes_take() {
         let buffers = Buffers::new();
         let sizes = [0, 5, GATHERED_MAX, GATHERED_MAX + 1, 300_000, 7, 100_000, 1];
-        for taken in [1, 3, 4096, 1 << 20] {
+        for taken in [1, 4097, 1 << 20] {
             let mut replies = Replies::default();
             let mut wanted = Vec::new();
             for (number, size) in sizes.iter().enumerate() {
@@ -131,18 +131,12 @@ mod tests {
             while !replies.is_empty() {
                 let mut slices = Replies::no_slices();
                 let count = replies.slices(&mut slices);
-                let all: Vec<u8> = slices[..count]
-                    .iter()
-                    .flat_map(|part| part.to_vec())
-                    .collect();
-                let gone = all.len().min(taken);
-                sent.extend_from_slice(&all[..gone]);
-                replies.advance(gone, &buffers);
-                if taken < 4096 && sent.len() > 50_000 {
-                    break;
-                }
+                let all = slices[..count].iter().flat_map(|part| part.iter());
+                let before = sent.len();
+                sent.extend(all.take(taken));
+                replies.advance(sent.len() - before, &buffers);
             }
-            assert!(wanted.starts_with(&sent), "{taken} at a time");
+            assert!(wanted == sent, "{taken} at a time");
         }
     }
 }
