@@ -202,7 +202,9 @@ fn a_call_is_put_together_from_pieces_and_fragments() {
             .expect("sent");
         stream.write_all(piece).expect("sent");
     }
-    stream.write_all(&(1_u32 << 31).to_be_bytes()).expect("sent");
+    stream
+        .write_all(&(1_u32 << 31).to_be_bytes())
+        .expect("sent");
     assert_eq!(reply(&mut stream), (7, 12));
 }
 
