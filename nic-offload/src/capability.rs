@@ -12,6 +12,17 @@ use odafs_fabric::sync::{Arc, Mutex, OnceLock};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u32);
 
+/// The number of a session that is about to be opened: a handshake's last message has to name it before there is a key.
+#[derive(Debug)]
+pub struct NumberedSession(SessionId);
+
+impl NumberedSession {
+    /// The number.
+    pub fn id(&self) -> SessionId {
+        self.0
+    }
+}
+
 /// A set of readers: all frames whose owner, mode and ACL are the same share one. The server numbers classes by their
 /// content and never gives a number a second meaning, so that a bit once set stays right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -339,21 +350,29 @@ impl Sessions {
         }
     }
 
-    pub(crate) fn open(&self, new: NewSession) -> Result<Arc<Session>, TooManySessions> {
+    pub(crate) fn number(&self) -> Result<NumberedSession, TooManySessions> {
+        let mut table = self.table.lock();
+        // A number is never used twice, so the numbers themselves are a bound.
+        let next = table.last.checked_add(1);
+        table.last = next.ok_or(TooManySessions(table.open.len()))?;
+        Ok(NumberedSession(SessionId(table.last)))
+    }
+
+    pub(crate) fn open(
+        &self,
+        number: NumberedSession,
+        new: NewSession,
+    ) -> Result<Arc<Session>, TooManySessions> {
         let mut table = self.table.lock();
         if table.open.len() >= self.sessions_max {
             let now = new.now;
             table.open.retain(|_, session| session.is_open(now));
         }
-        // A number is never used twice, so the numbers themselves are a bound.
-        let next = table
-            .last
-            .checked_add(1)
-            .filter(|_| table.open.len() < self.sessions_max);
-        let next = next.ok_or(TooManySessions(table.open.len()))?;
-        table.last = next;
-        let session = Arc::new(Session::new(SessionId(next), new));
-        table.open.insert(next, Arc::clone(&session));
+        if table.open.len() >= self.sessions_max {
+            return Err(TooManySessions(table.open.len()));
+        }
+        let session = Arc::new(Session::new(number.0, new));
+        table.open.insert(number.0.0, Arc::clone(&session));
         Ok(session)
     }
 

@@ -12,7 +12,7 @@ use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_fabric::{Remote, SteeringTag, entropy};
 
 use crate::capability::{
-    NewSession, ReaderClass, RekeyRefused, Session, SessionId, Sessions, TooManySessions,
+    NewSession, NumberedSession, ReaderClass, RekeyRefused, Session, SessionId, Sessions, TooManySessions,
 };
 use crate::connection::Connection;
 use crate::counters::Counters;
@@ -158,8 +158,31 @@ impl Nic {
     }
 
     /// Opens a session.
+    ///
+    /// # Errors
+    /// There are too many.
     pub fn open_session(&self, new: NewSession) -> Result<Arc<Session>, TooManySessions> {
-        self.sessions.open(new)
+        self.open_numbered(self.number_session()?, new)
+    }
+
+    /// The number of the next session, for a handshake to name before [`Nic::open_numbered`].
+    ///
+    /// # Errors
+    /// The numbers have run out.
+    pub fn number_session(&self) -> Result<NumberedSession, TooManySessions> {
+        self.sessions.number()
+    }
+
+    /// Opens the session that has this number.
+    ///
+    /// # Errors
+    /// There are too many.
+    pub fn open_numbered(
+        &self,
+        number: NumberedSession,
+        new: NewSession,
+    ) -> Result<Arc<Session>, TooManySessions> {
+        self.sessions.open(number, new)
     }
 
     /// The session with this number.

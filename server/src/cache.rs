@@ -5,11 +5,11 @@
 //! ```text
 //!            allocate             publish              reference
 //!   free ───────────────► blank ───────────► resident ───────────► handed out
-//!    ▲    (unpublished)     │                 │     ▲                 │   │
-//!    │       release        │          retire │     └──── revoke ─────┘   │ retire
-//!    ├◄─────────────────────┘                 ▼                           ▼
-//!    ├◄────────────────────────────────── not pinned                      │
-//!    └◄── last pin gone ── limbo ◄─────────────────── pinned ◄────────────┘
+//!    ▲    (unpublished)                       │     ▲                 │   │
+//!    │                                 retire │     └──── revoke ─────┘   │ retire
+//!    │                                        ▼                           ▼
+//!    ├◄──────────────────────────────────────── not pinned ◄──────────────┤
+//!    └◄── last pin gone ── limbo ◄───────────────── pinned ◄──────────────┘
 //! ```
 //!
 //! Everything about a page changes under its page lock (see [`crate::file`]).
@@ -213,11 +213,6 @@ impl Cache {
             pinned
         });
         !frames.is_empty()
-    }
-
-    /// Gives back a blank frame.
-    pub(crate) fn release(&self, frame: FrameNumber) {
-        self.put_back(frame, false);
     }
 
     fn put_back(&self, frame: FrameNumber, pinned: bool) {

@@ -35,6 +35,8 @@ pub struct File {
     gate: RwLock<Standing>,
     facts: Mutex<Facts>,
     pub(crate) recording: Mutex<()>,
+    /// Held while the store syncs the file; no other lock is taken meanwhile.
+    pub(crate) syncing: Mutex<()>,
     tree: RwLock<Tree>,
     counter: Counter,
     /// Outside changes are reported; otherwise they have to be looked for.
@@ -77,6 +79,7 @@ impl File {
             gate: RwLock::new(Standing::default()),
             facts: Mutex::new(facts),
             recording: Mutex::new(()),
+            syncing: Mutex::new(()),
             tree: RwLock::default(),
             counter,
             watched: AtomicBool::new(watched),

@@ -24,6 +24,7 @@ pub mod metrics_http;
 pub mod mount;
 pub mod namespace;
 pub mod nfs3;
+pub mod odafs;
 pub mod pool;
 pub mod portmap;
 pub mod read;

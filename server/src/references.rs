@@ -58,6 +58,9 @@ impl<'a> Issue<'a> {
         mut limit: usize,
         out: &mut Vec<PageReference>,
     ) -> Option<u64> {
+        if first > last {
+            return None;
+        }
         let span = Leaf::count_in(first, last);
         if span <= PROBES_MIN || span <= self.file.leaf_count() as u64 {
             let mut page = first;

@@ -68,6 +68,11 @@ pub trait Program: Send + Sync {
 
     /// Serves a call other than of procedure 0.
     fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer;
+
+    /// The connection with this number is gone.
+    fn closed(&self, connection: u64) {
+        let _ = connection;
+    }
 }
 
 /// Who may call a procedure.
@@ -171,6 +176,12 @@ impl Calls for Service {
                 reply.extend_from_slice(earlier.as_deref().unwrap_or_default());
                 outcome
             }
+        }
+    }
+
+    fn closed(&self, connection: u64) {
+        for program in &self.0.programs {
+            program.closed(connection);
         }
     }
 }

@@ -77,11 +77,11 @@ pub fn write(
             data,
         };
         let put = put.within_size(end).unwrap_or_else(|| put.extending());
-        let (count, wcc, foreign) = put?;
-        if foreign {
-            // The answer to this is the outside change's business, not the write's.
+        if put.as_ref().map_or(true, |(_, _, foreign)| *foreign) {
+            // What this finds is an outside change's business, not the write's.
             let _ = change::check(export, file);
         }
+        let (count, wcc, _) = put?;
         (count, wcc)
     };
     if stable != Stable::Unstable {
@@ -100,25 +100,27 @@ pub fn write(
 
 /// COMMIT: all that was written is on stable storage when it returns; the write verifier. May block.
 pub fn commit(export: &Export, file: &Arc<File>) -> Result<([u8; 8], WccData), Refused> {
-    // From before the sync: a failure that another call has met since the client's writes shows in it.
-    let verifier = export.verifier();
     let wcc = around(file, None);
-    sync(export, file, true).map_err(|error| Refused { error, wcc })?;
+    let verifier = sync(export, file, true).map_err(|error| Refused { error, wcc })?;
     Ok((verifier, wcc))
 }
 
-/// After a failure the kernel may have dropped what it could not write: all that was not yet stable counts as
-/// lost, and the verifier says so.
-fn sync(export: &Export, file: &File, data_only: bool) -> Result<(), StoreError> {
-    let synced = export.store().sync(file.object(), data_only);
-    match synced {
-        Ok(()) => export.metrics().syncs.increment(),
-        Err(_) => {
+/// After a failure the kernel may have dropped what it could not write, and it tells only one of us: all that
+/// was not yet stable counts as lost, and the verifier says so. One at a time for each file, so that nobody
+/// comes back with the old verifier after another has met the failure. Gives the verifier as of then.
+fn sync(export: &Export, file: &File, data_only: bool) -> Result<[u8; 8], StoreError> {
+    let _one = file.syncing.lock();
+    match export.store().sync(file.object(), data_only) {
+        Ok(()) => {
+            export.metrics().syncs.increment();
+            Ok(export.verifier())
+        }
+        Err(error) => {
             export.change_verifier();
             export.metrics().failed_syncs.increment();
+            Err(error)
         }
     }
-    synced
 }
 
 fn around(file: &File, before: Option<WccAttributes>) -> WccData {

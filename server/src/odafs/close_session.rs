@@ -1,0 +1,17 @@
+//! CLOSE_SESSION: the client ends its session.
+
+use odafs_common::session::Control;
+use odafs_common::wire::odafs::{CloseSessionArgs, CloseSessionResult, OdafsStatus};
+
+use crate::export::Export;
+
+pub(super) fn close_session(export: &Export, arguments: CloseSessionArgs) -> CloseSessionResult {
+    let CloseSessionArgs { session, tag } = arguments;
+    let open = export.sessions().get(session);
+    let open = open.ok_or(OdafsStatus::NoSession)?;
+    if !open.nic().verify_control(Control::Close { session }, &tag) {
+        return Err(OdafsStatus::Denied);
+    }
+    export.close_session(session);
+    Ok(())
+}

@@ -1,0 +1,157 @@
+//! GET_REFS: the references of whole ranges, as far as they are in memory.
+
+use odafs_common::reference::Reference;
+use odafs_common::wire::nfs3::Status;
+use odafs_common::wire::odafs::{
+    FileReferences, GetRefsArgs, GetRefsOk, GetRefsResult, MAX_RANGE_REFERENCES, OdafsStatus, Range,
+};
+use odafs_common::wire::xdr::Writer;
+
+use super::REPLY_OVERHEAD_BYTES;
+use crate::export::Export;
+use crate::read::{Effort, ReadFailed, check_right};
+use crate::references::Issue;
+use crate::rpc::{Answer, Call};
+use crate::sessions::OpenSession;
+
+/// Bytes of a [`FileReferences`] without its references, at most.
+const FILE_BYTES: usize = 4 + 4 + 8 + 8 + 4 + Reference::WIRE_BYTES + 4;
+const PAGE_REFERENCE_BYTES: usize = 8 + Reference::WIRE_BYTES;
+
+pub(super) fn get_refs(
+    export: &Export,
+    call: &Call<'_>,
+    arguments: &GetRefsArgs<'_>,
+    w: &mut Writer<'_>,
+) -> Answer {
+    if call.effort == Effort::ResidentOnly {
+        return Answer::Blocks;
+    }
+    let room = call.caller.reply_bytes_max.saturating_sub(REPLY_OVERHEAD_BYTES);
+    let result: GetRefsResult = match export.sessions().get(arguments.session) {
+        Some(session) => Ok(answer(export, &session, arguments, room as usize)),
+        None => Err(OdafsStatus::NoSession),
+    };
+    super::reply(w, &result)
+}
+
+/// Where to go on: a range, and a page of it. On the wire `(range + 1) << 52 | page`, so that 0 is the beginning;
+/// the pages of files below 2^63 bytes fit.
+#[derive(Clone, Copy)]
+struct Place {
+    range: usize,
+    /// `None`: the first of the range.
+    page: Option<u64>,
+}
+
+impl Place {
+    const PAGE_BITS: u32 = 52;
+
+    fn of(resume: u64) -> Self {
+        match (resume >> Self::PAGE_BITS).checked_sub(1) {
+            None => Self {
+                range: 0,
+                page: None,
+            },
+            Some(range) => Self {
+                range: range as usize,
+                page: Some(resume & ((1 << Self::PAGE_BITS) - 1)),
+            },
+        }
+    }
+
+    fn resume(range: usize, page: u64) -> u64 {
+        (range as u64 + 1) << Self::PAGE_BITS | page
+    }
+}
+
+fn answer(
+    export: &Export,
+    session: &OpenSession,
+    arguments: &GetRefsArgs<'_>,
+    room: usize,
+) -> GetRefsOk {
+    let mut left = room;
+    let mut files = Vec::new();
+    let start = Place::of(arguments.resume);
+    for (number, range) in arguments.ranges.iter().enumerate().skip(start.range) {
+        let from = start.page.filter(|_| number == start.range);
+        // Room for at least one reference; the first range always goes in, so that the caller gets on.
+        let references_max = left.saturating_sub(FILE_BYTES) / PAGE_REFERENCE_BYTES;
+        if references_max == 0 && !files.is_empty() {
+            let page = from.unwrap_or(export.page().index(range.offset));
+            return GetRefsOk {
+                files,
+                resume: Place::resume(number, page),
+            };
+        }
+        let limit = references_max.clamp(1, MAX_RANGE_REFERENCES as usize);
+        let (mut found, more) = one(export, session, range, from, limit).unwrap_or_else(|status| {
+            let nothing = FileReferences {
+                range: 0,
+                status,
+                change: 0,
+                size: 0,
+                counter: None,
+                references: Vec::new(),
+            };
+            (nothing, None)
+        });
+        found.range = number as u32;
+        left = left.saturating_sub(FILE_BYTES + found.references.len() * PAGE_REFERENCE_BYTES);
+        files.push(found);
+        if let Some(page) = more {
+            return GetRefsOk {
+                files,
+                resume: Place::resume(number, page),
+            };
+        }
+    }
+    GetRefsOk { files, resume: 0 }
+}
+
+/// The references of one range, and the page to go on with.
+fn one(
+    export: &Export,
+    session: &OpenSession,
+    range: &Range<'_>,
+    from: Option<u64>,
+    limit: usize,
+) -> Result<(FileReferences, Option<u64>), Status> {
+    let file = export
+        .file_of_handle(range.file.0, Effort::MayBlock)
+        .map_err(status)?;
+    let gate = file.enter_blocking();
+    if gate.gone {
+        return Err(Status::Stale);
+    }
+    let facts = file.facts();
+    let change = file.change();
+    let size = facts.attributes.size;
+    check_right(export, session.who(), &file, &facts, Effort::MayBlock).map_err(status)?;
+    // Pages of a file that may be read but not directly count as not in memory.
+    let issue = Issue::to(export, &file, session, facts);
+    let length = range.length.min(size.saturating_sub(range.offset));
+    let mut references = Vec::new();
+    let span = export.page().span(range.offset, length);
+    let more = span.zip(issue.as_ref()).and_then(|(span, issue)| {
+        let first = from.unwrap_or(0).max(*span.start());
+        issue.pages(first, *span.end(), limit, &mut references)
+    });
+    let found = FileReferences {
+        range: 0,
+        status: Status::Ok,
+        change,
+        size,
+        counter: issue.as_ref().and_then(Issue::counter),
+        references,
+    };
+    Ok((found, more))
+}
+
+fn status(failed: ReadFailed) -> Status {
+    match failed {
+        ReadFailed::Status(status) => status,
+        ReadFailed::NotResident => Status::Jukebox,
+    }
+}

@@ -1,0 +1,130 @@
+//! The ODAFS program, version 1: a file for each procedure. docs/WIRE.md describes it.
+
+mod close_session;
+mod get_refs;
+mod open_session;
+mod read;
+mod rekey;
+
+use odafs_common::mac::MacAlgorithm;
+use odafs_common::session::{Identity, PublicKey};
+use odafs_common::wire::odafs::{OdafsStatus, PROGRAM, Procedure, VERSION};
+use odafs_common::wire::xdr::{Decode, Encode, Writer};
+use odafs_fabric::clock::Nanos;
+use odafs_fabric::sync::Arc;
+
+use crate::export::Export;
+use crate::rpc::{Admission, Answer, Call, Program};
+
+/// What a server asks of sessions, and gives them.
+#[derive(Debug)]
+pub struct SessionPolicy {
+    /// The server's static key, for clients that want to be sure of the server.
+    pub identity: Option<Identity>,
+    /// Static keys of clients that may open sessions under their own.
+    pub admitted: Vec<PublicKey>,
+    /// MACs allowed: a sum of [`MacAlgorithm::bit`].
+    pub macs: u32,
+    /// This server life.
+    pub life: u64,
+    /// The user that the server runs as.
+    pub serving_uid: u32,
+    /// A session ends after this.
+    pub lifetime: Nanos,
+    /// Clients shall rekey after so many requests.
+    pub rekey_requests: u64,
+    /// And after this time.
+    pub rekey_after: Nanos,
+}
+
+impl Default for SessionPolicy {
+    fn default() -> Self {
+        Self {
+            identity: None,
+            admitted: Vec::new(),
+            macs: MacAlgorithm::OFFERED,
+            life: 1,
+            serving_uid: 0,
+            lifetime: Nanos::from_secs(24 * 3600),
+            rekey_requests: 1 << 32,
+            rekey_after: Nanos::from_secs(3600),
+        }
+    }
+}
+
+/// The program for one export.
+pub struct Odafs {
+    export: Arc<Export>,
+    policy: SessionPolicy,
+}
+
+impl Odafs {
+    /// For `export`.
+    pub fn new(export: Arc<Export>, policy: SessionPolicy) -> Self {
+        Self { export, policy }
+    }
+}
+
+/// What is in a reply besides data or references, in bytes, and something to spare.
+const REPLY_OVERHEAD_BYTES: u32 = 512;
+
+impl Program for Odafs {
+    fn number(&self) -> u32 {
+        PROGRAM
+    }
+
+    fn version(&self) -> u32 {
+        VERSION
+    }
+
+    fn admission(&self, _procedure: u32) -> Admission {
+        Admission::Listed
+    }
+
+    fn repeats_matter(&self, _procedure: u32) -> bool {
+        false
+    }
+
+    fn call(&self, mut call: Call<'_>, results: &mut Writer<'_>) -> Answer {
+        macro_rules! decoded {
+            () => {
+                match Decode::decode(&mut call.arguments) {
+                    Ok(arguments) => arguments,
+                    Err(error) => return Answer::Garbage(error),
+                }
+            };
+        }
+        match Procedure::from_code(call.procedure) {
+            None | Some(Procedure::Null) => Answer::NoProcedure,
+            Some(Procedure::OpenSession) => {
+                let arguments = decoded!();
+                open_session::open_session(self, &call, arguments, results)
+            }
+            Some(Procedure::Read) => {
+                let arguments = decoded!();
+                read::read(&self.export, &call, arguments, results)
+            }
+            Some(Procedure::GetRefs) => {
+                let arguments = decoded!();
+                get_refs::get_refs(&self.export, &call, &arguments, results)
+            }
+            Some(Procedure::Rekey) => {
+                let arguments = decoded!();
+                reply(results, &rekey::rekey(&self.export, arguments))
+            }
+            Some(Procedure::CloseSession) => {
+                let arguments = decoded!();
+                reply(results, &close_session::close_session(&self.export, arguments))
+            }
+        }
+    }
+
+    fn closed(&self, connection: u64) {
+        self.export.connection_closed(connection);
+    }
+}
+
+fn reply<T: Encode>(results: &mut Writer<'_>, result: &Result<T, OdafsStatus>) -> Answer {
+    result.encode(results);
+    Answer::Replied
+}

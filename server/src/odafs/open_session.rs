@@ -1,0 +1,169 @@
+//! OPEN_SESSION: a Noise handshake over the parameters as they were sent, and what is granted.
+
+use odafs_common::direct;
+use odafs_common::mac::MacAlgorithm;
+use odafs_common::session::{HandshakeError, Responder};
+use odafs_common::wire::odafs::{
+    Accepted, Handshake, Mode, OdafsStatus, OpenSessionArgs, OpenSessionResult, Parameters,
+};
+use odafs_common::wire::xdr::{Decode as _, Encode as _, Writer};
+use odafs_fabric::sync::Arc;
+use odafs_fabric::{Peer, clock, entropy};
+use odafs_nic::calls::Transport;
+use odafs_nic::capability::NewSession;
+use odafs_nic::nic::Nic;
+
+use super::Odafs;
+use crate::export::{Direct, Export};
+use crate::read::Effort;
+use crate::rpc::{Answer, Call};
+use crate::sessions::Owner;
+
+pub(super) fn open_session(
+    odafs: &Odafs,
+    call: &Call<'_>,
+    arguments: OpenSessionArgs<'_>,
+    w: &mut Writer<'_>,
+) -> Answer {
+    // A handshake takes a tenth of a millisecond or two: too long for a thread that polls for others.
+    if call.effort == Effort::ResidentOnly {
+        return Answer::Blocks;
+    }
+    let opened = open(odafs, call, arguments);
+    let metrics = odafs.export.metrics();
+    match &opened {
+        Ok(_) => metrics.sessions_opened.increment(),
+        Err(status) => {
+            metrics.sessions_refused.increment();
+            tracing::debug!(peer = %call.caller.peer, %status, "session refused");
+        }
+    }
+    let result: OpenSessionResult<'_> = match &opened {
+        Ok(message) => Ok(Handshake(message)),
+        Err(status) => Err(*status),
+    };
+    super::reply(w, &result)
+}
+
+fn open(
+    odafs: &Odafs,
+    call: &Call<'_>,
+    arguments: OpenSessionArgs<'_>,
+) -> Result<Vec<u8>, OdafsStatus> {
+    let (export, policy) = (&odafs.export, &odafs.policy);
+    let nic = export.nic().ok_or(OdafsStatus::Unsupported)?;
+    let parameters =
+        Parameters::from_bytes(arguments.parameters).map_err(|_| OdafsStatus::BadHandshake)?;
+    check(export, call, &parameters)?;
+    let mac =
+        MacAlgorithm::choose(parameters.macs, policy.macs).ok_or(OdafsStatus::Unsupported)?;
+    let one_sided = parameters.mode == Mode::OneSided && trusted(odafs, call);
+
+    let place = reserve(export, nic, call)?;
+    let responder = Responder::read(
+        arguments.parameters,
+        parameters.pattern,
+        seed(),
+        policy.identity.as_ref(),
+        &|key| policy.admitted.contains(key),
+        arguments.handshake,
+    )
+    .map_err(status)?;
+    let number = nic
+        .number_session()
+        .map_err(|_| OdafsStatus::TooMany)?;
+    let accepted = Accepted {
+        session: number.id().0,
+        features: 0,
+        mac,
+        mode: if one_sided { Mode::OneSided } else { Mode::Guarded },
+        page_bytes: export.page().bytes() as u32,
+        life: policy.life,
+        rekey_requests: policy.rekey_requests,
+        rekey_seconds: (policy.rekey_after.0 / 1_000_000_000) as u32,
+        max_read: export.page().bytes() as u32,
+    };
+    let (key, message) = responder.reply(&accepted.to_bytes()).map_err(status)?;
+    let now = clock::now();
+    let session = NewSession {
+        key,
+        mac,
+        one_sided,
+        credential: u64::from(call.who.uid),
+        expires: now + policy.lifetime,
+        rekey_requests: policy.rekey_requests,
+        rekey_after: policy.rekey_after,
+        rekey_grace: policy.rekey_after,
+        now,
+    };
+    let session = nic
+        .open_numbered(number, session)
+        .map_err(|_| OdafsStatus::TooMany)?;
+    export
+        .sessions()
+        .add(place, session, call.who.clone(), call.caller.connection);
+    Ok(message)
+}
+
+/// Is it this export, this version, and the fabric that the call came over? (A credential that one fabric
+/// vouches for is worth nothing on another.)
+fn check(
+    export: &Export,
+    call: &Call<'_>,
+    parameters: &Parameters<'_>,
+) -> Result<(), OdafsStatus> {
+    let transport = call.caller.transport;
+    let supported = parameters.version == u32::from(direct::VERSION)
+        && parameters.export == export.config().name.as_bytes()
+        && transport != Transport::Tcp
+        && parameters.fabric == transport.name().as_bytes();
+    supported.then_some(()).ok_or(OdafsStatus::Unsupported)
+}
+
+/// May this session read the whole export by itself? On one host root and the serving user, who can read the
+/// server's memory anyhow; elsewhere whoever is admitted at all.
+fn trusted(odafs: &Odafs, call: &Call<'_>) -> bool {
+    odafs.export.config().direct == Direct::OneSided
+        && match &call.caller.peer {
+            Peer::Uid { uid, .. } => *uid == 0 || *uid == odafs.policy.serving_uid,
+            Peer::Address(_) | Peer::Simulated(_) => true,
+        }
+}
+
+/// Takes one of the caller's places; sessions that are over make room.
+fn reserve<'a>(
+    export: &'a Export,
+    nic: &Arc<Nic>,
+    call: &Call<'_>,
+) -> Result<crate::sessions::Place<'a>, OdafsStatus> {
+    let owner = Owner::from(&call.caller.peer);
+    if let Some(place) = export.sessions().reserve(owner) {
+        return Ok(place);
+    }
+    let now = clock::now();
+    for id in export
+        .sessions()
+        .matching(|session| !session.nic().is_open(now))
+    {
+        export.close_session(id);
+    }
+    let place = export.sessions().reserve(owner);
+    place.ok_or_else(|| {
+        tracing::warn!(?owner, sessions = nic.session_count(), "too many sessions");
+        OdafsStatus::TooMany
+    })
+}
+
+fn seed() -> [u8; 32] {
+    let mut seed = [0; 32];
+    entropy::fill(&mut seed);
+    seed
+}
+
+fn status(error: HandshakeError) -> OdafsStatus {
+    match error {
+        HandshakeError::NotAdmitted => OdafsStatus::Denied,
+        HandshakeError::IdentityMissing => OdafsStatus::Unsupported,
+        HandshakeError::ServerKeyMissing | HandshakeError::BadMessage => OdafsStatus::BadHandshake,
+    }
+}

@@ -1,0 +1,175 @@
+//! READ: as NFS READ, and the references of the pages that it touched come with it.
+
+use odafs_common::reference::Reference;
+use odafs_common::wire::nfs3::{Attributes, Failed, Payload, Status};
+use odafs_common::wire::odafs::{
+    Chunk, MAX_READ_REFERENCES, PageReference, ReadArgs, ReadFacts, ReadOk, ReadReply, ReadResult,
+};
+use odafs_common::wire::xdr::{Encode as _, Writer};
+use odafs_fabric::sync::Arc;
+use odafs_fabric::{Remote, SteeringTag};
+use odafs_nic::calls::{ChunkSource, ChunkWrite};
+
+use super::REPLY_OVERHEAD_BYTES;
+use crate::export::Export;
+use crate::file::File;
+use crate::read::{ReadFailed, ReadRange, read as read_pages, read_pinned};
+use crate::references;
+use crate::rpc::{Answer, Call};
+
+/// The most data of one READ, in bytes.
+const DATA_BYTES_MAX: u32 = 1 << 20;
+/// References in a reply when it carries data as well.
+const REFERENCES_MAX: usize = 32;
+
+pub(super) fn read(
+    export: &Export,
+    call: &Call<'_>,
+    arguments: ReadArgs<'_>,
+    w: &mut Writer<'_>,
+) -> Answer {
+    let file = match export.file_of_handle(arguments.file.0, call.effort) {
+        Ok(file) => file,
+        Err(failed) => return refuse(w, failed, None),
+    };
+    match arguments.chunk {
+        None => read_inline(export, call, &file, &arguments, w),
+        Some(chunk) => read_to_chunk(export, call, &file, &arguments, chunk, w),
+    }
+}
+
+/// The data goes into the reply, straight from the page cache.
+fn read_inline(
+    export: &Export,
+    call: &Call<'_>,
+    file: &Arc<File>,
+    arguments: &ReadArgs<'_>,
+    w: &mut Writer<'_>,
+) -> Answer {
+    let room = call.caller.reply_bytes_max;
+    let room = room.saturating_sub(REPLY_OVERHEAD_BYTES).min(DATA_BYTES_MAX);
+    let range = within(file, arguments, room);
+    let mut reply = ReadReply::begin(w, range.count);
+    match read_pages(
+        export,
+        &call.who,
+        file,
+        range,
+        call.effort,
+        reply.data(),
+    ) {
+        Ok(done) => {
+            let range = ReadRange {
+                count: done.count,
+                ..range
+            };
+            let left = (room - done.count) as usize / PAGE_REFERENCE_BYTES;
+            let (references, counter) = piggyback(export, file, arguments, range, left);
+            reply.finish(ReadFacts {
+                count: done.count,
+                eof: done.eof,
+                attributes: &done.attributes,
+                change: done.change,
+                references: &references,
+                counter,
+                feedback: export.feedback(),
+            });
+            Answer::Replied
+        }
+        Err(failed) => {
+            reply.cancel();
+            refuse(w, failed, Some(file.attributes()))
+        }
+    }
+}
+
+/// The data goes ahead of the reply by RDMA Write, from the frames themselves where they can be pinned.
+fn read_to_chunk(
+    export: &Export,
+    call: &Call<'_>,
+    file: &Arc<File>,
+    arguments: &ReadArgs<'_>,
+    chunk: Chunk,
+    w: &mut Writer<'_>,
+) -> Answer {
+    let range = within(file, arguments, chunk.length.min(DATA_BYTES_MAX));
+    let (done, pieces) = match read_pinned(export, &call.who, file, range, call.effort) {
+        Ok(found) => found,
+        Err(failed) => return refuse(w, failed, Some(file.attributes())),
+    };
+    let range = ReadRange {
+        count: done.count,
+        ..range
+    };
+    let room = call.caller.reply_bytes_max;
+    let left = room.saturating_sub(REPLY_OVERHEAD_BYTES) as usize / PAGE_REFERENCE_BYTES;
+    let (references, counter) = piggyback(export, file, arguments, range, left);
+    let result: ReadResult<'_> = Ok(ReadOk {
+        attributes: Some(done.attributes),
+        change: done.change,
+        eof: done.eof,
+        count: done.count,
+        data: Payload(&[]),
+        references,
+        counter,
+        feedback: export.feedback(),
+    });
+    result.encode(w);
+    Answer::Write(writes(pieces, chunk))
+}
+
+const PAGE_REFERENCE_BYTES: usize = 8 + Reference::WIRE_BYTES;
+
+/// No room is made for what lies behind the end of the file.
+fn within(file: &File, arguments: &ReadArgs<'_>, room: u32) -> ReadRange {
+    let behind = file.attributes().size.saturating_sub(arguments.offset);
+    let count = u64::from(arguments.count.min(room)).min(behind) as u32;
+    ReadRange {
+        offset: arguments.offset,
+        count,
+    }
+}
+
+fn piggyback(
+    export: &Export,
+    file: &Arc<File>,
+    arguments: &ReadArgs<'_>,
+    range: ReadRange,
+    room: usize,
+) -> (Vec<PageReference>, Option<Reference>) {
+    let wanted = arguments.want_references && arguments.session != 0;
+    let limit = room.min(REFERENCES_MAX).min(MAX_READ_REFERENCES as usize);
+    match export.sessions().get(arguments.session) {
+        Some(session) if wanted => references::piggyback(export, file, &session, range, limit),
+        _ => (Vec::new(), None),
+    }
+}
+
+/// One write for each piece, one after the other from the start of the chunk.
+fn writes(pieces: Vec<ChunkSource>, chunk: Chunk) -> Vec<ChunkWrite> {
+    let mut offset = chunk.offset;
+    pieces
+        .into_iter()
+        .map(|from| {
+            let length = match &from {
+                ChunkSource::Frame { length, .. } => u64::from(*length),
+                ChunkSource::Bytes(bytes) => bytes.len() as u64,
+            };
+            let to = Remote {
+                tag: SteeringTag(chunk.tag),
+                offset,
+            };
+            offset = offset.wrapping_add(length);
+            ChunkWrite { from, to }
+        })
+        .collect()
+}
+
+fn refuse(w: &mut Writer<'_>, failed: ReadFailed, rest: Option<Attributes>) -> Answer {
+    let status: Status = match failed {
+        ReadFailed::NotResident => return Answer::Blocks,
+        ReadFailed::Status(status) => status,
+    };
+    ReadResult::Err(Failed { status, rest }).encode(w);
+    Answer::Replied
+}
