@@ -12,7 +12,8 @@ use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_fabric::{Remote, SteeringTag, entropy};
 
 use crate::capability::{
-    NewSession, NumberedSession, ReaderClass, RekeyRefused, Session, SessionId, Sessions, TooManySessions,
+    NewSession, NumberedSession, ReaderClass, RekeyRefused, Session, SessionId, Sessions,
+    TooManySessions,
 };
 use crate::connection::Connection;
 use crate::counters::Counters;

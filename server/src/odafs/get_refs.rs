@@ -27,7 +27,10 @@ pub(super) fn get_refs(
     if call.effort == Effort::ResidentOnly {
         return Answer::Blocks;
     }
-    let room = call.caller.reply_bytes_max.saturating_sub(REPLY_OVERHEAD_BYTES);
+    let room = call
+        .caller
+        .reply_bytes_max
+        .saturating_sub(REPLY_OVERHEAD_BYTES);
     let result: GetRefsResult = match export.sessions().get(arguments.session) {
         Some(session) => Ok(answer(export, &session, arguments, room as usize)),
         None => Err(OdafsStatus::NoSession),

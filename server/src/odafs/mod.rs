@@ -114,7 +114,10 @@ impl Program for Odafs {
             }
             Some(Procedure::CloseSession) => {
                 let arguments = decoded!();
-                reply(results, &close_session::close_session(&self.export, arguments))
+                reply(
+                    results,
+                    &close_session::close_session(&self.export, arguments),
+                )
             }
         }
     }

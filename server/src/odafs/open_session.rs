@@ -55,8 +55,7 @@ fn open(
     let parameters =
         Parameters::from_bytes(arguments.parameters).map_err(|_| OdafsStatus::BadHandshake)?;
     check(export, call, &parameters)?;
-    let mac =
-        MacAlgorithm::choose(parameters.macs, policy.macs).ok_or(OdafsStatus::Unsupported)?;
+    let mac = MacAlgorithm::choose(parameters.macs, policy.macs).ok_or(OdafsStatus::Unsupported)?;
     let one_sided = parameters.mode == Mode::OneSided && trusted(odafs, call);
 
     let place = reserve(export, nic, call)?;
@@ -69,14 +68,16 @@ fn open(
         arguments.handshake,
     )
     .map_err(status)?;
-    let number = nic
-        .number_session()
-        .map_err(|_| OdafsStatus::TooMany)?;
+    let number = nic.number_session().map_err(|_| OdafsStatus::TooMany)?;
     let accepted = Accepted {
         session: number.id().0,
         features: 0,
         mac,
-        mode: if one_sided { Mode::OneSided } else { Mode::Guarded },
+        mode: if one_sided {
+            Mode::OneSided
+        } else {
+            Mode::Guarded
+        },
         page_bytes: export.page().bytes() as u32,
         life: policy.life,
         rekey_requests: policy.rekey_requests,
@@ -107,11 +108,7 @@ fn open(
 
 /// Is it this export, this version, and the fabric that the call came over? (A credential that one fabric
 /// vouches for is worth nothing on another.)
-fn check(
-    export: &Export,
-    call: &Call<'_>,
-    parameters: &Parameters<'_>,
-) -> Result<(), OdafsStatus> {
+fn check(export: &Export, call: &Call<'_>, parameters: &Parameters<'_>) -> Result<(), OdafsStatus> {
     let transport = call.caller.transport;
     let supported = parameters.version == u32::from(direct::VERSION)
         && parameters.export == export.config().name.as_bytes()

@@ -47,17 +47,12 @@ fn read_inline(
     w: &mut Writer<'_>,
 ) -> Answer {
     let room = call.caller.reply_bytes_max;
-    let room = room.saturating_sub(REPLY_OVERHEAD_BYTES).min(DATA_BYTES_MAX);
+    let room = room
+        .saturating_sub(REPLY_OVERHEAD_BYTES)
+        .min(DATA_BYTES_MAX);
     let range = within(file, arguments, room);
     let mut reply = ReadReply::begin(w, range.count);
-    match read_pages(
-        export,
-        &call.who,
-        file,
-        range,
-        call.effort,
-        reply.data(),
-    ) {
+    match read_pages(export, &call.who, file, range, call.effort, reply.data()) {
         Ok(done) => {
             let range = ReadRange {
                 count: done.count,
