@@ -1,7 +1,10 @@
 //! The library that programs import to read files from an ODAFS server.
 #![forbid(unsafe_code)]
 
+mod budget;
+mod cache;
 mod client;
+mod directory;
 mod error;
 mod file;
 mod metadata;

@@ -1,0 +1,305 @@
+//! RPCs: a call goes out on a connection of the pool, and again on another if that one is lost, until its deadline.
+
+use crate::{
+    error::CallError,
+    link::Link,
+    options::{Credential, Wait},
+    pool::{Lent, Pool, TakeError},
+    transport::{Broken, Transport},
+};
+use odafs_common::wire::{
+    rpc::{self, Auth, AuthSys, Groups, Rejection},
+    xdr::{Encode, Reader, Writer, XdrError},
+};
+use odafs_fabric::{
+    clock::{self, Nanos},
+    entropy,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+};
+
+/// A procedure of a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Procedure {
+    /// Its name, for messages.
+    pub name: &'static str,
+    /// Program number.
+    pub program: u32,
+    /// Version.
+    pub version: u32,
+    /// Number within them.
+    pub number: u32,
+    /// Doing it twice is doing it once.
+    pub idempotent: bool,
+}
+
+/// Makes calls to one server.
+pub struct Calls {
+    link: Link,
+    lines: Pool<Line>,
+    xid: AtomicU32,
+    credential: Credential,
+    deadline: Nanos,
+    wait: Wait,
+    /// Calls sent.
+    pub sent: AtomicU64,
+    /// Connections that were made again.
+    pub reconnects: AtomicU64,
+    broken: AtomicU64,
+}
+
+/// One connection for calls.
+pub struct Line {
+    transport: Box<dyn Transport>,
+    out: Vec<u8>,
+    /// [`Calls::broken`] when it was made: it is as suspect as any that broke since.
+    made_at: u64,
+}
+
+/// What a call came to on one connection.
+enum Attempt<T> {
+    Done(T),
+    TimedOut,
+    Broken(Broken),
+    Refused(CallError),
+}
+
+/// Who decides what a lost connection means for a call that may not be repeated.
+pub trait Repeat {
+    /// The connection was lost after the call was sent: may it be sent again with its xid?
+    fn may_repeat(&self) -> bool;
+}
+
+/// Always: what plain NFS clients do, trusting the server's duplicate request cache.
+pub struct Trusting;
+
+impl Repeat for Trusting {
+    fn may_repeat(&self) -> bool {
+        true
+    }
+}
+
+impl Calls {
+    /// Calls over this link; each must be over within `deadline`.
+    pub fn new(link: Link, lanes: u32, credential: Credential, deadline: Nanos, wait: Wait) -> Self {
+        Self {
+            link,
+            lines: Pool::new(lanes),
+            xid: AtomicU32::new(entropy::word() as u32),
+            credential,
+            deadline,
+            wait,
+            sent: AtomicU64::new(0),
+            reconnects: AtomicU64::new(0),
+            broken: AtomicU64::new(0),
+        }
+    }
+
+    /// When a call made now is over.
+    pub fn deadline(&self) -> Nanos {
+        clock::now() + self.deadline
+    }
+
+    /// How threads wait.
+    pub fn wait(&self) -> Wait {
+        self.wait
+    }
+
+    /// How the server is reached.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// A number for a call, unlike that of any other.
+    pub fn next_xid(&self) -> u32 {
+        self.xid.fetch_add(1, Relaxed)
+    }
+
+    /// Times that a connection was lost.
+    pub fn times_broken(&self) -> u64 {
+        self.broken.load(Relaxed)
+    }
+
+    /// Calls `procedure`; `decode` reads its result.
+    pub fn call<T>(
+        &self,
+        procedure: &Procedure,
+        arguments: &dyn Encode,
+        repeat: &dyn Repeat,
+        mut decode: impl FnMut(&mut Reader<'_>) -> Result<T, XdrError>,
+    ) -> Result<T, CallError> {
+        let deadline = self.deadline();
+        let xid = self.next_xid();
+        let mut last = None;
+        let mut pause = Pause::default();
+        loop {
+            let mut line = match self.line(deadline) {
+                Ok(line) => line,
+                Err(TakeError::TimedOut) => return Err(self.given_up(procedure, last)),
+                Err(TakeError::NotMade(error)) => {
+                    last = Some(error.to_string());
+                    if !pause.before_retry(deadline) {
+                        return Err(self.given_up(procedure, last));
+                    }
+                    continue;
+                }
+            };
+            match self.attempt(&mut line, xid, procedure, arguments, deadline, &mut decode) {
+                Attempt::Done(value) => return Ok(value),
+                Attempt::Refused(error) => return Err(error),
+                Attempt::TimedOut => return Err(self.given_up(procedure, None)),
+                Attempt::Broken(broken) => {
+                    last = Some(broken.to_string());
+                    self.lost(line);
+                    if !procedure.idempotent && !repeat.may_repeat() {
+                        return Err(CallError::Unknown { call: procedure.name });
+                    }
+                }
+            }
+        }
+    }
+
+    fn attempt<T>(
+        &self,
+        line: &mut Line,
+        xid: u32,
+        procedure: &Procedure,
+        arguments: &dyn Encode,
+        deadline: Nanos,
+        decode: &mut dyn FnMut(&mut Reader<'_>) -> Result<T, XdrError>,
+    ) -> Attempt<T> {
+        if let Err(broken) = self.send(line, xid, procedure, arguments, deadline).and_then(|()| line.flush(deadline)) {
+            return Attempt::Broken(broken);
+        }
+        loop {
+            match line.transport.receive(deadline) {
+                Err(broken) => return Attempt::Broken(broken),
+                Ok(false) => return Attempt::TimedOut,
+                Ok(true) => {}
+            }
+            match answer(line.transport.message(), procedure) {
+                // The answer to a call that had timed out, or to one sent twice.
+                Ok((other, _)) if other != xid => {}
+                Ok((_, body)) => {
+                    return match body.and_then(|mut r| {
+                        let value = decode(&mut r).map_err(|error| misbehaved(procedure, &error))?;
+                        r.finish().map_err(|error| misbehaved(procedure, &error))?;
+                        Ok(value)
+                    }) {
+                        Ok(value) => Attempt::Done(value),
+                        Err(error) => Attempt::Refused(error),
+                    };
+                }
+                Err(error) => return Attempt::Refused(error),
+            }
+        }
+    }
+
+    /// Queues a call on a line.
+    pub fn send(
+        &self,
+        line: &mut Line,
+        xid: u32,
+        procedure: &Procedure,
+        arguments: &dyn Encode,
+        deadline: Nanos,
+    ) -> Result<(), Broken> {
+        let auth = Auth::Sys(AuthSys {
+            stamp: 0,
+            machine: b"odafs",
+            uid: self.credential.uid,
+            gid: self.credential.gid,
+            gids: Groups::new(&self.credential.groups),
+        });
+        line.out.clear();
+        let mut w = Writer::new(&mut line.out);
+        rpc::call(&mut w, xid, procedure.program, procedure.version, procedure.number, &auth);
+        arguments.encode(&mut w);
+        self.sent.fetch_add(1, Relaxed);
+        line.transport.send(&line.out, deadline)
+    }
+
+    /// A connection of the pool. One that is older than the last loss is closed, should the server be gone, so it is
+    /// looked at first.
+    pub fn line(&self, deadline: Nanos) -> Result<Lent<'_, Line>, TakeError<std::io::Error>> {
+        self.lines.take(deadline, || {
+            let made_at = self.times_broken();
+            let transport = self.link.rpc(self.wait, deadline)?;
+            if made_at > 0 {
+                self.reconnects.fetch_add(1, Relaxed);
+            }
+            Ok(Line { transport, out: Vec::new(), made_at })
+        })
+    }
+
+    /// A connection was lost: those that are idle are of the same age, and dropped with it.
+    pub fn lost(&self, line: Lent<'_, Line>) {
+        if line.made_at == self.times_broken() {
+            self.broken.fetch_add(1, Relaxed);
+            self.lines.clear();
+        }
+        line.discard();
+    }
+
+    fn given_up(&self, procedure: &Procedure, reason: Option<String>) -> CallError {
+        match reason {
+            None => CallError::TimedOut { call: procedure.name, after: self.deadline.duration() },
+            Some(reason) => CallError::Lost { call: procedure.name, server: self.link.address(), reason },
+        }
+    }
+}
+
+impl Line {
+    /// Sends what is queued.
+    pub fn flush(&mut self, deadline: Nanos) -> Result<(), Broken> {
+        self.transport.flush(deadline)
+    }
+
+    /// The transport below.
+    pub fn transport(&mut self) -> &mut dyn Transport {
+        &mut *self.transport
+    }
+}
+
+/// The xid of a reply and a reader of its result, or why there is none.
+#[expect(clippy::type_complexity)]
+pub fn answer<'a>(
+    message: &'a [u8],
+    procedure: &Procedure,
+) -> Result<(u32, Result<Reader<'a>, CallError>), CallError> {
+    let reply = rpc::parse_reply(message).map_err(|error| misbehaved(procedure, &error))?;
+    Ok((reply.xid, reply.body.map_err(|rejection| rejected(procedure, rejection))))
+}
+
+/// What an answer that makes no sense is told as.
+pub fn misbehaved(procedure: &Procedure, error: &dyn std::fmt::Display) -> CallError {
+    CallError::Misbehaved { call: procedure.name, what: error.to_string() }
+}
+
+fn rejected(procedure: &Procedure, rejection: Rejection) -> CallError {
+    let call = procedure.name;
+    match rejection {
+        Rejection::ProgramUnavailable => CallError::Unavailable { call, what: "no such program" },
+        Rejection::ProgramMismatch { .. } => CallError::Unavailable { call, what: "no such version" },
+        Rejection::ProcedureUnavailable => CallError::Unavailable { call, what: "no such procedure" },
+        Rejection::GarbageArguments | Rejection::SystemError | Rejection::RpcMismatch { .. } | Rejection::Auth(_) => {
+            CallError::Refused { call, reason: rejection.to_string() }
+        }
+    }
+}
+
+/// Pauses between attempts to connect: 1 ms, doubled up to a quarter of a second.
+#[derive(Debug, Default)]
+pub struct Pause(u64);
+
+impl Pause {
+    /// Sleeps. False when the deadline would pass meanwhile.
+    pub fn before_retry(&mut self, deadline: Nanos) -> bool {
+        self.0 = (self.0 * 2).clamp(1_000_000, 250_000_000);
+        let span = Nanos(self.0);
+        if deadline.since(clock::now()) <= span {
+            return false;
+        }
+        clock::sleep(span);
+        true
+    }
+}

@@ -1,0 +1,439 @@
+//! The directory of references: where pages lie in the server's memory, as far as this client was told.
+//!
+//! 24 bytes a reference, in chunks of 64 neighbouring pages; a file finds its chunks through a tree of arrays, so that
+//! a lookup is one load that may miss the processor's caches and three that hardly do. Chunks are never freed, only
+//! handed on to other pages, and nothing is locked to read them:
+//!
+//! - An entry's `valid` word (epoch and length) is stored last, and loaded both first and last: a reader that loaded
+//!   anything of another reference finds it changed.
+//! - A chunk that goes to other pages is first taken out of its tree, then cleared. A reader that loaded anything of
+//!   the new owner's therefore finds the tree changed when it looks again.
+//! - References are good for one session. [`Directory::begin`] moves the session's number before it clears, and a
+//!   reader looks at the number last.
+//!
+//! When its share of memory is used up, chunks without a reference left go first (they are free at once), then those
+//! of closed files, then CLOCK over the rest, which is what servers' page caches resemble (paper 004, section III-A).
+
+use odafs_common::{
+    page::PageSize,
+    reference::{AccessKey, Epoch, Handle, Reference},
+};
+use odafs_fabric::sync::{
+    Arc, Mutex, OnceLock, Weak,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
+};
+
+/// Pages of one chunk.
+const CHUNK: usize = 64;
+/// Chunks of one allocation.
+const SEGMENT: usize = 64;
+/// Chunks of one array of a tree.
+const FANOUT: usize = 1024;
+/// Pages from here on are not kept: 16 TiB of a file at 4 KiB.
+const PAGES_MAX: u64 = 1 << 32;
+/// Levels of arrays that reach [`PAGES_MAX`].
+const LEVELS: usize = 17;
+
+/// Bytes of a chunk, with what is kept beside it.
+pub const CHUNK_BYTES: usize = size_of::<Chunk>() + size_of::<Owner>() + 4;
+
+/// The references of all files of one client.
+#[derive(Debug)]
+pub struct Directory {
+    segments: Box<[OnceLock<Box<[Chunk]>>]>,
+    session: AtomicU64,
+    keeper: Mutex<Keeper>,
+}
+
+/// Where one file's chunks are. A slot holds a chunk's number plus one, [`NONE`], or [`EVICTED`].
+#[derive(Debug, Default)]
+pub struct Tree {
+    levels: [OnceLock<Box<[OnceLock<Box<[AtomicU32]>>]>>; LEVELS],
+}
+
+const NONE: u32 = 0;
+const EVICTED: u32 = u32::MAX;
+
+/// What a lookup found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lookup {
+    /// A reference.
+    Found(Reference),
+    /// None, and there was none of late.
+    Missing,
+    /// None, but there may have been one, had there been more memory for the directory.
+    Evicted,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    entries: [Entry; CHUNK],
+    touched: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// Frame number (32 bits) and handle (32 bits).
+    place: AtomicU64,
+    key: AtomicU64,
+    /// Epoch (48 bits) and length less one (16 bits); 0 for no reference.
+    valid: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Keeper {
+    page: PageSize,
+    limit: usize,
+    owners: Vec<Owner>,
+    free: Vec<u32>,
+    hand: usize,
+    held: u64,
+}
+
+#[derive(Debug)]
+struct Owner {
+    tree: Weak<Tree>,
+    chunk: u32,
+    held: u32,
+}
+
+impl Directory {
+    /// A directory that can grow to `bytes_max`, and may grow to as much at first.
+    pub fn new(bytes_max: u64) -> Self {
+        let chunks = usize::try_from(bytes_max).unwrap_or(usize::MAX) / CHUNK_BYTES;
+        let segments = chunks.div_ceil(SEGMENT).min(1 << 20);
+        Self {
+            segments: (0..segments).map(|_| OnceLock::new()).collect(),
+            session: AtomicU64::new(0),
+            keeper: Mutex::new(Keeper {
+                page: PageSize::DEFAULT,
+                limit: chunks.min(segments * SEGMENT),
+                owners: Vec::new(),
+                free: Vec::new(),
+                hand: 0,
+                held: 0,
+            }),
+        }
+    }
+
+    /// The session that the references belong to.
+    pub fn session(&self) -> u64 {
+        self.session.load(Acquire)
+    }
+
+    /// Drops everything; what comes now belongs to this session, whose export has pages of this size.
+    pub fn begin(&self, session: u64, page: PageSize) {
+        let mut keeper = self.keeper.lock();
+        self.session.store(session, SeqCst);
+        keeper.page = page;
+        for number in 0..keeper.owners.len() {
+            if keeper.owners[number].held > 0 {
+                self.release(&mut keeper, number, NONE);
+            }
+        }
+    }
+
+    /// The reference of a page, for a reader that works in `session`.
+    pub fn lookup(&self, tree: &Tree, page: u64, session: u64, size: PageSize) -> Lookup {
+        let Some(slot) = tree.slot(page) else {
+            return Lookup::Missing;
+        };
+        let number = slot.load(Acquire);
+        let Some(chunk) = self.chunk(number) else {
+            return if number == EVICTED {
+                Lookup::Evicted
+            } else {
+                Lookup::Missing
+            };
+        };
+        let entry = &chunk.entries[page as usize % CHUNK];
+        let valid = entry.valid.load(Acquire);
+        let place = entry.place.load(Acquire);
+        let key = entry.key.load(Acquire);
+        let still = entry.valid.load(Acquire) == valid && slot.load(Acquire) == number;
+        if valid == 0 || !still || self.session.load(Acquire) != session {
+            return Lookup::Missing;
+        }
+        Lookup::Found(unpack(place, key, valid, size))
+    }
+
+    /// Says that the chunk of this page was of use of late.
+    pub fn touch(&self, tree: &Tree, page: u64) {
+        if let Some(chunk) = tree
+            .slot(page)
+            .and_then(|slot| self.chunk(slot.load(Acquire)))
+        {
+            chunk.touched.store(true, Relaxed);
+        }
+    }
+
+    /// Takes references in, each with the index of its page; those of another session, and those older than what is
+    /// there, are left out. Returns how many were taken.
+    pub fn learn(
+        &self,
+        tree: &Arc<Tree>,
+        session: u64,
+        references: impl IntoIterator<Item = (u64, Reference)>,
+    ) -> u64 {
+        let mut keeper = self.keeper.lock();
+        if self.session.load(Relaxed) != session {
+            return 0;
+        }
+        let mut taken = 0;
+        for (page, reference) in references {
+            taken += u64::from(self.take(&mut keeper, tree, page, &reference));
+        }
+        taken
+    }
+
+    fn take(
+        &self,
+        keeper: &mut Keeper,
+        tree: &Arc<Tree>,
+        page: u64,
+        reference: &Reference,
+    ) -> bool {
+        let Some((place, key, valid)) = pack(reference, keeper.page) else {
+            return false;
+        };
+        let Some(slot) = tree.make_slot(page) else {
+            return false;
+        };
+        if matches!(slot.load(Relaxed), NONE | EVICTED) {
+            let Some(number) = self.obtain(keeper) else {
+                return false;
+            };
+            let chunk = (page / CHUNK as u64) as u32;
+            keeper.owners[number] = Owner {
+                tree: Arc::downgrade(tree),
+                chunk,
+                held: 0,
+            };
+            slot.store(number as u32 + 1, Release);
+        }
+        let number = slot.load(Relaxed);
+        let Some(chunk) = self.chunk(number) else {
+            return false;
+        };
+        let entry = &chunk.entries[page as usize % CHUNK];
+        let before = entry.valid.load(Relaxed);
+        if before >> 16 > valid >> 16 {
+            return false;
+        }
+        chunk.touched.store(true, Relaxed);
+        entry.valid.store(0, Release);
+        entry.place.store(place, Release);
+        entry.key.store(key, Release);
+        entry.valid.store(valid, Release);
+        if before == 0 {
+            keeper.owners[number as usize - 1].held += 1;
+            keeper.held += 1;
+        }
+        true
+    }
+
+    /// Drops the reference of a page, if it is still the one of this epoch.
+    pub fn forget(&self, tree: &Tree, page: u64, epoch: Epoch) {
+        self.drop_entry(tree, page, |valid| valid >> 16 == epoch.0);
+    }
+
+    /// Drops the references of the pages from `first` to `last`.
+    pub fn forget_range(&self, tree: &Tree, first: u64, last: u64) {
+        let mut page = first;
+        while page <= last.min(PAGES_MAX - 1) {
+            match tree.slot(page).map(|slot| slot.load(Acquire)) {
+                Some(NONE | EVICTED) => page = (page / CHUNK as u64 + 1) * CHUNK as u64,
+                None => page = (page / (CHUNK * FANOUT) as u64 + 1) * (CHUNK * FANOUT) as u64,
+                Some(_) => {
+                    self.drop_entry(tree, page, |_| true);
+                    page += 1;
+                }
+            }
+        }
+    }
+
+    fn drop_entry(&self, tree: &Tree, page: u64, wanted: impl FnOnce(u64) -> bool) {
+        let mut keeper = self.keeper.lock();
+        let number = tree.slot(page).map_or(NONE, |slot| slot.load(Relaxed));
+        let Some(chunk) = self.chunk(number) else {
+            return;
+        };
+        let entry = &chunk.entries[page as usize % CHUNK];
+        let valid = entry.valid.load(Relaxed);
+        if valid == 0 || !wanted(valid) {
+            return;
+        }
+        entry.valid.store(0, Release);
+        let owner = number as usize - 1;
+        keeper.held -= 1;
+        keeper.owners[owner].held -= 1;
+        if keeper.owners[owner].held == 0 {
+            self.release(&mut keeper, owner, NONE);
+        }
+    }
+
+    /// References held.
+    pub fn held(&self) -> u64 {
+        self.keeper.lock().held
+    }
+
+    /// Bytes in use, trees of files apart.
+    pub fn bytes(&self) -> u64 {
+        let keeper = self.keeper.lock();
+        ((keeper.owners.len() - keeper.free.len()) * CHUNK_BYTES) as u64
+    }
+
+    /// Bytes that stay allocated whatever the limit.
+    pub fn bytes_allocated(&self) -> u64 {
+        (self.keeper.lock().owners.len() * CHUNK_BYTES) as u64
+    }
+
+    /// Grows or shrinks what it may use; never above what it was made for.
+    pub fn set_limit(&self, bytes: u64) {
+        let chunks = usize::try_from(bytes).unwrap_or(usize::MAX) / CHUNK_BYTES;
+        let mut keeper = self.keeper.lock();
+        keeper.limit = chunks.min(self.segments.len() * SEGMENT);
+        while keeper.owners.len() - keeper.free.len() > keeper.limit {
+            let Some(victim) = self.victim(&mut keeper) else {
+                return;
+            };
+            self.release(&mut keeper, victim, EVICTED);
+        }
+    }
+
+    /// A chunk that nobody owns: a free one, a new one, or another's.
+    fn obtain(&self, keeper: &mut Keeper) -> Option<usize> {
+        let used = keeper.owners.len() - keeper.free.len();
+        if used >= keeper.limit {
+            let victim = self.victim(keeper)?;
+            self.release(keeper, victim, EVICTED);
+        }
+        if let Some(number) = keeper.free.pop() {
+            return Some(number as usize);
+        }
+        let number = keeper.owners.len();
+        self.segments
+            .get(number / SEGMENT)?
+            .get_or_init(|| (0..SEGMENT).map(|_| Chunk::new()).collect());
+        keeper.owners.push(Owner {
+            tree: Weak::new(),
+            chunk: 0,
+            held: 0,
+        });
+        Some(number)
+    }
+
+    /// CLOCK: the next chunk that is not free and was not touched since the hand came by, or whose file is closed.
+    fn victim(&self, keeper: &mut Keeper) -> Option<usize> {
+        for _ in 0..2 * keeper.owners.len() {
+            let number = keeper.hand;
+            keeper.hand = (number + 1) % keeper.owners.len();
+            let owner = &keeper.owners[number];
+            let touched = self.chunk(number as u32 + 1)?.touched.swap(false, Relaxed);
+            if owner.held > 0 && (!touched || owner.tree.strong_count() == 0) {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// Takes a chunk out of its tree, clears it and puts it on the free list.
+    fn release(&self, keeper: &mut Keeper, number: usize, mark: u32) {
+        let owner = std::mem::replace(
+            &mut keeper.owners[number],
+            Owner {
+                tree: Weak::new(),
+                chunk: 0,
+                held: 0,
+            },
+        );
+        if let Some(tree) = owner.tree.upgrade()
+            && let Some(slot) = tree.slot(u64::from(owner.chunk) * CHUNK as u64)
+        {
+            slot.store(mark, Release);
+        }
+        if let Some(chunk) = self.chunk(number as u32 + 1) {
+            chunk
+                .entries
+                .iter()
+                .for_each(|entry| entry.valid.store(0, Release));
+        }
+        keeper.held -= u64::from(owner.held);
+        keeper.free.push(number as u32);
+    }
+
+    fn chunk(&self, slot: u32) -> Option<&Chunk> {
+        let number = slot.wrapping_sub(1) as usize;
+        self.segments
+            .get(number / SEGMENT)?
+            .get()?
+            .get(number % SEGMENT)
+    }
+}
+
+impl Tree {
+    /// Level `n` has `2^n` arrays of slots: a small file has a small tree, and no file is copied as it grows.
+    fn place(page: u64) -> Option<(usize, usize, usize)> {
+        if page >= PAGES_MAX {
+            return None;
+        }
+        let chunk = page as usize / CHUNK;
+        let array = chunk / FANOUT + 1;
+        let level = array.ilog2() as usize;
+        Some((level, array - (1 << level), chunk % FANOUT))
+    }
+
+    fn slot(&self, page: u64) -> Option<&AtomicU32> {
+        let (level, array, slot) = Self::place(page)?;
+        self.levels[level].get()?[array].get()?.get(slot)
+    }
+
+    fn make_slot(&self, page: u64) -> Option<&AtomicU32> {
+        let (level, array, slot) = Self::place(page)?;
+        let arrays =
+            self.levels[level].get_or_init(|| (0..1 << level).map(|_| OnceLock::new()).collect());
+        let slots =
+            arrays[array].get_or_init(|| (0..FANOUT).map(|_| AtomicU32::new(NONE)).collect());
+        slots.get(slot)
+    }
+}
+
+impl Chunk {
+    fn new() -> Self {
+        let entry = |_| Entry {
+            place: AtomicU64::new(0),
+            key: AtomicU64::new(0),
+            valid: AtomicU64::new(0),
+        };
+        Self {
+            entries: std::array::from_fn(entry),
+            touched: AtomicBool::new(false),
+        }
+    }
+}
+
+/// Three words, if the reference fits: its page lies on a page boundary below 2^32 pages, its epoch is below 2^48.
+fn pack(reference: &Reference, page: PageSize) -> Option<(u64, u64, u64)> {
+    let frame = reference.address >> page.shift();
+    let fits = frame << page.shift() == reference.address
+        && frame <= u64::from(u32::MAX)
+        && (1..=page.bytes() as u64).contains(&u64::from(reference.length))
+        && (1..1 << 48).contains(&reference.epoch.0);
+    let place = frame << 32 | u64::from(reference.handle.0);
+    let valid = reference.epoch.0 << 16 | u64::from(reference.length.wrapping_sub(1));
+    fits.then_some((place, reference.key.0, valid))
+}
+
+fn unpack(place: u64, key: u64, valid: u64, page: PageSize) -> Reference {
+    Reference {
+        address: (place >> 32) << page.shift(),
+        length: (valid & 0xffff) as u32 + 1,
+        handle: Handle(place as u32),
+        key: AccessKey(key),
+        epoch: Epoch(valid >> 16),
+    }
+}
+
+#[cfg(test)]
+#[path = "directory_tests.rs"]
+mod tests;

@@ -1,0 +1,250 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
+
+const SIZE: PageSize = PageSize::DEFAULT;
+
+fn reference(frame: u64, epoch: u64) -> Reference {
+    Reference {
+        address: frame * 4096,
+        length: 1 + (epoch % 4096) as u32,
+        handle: Handle(frame as u32 ^ 0x55),
+        key: AccessKey(frame.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ epoch),
+        epoch: Epoch(epoch),
+    }
+}
+
+fn fresh(chunks: u64) -> (Directory, Arc<Tree>) {
+    let directory = Directory::new(chunks * CHUNK_BYTES as u64);
+    directory.begin(1, SIZE);
+    (directory, Arc::new(Tree::default()))
+}
+
+#[test]
+fn an_entry_takes_24_bytes_and_a_reference_little_more() {
+    assert_eq!(size_of::<Entry>(), 24);
+    assert!(CHUNK_BYTES as f64 / CHUNK as f64 <= 24.7, "{CHUNK_BYTES}");
+}
+
+#[test]
+fn whole_references_come_back() {
+    let (directory, tree) = fresh(8);
+    for page in [0, 1, 63, 64, 65_535, 65_536, PAGES_MAX - 1] {
+        let learned = reference(page % 1000, 7);
+        assert_eq!(directory.learn(&tree, 1, [(page, learned)]), 1, "{page}");
+        assert_eq!(
+            directory.lookup(&tree, page, 1, SIZE),
+            Lookup::Found(learned),
+            "{page}"
+        );
+    }
+    assert_eq!(directory.learn(&tree, 1, [(PAGES_MAX, reference(1, 7))]), 0);
+    assert_eq!(directory.lookup(&tree, u64::MAX, 1, SIZE), Lookup::Missing);
+}
+
+#[test]
+fn what_does_not_fit_is_left_out() {
+    let (directory, tree) = fresh(8);
+    let good = reference(1, 7);
+    for bad in [
+        Reference {
+            address: 4097,
+            ..good
+        },
+        Reference {
+            address: u64::MAX << 12,
+            ..good
+        },
+        Reference { length: 0, ..good },
+        Reference {
+            length: 4097,
+            ..good
+        },
+        Reference {
+            epoch: Epoch(0),
+            ..good
+        },
+        Reference {
+            epoch: Epoch(1 << 48),
+            ..good
+        },
+    ] {
+        assert_eq!(directory.learn(&tree, 1, [(0, bad)]), 0, "{bad:?}");
+    }
+}
+
+#[test]
+fn a_new_session_drops_the_references_of_the_old() {
+    let (directory, tree) = fresh(8);
+    directory.learn(&tree, 1, [(5, reference(5, 7))]);
+    directory.begin(2, SIZE);
+    assert_eq!(directory.held(), 0);
+    assert_eq!(directory.lookup(&tree, 5, 1, SIZE), Lookup::Missing);
+    assert_eq!(directory.lookup(&tree, 5, 2, SIZE), Lookup::Missing);
+    assert_eq!(
+        directory.learn(&tree, 1, [(5, reference(5, 8))]),
+        0,
+        "a reply that came late"
+    );
+    directory.learn(&tree, 2, [(5, reference(6, 1))]);
+    assert_eq!(
+        directory.lookup(&tree, 5, 2, SIZE),
+        Lookup::Found(reference(6, 1))
+    );
+    assert_eq!(directory.lookup(&tree, 5, 1, SIZE), Lookup::Missing);
+}
+
+#[test]
+fn an_older_reference_never_replaces_a_newer() {
+    let (directory, tree) = fresh(8);
+    directory.learn(&tree, 1, [(5, reference(5, 9))]);
+    assert_eq!(directory.learn(&tree, 1, [(5, reference(6, 8))]), 0);
+    directory.forget(&tree, 5, Epoch(8));
+    assert_eq!(
+        directory.lookup(&tree, 5, 1, SIZE),
+        Lookup::Found(reference(5, 9))
+    );
+    directory.forget(&tree, 5, Epoch(9));
+    assert_eq!(directory.lookup(&tree, 5, 1, SIZE), Lookup::Missing);
+}
+
+#[test]
+fn at_the_limit_untouched_chunks_go_first() {
+    let (directory, tree) = fresh(4);
+    let page = |chunk: u64| chunk * CHUNK as u64;
+    directory.learn(&tree, 1, (0..4).map(|c| (page(c), reference(c, 7))));
+    directory.learn(&tree, 1, [(page(4), reference(4, 7))]);
+    assert_eq!(
+        directory.lookup(&tree, page(0), 1, SIZE),
+        Lookup::Evicted,
+        "all were touched: the hand's first"
+    );
+    directory.touch(&tree, page(1));
+    directory.learn(&tree, 1, [(page(5), reference(5, 7))]);
+    assert_eq!(
+        directory.lookup(&tree, page(1), 1, SIZE),
+        Lookup::Found(reference(1, 7))
+    );
+    assert_eq!(directory.lookup(&tree, page(2), 1, SIZE), Lookup::Evicted);
+    assert_eq!(directory.bytes(), 4 * CHUNK_BYTES as u64);
+    directory.set_limit(CHUNK_BYTES as u64);
+    assert_eq!(directory.held(), 1);
+}
+
+#[test]
+fn emptied_chunks_are_used_before_others_are_taken() {
+    let (directory, tree) = fresh(2);
+    directory.learn(&tree, 1, [(0, reference(0, 7)), (64, reference(1, 7))]);
+    directory.forget(&tree, 64, Epoch(7));
+    directory.learn(&tree, 1, [(128, reference(2, 7))]);
+    assert_eq!(
+        directory.lookup(&tree, 0, 1, SIZE),
+        Lookup::Found(reference(0, 7))
+    );
+}
+
+#[test]
+fn chunks_of_closed_files_go_before_touched_ones() {
+    let (directory, tree) = fresh(2);
+    let closed = Arc::new(Tree::default());
+    directory.learn(&tree, 1, [(0, reference(0, 7))]);
+    directory.learn(&closed, 1, [(0, reference(1, 7))]);
+    drop(closed);
+    let keeper_passed = |d: &Directory| d.touch(&tree, 0);
+    keeper_passed(&directory);
+    directory.learn(&tree, 1, [(64, reference(2, 7))]);
+    assert_eq!(
+        directory.lookup(&tree, 0, 1, SIZE),
+        Lookup::Found(reference(0, 7))
+    );
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Learn {
+        file: usize,
+        page: u64,
+        frame: u64,
+        epoch: u64,
+    },
+    Forget {
+        file: usize,
+        page: u64,
+        epoch: u64,
+    },
+    ForgetRange {
+        file: usize,
+        first: u64,
+        pages: u64,
+    },
+    Touch {
+        file: usize,
+        page: u64,
+    },
+    Begin,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let page = prop_oneof![0u64..300, 65_000u64..66_000];
+    prop_oneof![
+        8 => (0usize..2, page.clone(), 0u64..1000, 1u64..50).prop_map(|(file, page, frame, epoch)| Op::Learn { file, page, frame, epoch }),
+        2 => (0usize..2, page.clone(), 1u64..50).prop_map(|(file, page, epoch)| Op::Forget { file, page, epoch }),
+        1 => (0usize..2, page.clone(), 0u64..200).prop_map(|(file, first, pages)| Op::ForgetRange { file, first, pages }),
+        1 => (0usize..2, page).prop_map(|(file, page)| Op::Touch { file, page }),
+        1 => Just(Op::Begin),
+    ]
+}
+
+proptest! {
+    /// Against a plain map: with room enough the two agree; without, what is found is what the map holds.
+    #[test]
+    fn behaves_as_a_map_that_may_lose_entries(chunks in prop_oneof![Just(1000u64), 1u64..8], ops in proptest::collection::vec(op(), 1..200)) {
+        let (directory, _) = fresh(chunks);
+        let trees = [Arc::new(Tree::default()), Arc::new(Tree::default())];
+        let mut model: HashMap<(usize, u64), Reference> = HashMap::new();
+        let mut session = 1;
+        for op in ops {
+            match op {
+                Op::Learn { file, page, frame, epoch } => {
+                    let newer = model.get(&(file, page)).is_some_and(|held| held.epoch.0 > epoch);
+                    let evicted = !matches!(directory.lookup(&trees[file], page, session, SIZE), Lookup::Found(_));
+                    directory.learn(&trees[file], session, [(page, reference(frame, epoch))]);
+                    if !newer || evicted {
+                        model.insert((file, page), reference(frame, epoch));
+                    }
+                }
+                Op::Forget { file, page, epoch } => {
+                    directory.forget(&trees[file], page, Epoch(epoch));
+                    if model.get(&(file, page)).is_some_and(|held| held.epoch.0 == epoch) {
+                        model.remove(&(file, page));
+                    }
+                }
+                Op::ForgetRange { file, first, pages } => {
+                    directory.forget_range(&trees[file], first, first + pages);
+                    model.retain(|(f, page), _| *f != file || !(first..=first + pages).contains(page));
+                }
+                Op::Touch { file, page } => directory.touch(&trees[file], page),
+                Op::Begin => {
+                    session += 1;
+                    directory.begin(session, SIZE);
+                    model.clear();
+                }
+            }
+            prop_assert!(directory.bytes() <= chunks * CHUNK_BYTES as u64);
+        }
+        let mut held = 0;
+        for file in 0..2 {
+            for page in (0..600).chain(64_900..66_300) {
+                let expected = model.get(&(file, page)).copied();
+                match directory.lookup(&trees[file], page, session, SIZE) {
+                    Lookup::Found(found) => {
+                        held += 1;
+                        prop_assert_eq!(Some(found), expected);
+                    }
+                    Lookup::Missing | Lookup::Evicted => prop_assert!(chunks < 8 || expected.is_none()),
+                }
+            }
+        }
+        prop_assert_eq!(directory.held(), held);
+    }
+}

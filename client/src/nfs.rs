@@ -1,0 +1,284 @@
+//! Plain NFS version 3: metadata, writes, and reads where the server has nothing better (RFC 1813).
+
+use crate::{
+    calls::{Calls, Pause, Procedure, Repeat},
+    error::{CallError, Status},
+    handle::Handle,
+};
+use odafs_common::wire::{
+    nfs3::{self, Attributes, CreateHow, DirectoryName, Payload, Procedure as P, Stable, WccData},
+    xdr::{Decode, Encode, Reader, XdrError},
+};
+
+const fn procedure(name: &'static str, which: P, idempotent: bool) -> Procedure {
+    Procedure { name, program: nfs3::PROGRAM, version: nfs3::VERSION, number: which as u32, idempotent }
+}
+
+const NULL: Procedure = procedure("NULL", P::Null, true);
+const GETATTR: Procedure = procedure("GETATTR", P::GetAttributes, true);
+// Setting attributes to values twice is setting them once; only a guard would tell, and none is sent.
+const SETATTR: Procedure = procedure("SETATTR", P::SetAttributes, true);
+const LOOKUP: Procedure = procedure("LOOKUP", P::Lookup, true);
+const READLINK: Procedure = procedure("READLINK", P::ReadLink, true);
+/// READ
+pub const READ: Procedure = procedure("READ", P::Read, true);
+/// WRITE
+pub const WRITE: Procedure = procedure("WRITE", P::Write, true);
+const CREATE: Procedure = procedure("CREATE", P::Create, false);
+const MKDIR: Procedure = procedure("MKDIR", P::MakeDirectory, false);
+const SYMLINK: Procedure = procedure("SYMLINK", P::Symlink, false);
+const REMOVE: Procedure = procedure("REMOVE", P::Remove, false);
+const RMDIR: Procedure = procedure("RMDIR", P::RemoveDirectory, false);
+const RENAME: Procedure = procedure("RENAME", P::Rename, false);
+const LINK: Procedure = procedure("LINK", P::Link, false);
+const READDIRPLUS: Procedure = procedure("READDIRPLUS", P::ReadDirPlus, true);
+const FSSTAT: Procedure = procedure("FSSTAT", P::FsStat, true);
+const FSINFO: Procedure = procedure("FSINFO", P::FsInfo, true);
+/// COMMIT
+pub const COMMIT: Procedure = procedure("COMMIT", P::Commit, true);
+
+/// Why an NFS call failed.
+#[derive(Debug, Clone)]
+pub enum NfsError {
+    /// The server refused it.
+    Status(Status),
+    /// The call failed.
+    Call(CallError),
+}
+
+impl From<CallError> for NfsError {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+impl From<nfs3::Status> for NfsError {
+    fn from(status: nfs3::Status) -> Self {
+        Self::Status(Status(status.code()))
+    }
+}
+
+/// NFS calls to one server.
+#[derive(Clone, Copy)]
+pub struct Nfs<'a> {
+    /// What makes the calls.
+    pub calls: &'a Calls,
+    /// Whether calls that may not be repeated are.
+    pub repeat: &'a dyn Repeat,
+}
+
+/// A file that was found or made.
+#[derive(Debug, Clone, Copy)]
+pub struct Found {
+    /// It.
+    pub handle: Handle,
+    /// What is known about it.
+    pub attributes: Attributes,
+}
+
+/// Entries of a directory.
+pub struct Listing {
+    /// Each with its cookie.
+    pub entries: Vec<ListedEntry>,
+    /// Goes with the cookies.
+    pub verifier: [u8; 8],
+    /// There are no more.
+    pub eof: bool,
+}
+
+/// One entry.
+pub struct ListedEntry {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// Number of the file.
+    pub file_id: u64,
+    /// What is known about it.
+    pub attributes: Option<Attributes>,
+    /// Where the listing goes on behind it.
+    pub cookie: u64,
+}
+
+impl Nfs<'_> {
+    /// One call; a server that asks to try later is asked again (JUKEBOX, RFC 1813 section 2.6).
+    fn ask<T>(
+        &self,
+        procedure: &Procedure,
+        arguments: &dyn Encode,
+        mut decode: impl FnMut(&mut Reader<'_>) -> Result<Result<T, nfs3::Status>, XdrError>,
+    ) -> Result<T, NfsError> {
+        let deadline = self.calls.deadline();
+        let mut pause = Pause::default();
+        loop {
+            match self.calls.call(procedure, arguments, self.repeat, &mut decode)? {
+                Ok(value) => return Ok(value),
+                Err(nfs3::Status::Jukebox) if pause.before_retry(deadline) => {}
+                Err(status) => return Err(status.into()),
+            }
+        }
+    }
+
+    /// Does nothing.
+    pub fn null(&self) -> Result<(), CallError> {
+        self.calls.call(&NULL, &(), self.repeat, |_| Ok(()))
+    }
+
+    /// What is known about a file.
+    pub fn attributes(&self, file: &Handle) -> Result<Attributes, NfsError> {
+        self.ask(&GETATTR, &file.wire(), |r| Ok(nfs3::GetAttributesResult::decode(r)?.map_err(|f| f.status)))
+    }
+
+    /// Changes attributes.
+    pub fn set_attributes(&self, file: &Handle, attributes: nfs3::SetAttributes) -> Result<WccData, NfsError> {
+        let arguments = nfs3::SetAttributesArgs { file: file.wire(), attributes, guard: None };
+        self.ask(&SETATTR, &arguments, |r| Ok(nfs3::SetAttributesResult::decode(r)?.map_err(|f| f.status)))
+    }
+
+    /// A name in a directory.
+    pub fn lookup(&self, directory: &Handle, name: &[u8]) -> Result<Found, NfsError> {
+        let arguments = DirectoryName { directory: directory.wire(), name };
+        let (handle, attributes) = self.ask(&LOOKUP, &arguments, |r| {
+            Ok(match nfs3::LookupResult::decode(r)? {
+                Ok(found) => Ok((Handle::from(found.file), found.attributes)),
+                Err(failed) => Err(failed.status),
+            })
+        })?;
+        self.known(handle, attributes)
+    }
+
+    fn known(&self, handle: Handle, attributes: Option<Attributes>) -> Result<Found, NfsError> {
+        let attributes = attributes.map_or_else(|| self.attributes(&handle), Ok)?;
+        Ok(Found { handle, attributes })
+    }
+
+    /// What a symbolic link says.
+    pub fn read_link(&self, link: &Handle) -> Result<Vec<u8>, NfsError> {
+        self.ask(&READLINK, &link.wire(), |r| {
+            Ok(match nfs3::ReadLinkResult::decode(r)? {
+                Ok(link) => Ok(link.target.0.to_vec()),
+                Err(failed) => Err(failed.status),
+            })
+        })
+    }
+
+    /// Makes a file.
+    pub fn create(&self, directory: &Handle, name: &[u8], how: CreateHow) -> Result<Found, NfsError> {
+        let place = DirectoryName { directory: directory.wire(), name };
+        self.make(&CREATE, &nfs3::CreateArgs { place, how }, place)
+    }
+
+    /// Makes a directory.
+    pub fn make_directory(&self, directory: &Handle, name: &[u8], mode: u32) -> Result<Found, NfsError> {
+        let place = DirectoryName { directory: directory.wire(), name };
+        let attributes = nfs3::SetAttributes { mode: Some(mode), ..Default::default() };
+        self.make(&MKDIR, &nfs3::MakeDirectoryArgs { place, attributes }, place)
+    }
+
+    /// Makes a symbolic link.
+    pub fn symlink(&self, directory: &Handle, name: &[u8], target: &[u8]) -> Result<Found, NfsError> {
+        let place = DirectoryName { directory: directory.wire(), name };
+        let attributes = nfs3::SetAttributes { mode: Some(0o777), ..Default::default() };
+        self.make(&SYMLINK, &nfs3::SymlinkArgs { place, attributes, target: Payload(target) }, place)
+    }
+
+    fn make(&self, procedure: &Procedure, arguments: &dyn Encode, place: DirectoryName<'_>) -> Result<Found, NfsError> {
+        let made = self.ask(procedure, arguments, |r| {
+            Ok(match nfs3::CreateResult::decode(r)? {
+                Ok(made) => Ok((made.file.map(Handle::from), made.attributes)),
+                Err(failed) => Err(failed.status),
+            })
+        })?;
+        match made {
+            (Some(handle), attributes) => self.known(handle, attributes),
+            // A server may leave the handle out (RFC 1813 section 3.3.8).
+            (None, _) => self.lookup(&place.directory.into(), place.name),
+        }
+    }
+
+    /// Removes a name, of a file or of an empty directory.
+    pub fn remove(&self, directory: &Handle, name: &[u8], what: Removed) -> Result<(), NfsError> {
+        let arguments = DirectoryName { directory: directory.wire(), name };
+        let procedure = match what {
+            Removed::File => &REMOVE,
+            Removed::Directory => &RMDIR,
+        };
+        self.ask(procedure, &arguments, |r| {
+            Ok(nfs3::RemoveResult::decode(r)?.map(drop).map_err(|f| f.status))
+        })
+    }
+
+    /// Gives a file another name.
+    pub fn rename(&self, from: (&Handle, &[u8]), to: (&Handle, &[u8])) -> Result<(), NfsError> {
+        let arguments = nfs3::RenameArgs {
+            from: DirectoryName { directory: from.0.wire(), name: from.1 },
+            to: DirectoryName { directory: to.0.wire(), name: to.1 },
+        };
+        self.ask(&RENAME, &arguments, |r| Ok(nfs3::RenameResult::decode(r)?.map(drop).map_err(|f| f.status)))
+    }
+
+    /// Gives a file a further name.
+    pub fn link(&self, file: &Handle, directory: &Handle, name: &[u8]) -> Result<(), NfsError> {
+        let place = DirectoryName { directory: directory.wire(), name };
+        let arguments = nfs3::LinkArgs { file: file.wire(), place };
+        self.ask(&LINK, &arguments, |r| Ok(nfs3::LinkResult::decode(r)?.map(drop).map_err(|f| f.status)))
+    }
+
+    /// Entries of a directory behind a cookie.
+    pub fn list(&self, directory: &Handle, cookie: u64, verifier: [u8; 8]) -> Result<Listing, NfsError> {
+        let (directory_count, max_count) = (8 << 10, 32 << 10);
+        let directory = directory.wire();
+        let arguments = nfs3::ReadDirPlusArgs { directory, cookie, verifier, directory_count, max_count };
+        self.ask(&READDIRPLUS, &arguments, |r| {
+            Ok(match nfs3::ReadDirPlusResult::decode(r)? {
+                Ok(listed) => Ok(Listing {
+                    entries: listed.entries.iter().map(ListedEntry::from).collect(),
+                    verifier: listed.verifier,
+                    eof: listed.eof,
+                }),
+                Err(failed) => Err(failed.status),
+            })
+        })
+    }
+
+    /// Room on the file system.
+    pub fn space(&self, root: &Handle) -> Result<nfs3::FsStatOk, NfsError> {
+        self.ask(&FSSTAT, &root.wire(), |r| Ok(nfs3::FsStatResult::decode(r)?.map_err(|f| f.status)))
+    }
+
+    /// What the server can do.
+    pub fn limits(&self, root: &Handle) -> Result<nfs3::FsInfoOk, NfsError> {
+        self.ask(&FSINFO, &root.wire(), |r| Ok(nfs3::FsInfoResult::decode(r)?.map_err(|f| f.status)))
+    }
+
+    /// Writes.
+    pub fn write(&self, file: &Handle, offset: u64, data: &[u8], stable: Stable) -> Result<nfs3::WriteOk, NfsError> {
+        let count = data.len() as u32;
+        let arguments = nfs3::WriteArgs { file: file.wire(), offset, count, stable, data: Payload(data) };
+        self.ask(&WRITE, &arguments, |r| Ok(nfs3::WriteResult::decode(r)?.map_err(|f| f.status)))
+    }
+
+    /// Brings what was written to stable storage.
+    pub fn commit(&self, file: &Handle) -> Result<nfs3::CommitOk, NfsError> {
+        let arguments = nfs3::CommitArgs { file: file.wire(), offset: 0, count: 0 };
+        self.ask(&COMMIT, &arguments, |r| Ok(nfs3::CommitResult::decode(r)?.map_err(|f| f.status)))
+    }
+}
+
+/// What [`Nfs::remove`] takes away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Removed {
+    /// REMOVE
+    File,
+    /// RMDIR
+    Directory,
+}
+
+impl From<&nfs3::EntryPlus<'_>> for ListedEntry {
+    fn from(plus: &nfs3::EntryPlus<'_>) -> Self {
+        Self {
+            name: plus.entry.name.to_vec(),
+            file_id: plus.entry.fileid,
+            attributes: plus.attributes,
+            cookie: plus.entry.cookie,
+        }
+    }
+}

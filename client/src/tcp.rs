@@ -1,0 +1,152 @@
+//! RPC over TCP, for `nfs://` URLs (RFC 5531 section 11).
+
+use crate::{
+    options::Wait,
+    transport::{Broken, Transport},
+    url::Host,
+};
+use odafs_common::wire::record::{RecordAssembler, RecordMark};
+use odafs_fabric::{
+    QueuePair,
+    clock::{self, Nanos},
+};
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{TcpStream, ToSocketAddrs as _},
+    time::Duration,
+};
+
+/// Longest record taken: a READ of 4 MiB and its header.
+const RECORD_MAX: u32 = (4 << 20) + 4096;
+const CHUNK: usize = 256 << 10;
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A TCP stream that carries records.
+pub struct TcpTransport {
+    stream: TcpStream,
+    spin: bool,
+    out: Vec<u8>,
+    assembler: RecordAssembler,
+    input: Vec<u8>,
+    taken: usize,
+    filled: usize,
+    message: Vec<u8>,
+}
+
+impl TcpTransport {
+    /// Connects to the first of the host's addresses that answers.
+    pub fn connect(host: &Host, wait: Wait, deadline: Nanos) -> io::Result<Self> {
+        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host's name has no address");
+        for address in (host.name.as_str(), host.port).to_socket_addrs()? {
+            let left = deadline.since(clock::now()).duration().max(Duration::from_millis(1));
+            match TcpStream::connect_timeout(&address, left) {
+                Ok(stream) => return Self::over(stream, wait),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    fn over(stream: TcpStream, wait: Wait) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        let spin = wait == Wait::Spin;
+        stream.set_nonblocking(spin)?;
+        // So often a blocked thread looks whether its deadline has passed: no system call for it on each message.
+        stream.set_read_timeout(Some(LOOK))?;
+        stream.set_write_timeout(Some(LOOK))?;
+        Ok(Self {
+            stream,
+            spin,
+            out: Vec::new(),
+            assembler: RecordAssembler::new(RECORD_MAX),
+            input: vec![0; CHUNK],
+            taken: 0,
+            filled: 0,
+            message: Vec::new(),
+        })
+    }
+
+    fn fill(&mut self, deadline: Nanos) -> Result<bool, Broken> {
+        loop {
+            let left = deadline.since(clock::now());
+            if left.0 == 0 {
+                return Ok(false);
+            }
+            match self.stream.read(&mut self.input) {
+                Ok(0) => return Err(Broken("the server closed the connection".into())),
+                Ok(bytes) => {
+                    (self.taken, self.filled) = (0, bytes);
+                    return Ok(true);
+                }
+                Err(error) if is_wait(&error) => odafs_fabric::sync::hint::spin_loop(),
+                Err(error) => return Err(broken(error)),
+            }
+        }
+    }
+}
+
+fn is_wait(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+}
+
+fn broken(error: io::Error) -> Broken {
+    Broken(error.to_string())
+}
+
+impl Transport for TcpTransport {
+    fn send(&mut self, message: &[u8], _: Nanos) -> Result<(), Broken> {
+        let length = u32::try_from(message.len()).ok().filter(|length| *length <= RECORD_MAX);
+        let length = length.ok_or_else(|| Broken("the message is too long".into()))?;
+        self.out.extend_from_slice(&RecordMark::whole(length).to_bytes());
+        self.out.extend_from_slice(message);
+        Ok(())
+    }
+
+    fn flush(&mut self, deadline: Nanos) -> Result<(), Broken> {
+        let mut sent = 0;
+        while sent < self.out.len() {
+            let left = deadline.since(clock::now());
+            if left.0 == 0 {
+                return Err(Broken("the server takes no more bytes".into()));
+            }
+            match self.stream.write(&self.out[sent..]) {
+                Ok(bytes) => sent += bytes,
+                Err(error) if is_wait(&error) => odafs_fabric::sync::hint::spin_loop(),
+                Err(error) => return Err(broken(error)),
+            }
+        }
+        self.out.clear();
+        Ok(())
+    }
+
+    fn receive(&mut self, deadline: Nanos) -> Result<bool, Broken> {
+        loop {
+            let mut input = &self.input[self.taken..self.filled];
+            let record = self.assembler.feed(&mut input);
+            self.taken = self.filled - input.len();
+            match record {
+                Ok(Some(message)) => {
+                    self.message = message;
+                    return Ok(true);
+                }
+                Ok(None) => {}
+                Err(error) => return Err(Broken(error.to_string())),
+            }
+            if !self.fill(deadline)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn message(&self) -> &[u8] {
+        &self.message
+    }
+
+    fn message_max(&self) -> usize {
+        RECORD_MAX as usize
+    }
+
+    fn queue_pair(&mut self) -> Option<&mut dyn QueuePair> {
+        None
+    }
+}

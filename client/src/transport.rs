@@ -1,0 +1,161 @@
+//! What carries RPC messages: a queue pair of a fabric, one message each, or a TCP stream with record marks.
+
+use crate::options::Wait;
+use odafs_fabric::{
+    Completion, PostError, QueuePair,
+    clock::{self, Nanos},
+};
+use thiserror::Error;
+
+/// The transport is of no more use; why.
+#[derive(Debug, Clone, Error)]
+#[error("{0}")]
+pub struct Broken(pub String);
+
+/// Carries messages both ways.
+pub trait Transport: Send {
+    /// Queues a message; [`flush`](Self::flush) sees it off.
+    fn send(&mut self, message: &[u8], deadline: Nanos) -> Result<(), Broken>;
+
+    /// Sends what is queued.
+    fn flush(&mut self, deadline: Nanos) -> Result<(), Broken>;
+
+    /// Waits for a message. False when the deadline has passed.
+    fn receive(&mut self, deadline: Nanos) -> Result<bool, Broken>;
+
+    /// What was received last.
+    fn message(&self) -> &[u8];
+
+    /// Longest message either way, in bytes.
+    fn message_max(&self) -> usize;
+
+    /// The queue pair behind it, if there is one, for memory that the server may write.
+    fn queue_pair(&mut self) -> Option<&mut dyn QueuePair>;
+}
+
+/// Messages that the server may send before we have looked.
+const RECEIVES: u32 = 64;
+
+/// RPC over a fabric.
+pub struct FabricTransport {
+    pair: Box<dyn QueuePair>,
+    wait: Wait,
+}
+
+impl FabricTransport {
+    /// Over a new connection.
+    pub fn new(mut pair: Box<dyn QueuePair>, wait: Wait) -> Self {
+        pair.post_receives(RECEIVES);
+        Self { pair, wait }
+    }
+}
+
+impl Transport for FabricTransport {
+    fn send(&mut self, message: &[u8], deadline: Nanos) -> Result<(), Broken> {
+        send_when_room(&mut *self.pair, &[message], deadline)
+    }
+
+    fn flush(&mut self, _: Nanos) -> Result<(), Broken> {
+        self.pair.flush();
+        Ok(())
+    }
+
+    fn receive(&mut self, deadline: Nanos) -> Result<bool, Broken> {
+        let received = next_message(&mut *self.pair, self.wait, deadline)?;
+        if received {
+            self.pair.post_receives(1);
+        }
+        Ok(received)
+    }
+
+    fn message(&self) -> &[u8] {
+        self.pair.message()
+    }
+
+    fn message_max(&self) -> usize {
+        self.pair.max_message()
+    }
+
+    fn queue_pair(&mut self) -> Option<&mut dyn QueuePair> {
+        Some(&mut *self.pair)
+    }
+}
+
+/// Posts a message, waiting for room where there is none.
+pub fn send_when_room(pair: &mut dyn QueuePair, parts: &[&[u8]], deadline: Nanos) -> Result<(), Broken> {
+    loop {
+        match pair.post_send(0, parts) {
+            Ok(_) => return Ok(()),
+            // The peer makes room as it takes what was sent; it needs the doorbell for that.
+            Err(PostError::Full) if clock::now() < deadline => {
+                pair.flush();
+                odafs_fabric::sync::hint::spin_loop();
+            }
+            Err(PostError::Full) => return Err(Broken("the server takes no more messages".into())),
+            Err(PostError::TooLong) => return Err(Broken("the message is too long for the fabric".into())),
+            Err(error) => return Err(Broken(error.to_string())),
+        }
+    }
+}
+
+/// Polls for a message, then sleeps as `wait` says. False when the deadline has passed.
+pub fn next_message(pair: &mut dyn QueuePair, wait: Wait, deadline: Nanos) -> Result<bool, Broken> {
+    let mut patience = Patience::new(wait, deadline);
+    loop {
+        match pair.poll() {
+            Some(Completion::Recv { .. }) => return Ok(true),
+            Some(_) => {}
+            None if pair.is_closed() => return Err(Broken("the server closed the connection".into())),
+            None => {
+                if !patience.rest(pair)? {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+}
+
+/// How a thread waits: it polls for a bounded time, then sleeps in the kernel. The clock is looked at rarely.
+pub struct Patience {
+    deadline: Nanos,
+    spin: Option<Nanos>,
+    polls: u32,
+    sleep_from: Option<Nanos>,
+}
+
+impl Patience {
+    /// Polls between two looks at the clock.
+    const POLLS: u32 = 64;
+
+    /// Until `deadline`, as `wait` says.
+    pub fn new(wait: Wait, deadline: Nanos) -> Self {
+        let spin = match wait {
+            Wait::Spin => None,
+            Wait::Block { spin } => Some(spin.into()),
+        };
+        Self { deadline, spin, polls: 0, sleep_from: None }
+    }
+
+    /// To be called after a poll that found nothing. False when the deadline has passed.
+    pub fn rest(&mut self, pair: &mut dyn QueuePair) -> Result<bool, Broken> {
+        self.polls += 1;
+        if !self.polls.is_multiple_of(Self::POLLS) && self.spin != Some(Nanos(0)) {
+            odafs_fabric::sync::hint::spin_loop();
+            return Ok(true);
+        }
+        let now = clock::now();
+        if now >= self.deadline {
+            return Ok(false);
+        }
+        let Some(spin) = self.spin else {
+            return Ok(true);
+        };
+        if now < *self.sleep_from.get_or_insert(now + spin) {
+            return Ok(true);
+        }
+        match pair.wait(Some(self.deadline.since(now))) {
+            Ok(()) | Err(PostError::Closed) => Ok(true),
+            Err(error) => Err(Broken(error.to_string())),
+        }
+    }
+}
