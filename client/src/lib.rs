@@ -3,17 +3,27 @@
 
 mod budget;
 mod cache;
+mod calls;
 mod client;
+mod direct;
 mod directory;
 mod error;
 mod file;
+mod handle;
+mod link;
 mod metadata;
+mod mount;
+mod nfs;
 mod options;
 mod policy;
+mod pool;
+mod session;
 mod statistics;
+mod tcp;
 #[cfg(all(feature = "tokio", not(shuttle)))]
 pub mod tokio;
 mod trace;
+mod transport;
 mod url;
 
 pub use client::{Client, FileReferences, Granted, PageReference, ReadDir, ServerFacts};

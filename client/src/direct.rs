@@ -1,0 +1,268 @@
+//! A connection for direct reads: guarded requests, and one-sided reads on fabrics that offer no loads.
+//!
+//! Data lands in slots of a region that belongs to the connection, never in a caller's buffer. A slot whose read timed
+//! out is not used again until its completion has come, however late; the region lives as long as the connection.
+
+use crate::{
+    calls::Calls,
+    options::Wait,
+    session::{NoSession, Session},
+    transport::{Broken, Patience},
+};
+use odafs_common::{
+    direct::{Completion, ExposedTags, Feedback, Request},
+    exception::Exception,
+    mac::{MacAlgorithm, MacKey},
+    reference::Reference,
+};
+use odafs_fabric::{
+    Completion as Event, Local, PostError, QueuePair, Region, Remote, SteeringTag, clock::Nanos, sync::Arc,
+};
+
+/// Reads in flight on one connection.
+pub const DEPTH: usize = 32;
+/// Up to so many bytes come back in the completion itself.
+const INLINE_MAX: u32 = 512;
+/// Bytes behind a slot's data for the stamp and the life word of a one-sided read.
+const TAIL: usize = 64;
+
+/// A connection attached to a session.
+pub struct DirectPair {
+    pair: Box<dyn QueuePair>,
+    session: u32,
+    connection: u32,
+    algorithm: MacAlgorithm,
+    key: MacKey,
+    generation: u32,
+    sequence: u64,
+    uncounted: u64,
+    sink: Arc<Region>,
+    slot_bytes: usize,
+    slots: [Slot; DEPTH],
+    waiting: usize,
+    exposed: Option<ExposedTags>,
+    life: u64,
+    page_shift: u32,
+    wait: Wait,
+    feedback: Feedback,
+}
+
+/// What a slot of the sink is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    Free,
+    /// Waits for the completion of this sequence number, wanted by this caller's part.
+    Waiting { sequence: u64, part: usize },
+    /// The same, but nobody wants it any more.
+    Late { sequence: u64 },
+}
+
+/// A read that is over.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer {
+    /// What the caller named it at its post.
+    pub part: usize,
+    /// Bytes, or why none.
+    pub result: Result<u32, Exception>,
+    place: Place,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    Message,
+    Sink(usize),
+}
+
+/// Why nothing was posted.
+#[derive(Debug)]
+pub enum NotPosted {
+    /// As many are in flight as can be: wait for one.
+    Full,
+    /// The connection is of no more use.
+    Broken(Broken),
+}
+
+impl DirectPair {
+    /// Attaches a connection to `session`.
+    pub fn new(session: &Session, calls: &Calls, deadline: Nanos) -> Result<Self, NoSession> {
+        let mut attached = session.attach(calls, deadline)?;
+        let slot_bytes = session.page.bytes() + TAIL;
+        let sink = attached
+            .pair
+            .register(DEPTH * slot_bytes)
+            .map_err(|error| NoSession::Refused(format!("cannot register memory: {error}")))?;
+        attached.pair.post_receives(2 * DEPTH as u32);
+        let (key, generation) = session.mac_key();
+        Ok(Self {
+            pair: attached.pair,
+            session: session.id,
+            connection: attached.connection,
+            algorithm: session.algorithm,
+            key,
+            generation,
+            sequence: 0,
+            uncounted: 0,
+            sink,
+            slot_bytes,
+            slots: [Slot::Free; DEPTH],
+            waiting: 0,
+            exposed: attached.exposed,
+            life: session.life,
+            page_shift: session.page.shift(),
+            wait: calls.wait(),
+            feedback: Feedback::default(),
+        })
+    }
+
+    /// Posts a guarded read of `length` bytes from `within` the page on.
+    pub fn post(
+        &mut self,
+        session: &Session,
+        reference: &Reference,
+        within: u32,
+        length: u32,
+        part: usize,
+    ) -> Result<(), NotPosted> {
+        if self.generation != session.generation() {
+            (self.key, self.generation) = session.mac_key();
+        }
+        let slot = self.next_slot()?;
+        let request = Request {
+            mac: self.algorithm,
+            inline: length <= INLINE_MAX,
+            odd_generation: self.generation % 2 == 1,
+            session: self.session,
+            connection: self.connection,
+            sink_tag: self.sink.tag().0,
+            sequence: self.sequence,
+            address: reference.address + u64::from(within),
+            key: reference.key,
+            epoch: reference.epoch,
+            sink_offset: (slot * self.slot_bytes) as u64,
+            handle: reference.handle,
+            length,
+        };
+        match self.pair.post_send(self.sequence, &[&request.seal(&self.key)]) {
+            Ok(_) => {}
+            Err(PostError::Full) => return Err(NotPosted::Full),
+            Err(error) => return Err(NotPosted::Broken(Broken(error.to_string()))),
+        }
+        self.slots[slot] = Slot::Waiting { sequence: self.sequence, part };
+        self.waiting += 1;
+        self.uncounted += 1;
+        if self.uncounted >= 64 {
+            session.count_requests(std::mem::take(&mut self.uncounted));
+        }
+        Ok(())
+    }
+
+    /// The next sequence number whose slot is free; that is `sequence % DEPTH`, so some are left out.
+    fn next_slot(&mut self) -> Result<usize, NotPosted> {
+        for _ in 0..DEPTH {
+            self.sequence += 1;
+            let slot = self.sequence as usize % DEPTH;
+            if self.slots[slot] == Slot::Free {
+                return Ok(slot);
+            }
+        }
+        if self.waiting > 0 {
+            return Err(NotPosted::Full);
+        }
+        Err(NotPosted::Broken(Broken("no completion came for any of the reads that timed out".into())))
+    }
+
+    /// Sees off what was posted.
+    pub fn flush(&mut self) {
+        self.pair.flush();
+    }
+
+    /// Waits for the next of the reads in flight. `None` when the deadline has passed: those in flight are given up.
+    pub fn next(&mut self, deadline: Nanos) -> Result<Option<Answer>, Broken> {
+        let mut patience = Patience::new(self.wait, deadline);
+        loop {
+            match self.pair.poll() {
+                Some(Event::Recv { .. }) => {
+                    self.pair.post_receives(1);
+                    if let Some(answer) = self.completed()? {
+                        return Ok(Some(answer));
+                    }
+                }
+                Some(_) => {}
+                None if self.pair.is_closed() => return Err(Broken("the server closed the connection".into())),
+                None => {
+                    if !patience.rest(&mut *self.pair)? {
+                        self.give_up();
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    fn completed(&mut self) -> Result<Option<Answer>, Broken> {
+        let Some((completion, _)) = Completion::parse(self.pair.message()) else {
+            return Err(Broken("the server sent no completion".into()));
+        };
+        self.feedback = Feedback::unpack(completion.feedback);
+        let slot = completion.sequence as usize % DEPTH;
+        match self.slots[slot] {
+            Slot::Waiting { sequence, part } if sequence == completion.sequence => {
+                self.slots[slot] = Slot::Free;
+                self.waiting -= 1;
+                let place = if completion.inline { Place::Message } else { Place::Sink(slot * self.slot_bytes) };
+                let result = completion.result;
+                if result.is_ok_and(|bytes| bytes as usize > self.slot_bytes) {
+                    return Err(Broken("the server claims more bytes than were asked for".into()));
+                }
+                Ok(Some(Answer { part, result, place }))
+            }
+            Slot::Late { sequence } if sequence == completion.sequence => {
+                self.slots[slot] = Slot::Free;
+                Ok(None)
+            }
+            _ => Err(Broken("the server completed what was not asked".into())),
+        }
+    }
+
+    /// Copies out what an answer brought, to be called before anything else is. False when it brought less.
+    #[must_use]
+    pub fn take(&self, answer: &Answer, into: &mut [u8]) -> bool {
+        match answer.place {
+            Place::Sink(offset) => self.sink.load(offset, into),
+            Place::Message => {
+                let data = self.pair.message().get(Completion::BYTES..);
+                let data = data.and_then(|data| data.get(..into.len()));
+                data.is_some_and(|data| {
+                    into.copy_from_slice(data);
+                    true
+                })
+            }
+        }
+    }
+
+    /// Nobody waits any more for what is in flight.
+    fn give_up(&mut self) {
+        for slot in &mut self.slots {
+            if let Slot::Waiting { sequence, .. } = *slot {
+                *slot = Slot::Late { sequence };
+            }
+        }
+        self.waiting = 0;
+    }
+
+    /// Reads in flight.
+    pub fn in_flight(&self) -> usize {
+        self.waiting
+    }
+
+    /// The server's last word on its cache.
+    pub fn feedback(&self) -> Feedback {
+        self.feedback
+    }
+}
+
+impl std::fmt::Debug for DirectPair {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "DirectPair({})", self.connection)
+    }
+}

@@ -1,0 +1,328 @@
+//! A session for direct reads: the handshake, the connections attached to it, its keys.
+//!
+//! A session is good for one life of the server. Everything that came with it (references, mappings, steering tags) is
+//! dropped with it.
+
+use crate::{
+    calls::{Calls, Procedure, Trusting, misbehaved},
+    direct::DirectPair,
+    error::CallError,
+    options::{MacPreference, Options, Route},
+    pool::Pool,
+    transport::{Broken, next_message, send_when_room},
+};
+use odafs_common::{
+    connect::PrivateData,
+    direct::{self, Attach, Attached, ExposedTags},
+    exception::Exception,
+    mac::{MacAlgorithm, MacKey},
+    page::PageSize,
+    session::{Control, Identity, Initiator, Pattern, PublicKey, SessionKey},
+    wire::{
+        odafs::{self, Accepted, Mode, OdafsStatus, Parameters, Procedure as P},
+        xdr::{Decode as _, Encode as _},
+    },
+};
+use odafs_fabric::{
+    Exposed, QueuePair, SteeringTag,
+    clock::{self, Nanos},
+    entropy,
+    memory::ArenaView,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
+    },
+};
+
+const fn procedure(name: &'static str, which: P) -> Procedure {
+    // A session opened twice is a session that nobody attaches to, and the server drops those.
+    Procedure { name, program: odafs::PROGRAM, version: odafs::VERSION, number: which as u32, idempotent: true }
+}
+
+const OPEN_SESSION: Procedure = procedure("OPEN_SESSION", P::OpenSession);
+const REKEY: Procedure = procedure("REKEY", P::Rekey);
+const CLOSE_SESSION: Procedure = procedure("CLOSE_SESSION", P::CloseSession);
+
+/// Denied so often in a row, a session is given up.
+const DENIED_MAX: u32 = 4;
+
+/// A session.
+pub struct Session {
+    /// Its number in this client: 1 for the first. References are kept under it.
+    pub number: u64,
+    /// Its number at the server.
+    pub id: u32,
+    /// The life of the server that it belongs to.
+    pub life: u64,
+    /// Pages of the export.
+    pub page: PageSize,
+    /// The MAC of guarded requests.
+    pub algorithm: MacAlgorithm,
+    /// The server's memory, where it granted one-sided reads and the fabric offers loads.
+    pub view: Option<ArenaView>,
+    /// One-sided reads were granted.
+    pub one_sided: bool,
+    /// Connections for direct reads.
+    pub pairs: Pool<DirectPair>,
+    /// The most bytes of one guarded read.
+    pub read_max: u32,
+    key: SessionKey,
+    generation: AtomicU32,
+    requests: AtomicU64,
+    rekey_requests: u64,
+    rekey_span: Nanos,
+    rekeyed_at: AtomicU64,
+    denied_in_row: AtomicU32,
+    over: AtomicBool,
+    /// Owns the mapping: a server that ends it, or dies, ends the session.
+    first: Mutex<Option<Box<dyn QueuePair>>>,
+}
+
+/// Why there is no session.
+#[derive(Debug)]
+pub enum NoSession {
+    /// The server does not have the ODAFS program.
+    NoProgram,
+    /// It has, and refuses: why.
+    Refused(String),
+    /// The call failed.
+    Call(CallError),
+}
+
+impl From<CallError> for NoSession {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Unavailable { .. } => Self::NoProgram,
+            error => Self::Call(error),
+        }
+    }
+}
+
+impl From<Broken> for NoSession {
+    fn from(broken: Broken) -> Self {
+        Self::Refused(broken.to_string())
+    }
+}
+
+/// What an attached connection is good for.
+pub struct Attachment {
+    /// The connection.
+    pub pair: Box<dyn QueuePair>,
+    /// Its number at the server.
+    pub connection: u32,
+    /// What it may read by itself.
+    pub exposed: Option<ExposedTags>,
+}
+
+impl Session {
+    /// Opens a session and attaches a first connection to it.
+    pub fn open(calls: &Calls, options: &Options, export: &[u8], number: u64) -> Result<Self, NoSession> {
+        let identity = options.identity.map(Identity::from_secret);
+        let server_key = options.server_key.map(PublicKey);
+        let Some(pattern) = Pattern::of(identity.as_ref(), server_key.as_ref()) else {
+            return Err(NoSession::Refused("Options::identity needs Options::server_key".into()));
+        };
+        let offered = match options.mac {
+            MacPreference::Fastest => MacAlgorithm::OFFERED,
+            MacPreference::HmacSha256 => MacAlgorithm::HmacSha256.bit(),
+            MacPreference::Blake3 => MacAlgorithm::Blake3.bit(),
+        };
+        let mode = if options.route == Route::Guarded { Mode::Guarded } else { Mode::OneSided };
+        let parameters = Parameters {
+            version: direct::VERSION.into(),
+            features: 0,
+            macs: offered,
+            mode,
+            pattern,
+            export,
+            fabric: calls.link().name().as_bytes(),
+        }
+        .to_bytes();
+        let mut seed = [0; 32];
+        entropy::fill(&mut seed);
+        let (initiator, handshake) = Initiator::start(&parameters, seed, identity.as_ref(), server_key.as_ref())
+            .map_err(|error| NoSession::Refused(error.to_string()))?;
+        let arguments = odafs::OpenSessionArgs { parameters: &parameters, handshake: &handshake };
+        let answer = calls.call(&OPEN_SESSION, &arguments, &Trusting, |r| {
+            Ok(odafs::OpenSessionResult::decode(r)?.map(|handshake| handshake.0.to_vec()))
+        })?;
+        let answer = answer.map_err(|status| NoSession::Refused(status.to_string()))?;
+        let (key, accepted) = initiator.finish(&answer).map_err(|error| NoSession::Refused(error.to_string()))?;
+        let accepted = Accepted::from_bytes(&accepted).map_err(|error| misbehaved(&OPEN_SESSION, &error))?;
+        Self::accepted(calls, options, number, key, &accepted, offered)
+    }
+
+    fn accepted(
+        calls: &Calls,
+        options: &Options,
+        number: u64,
+        key: SessionKey,
+        accepted: &Accepted,
+        offered: u32,
+    ) -> Result<Self, NoSession> {
+        let page = PageSize::new(accepted.page_bytes.into()).map_err(|error| misbehaved(&OPEN_SESSION, &error))?;
+        if accepted.mac.bit() & offered == 0 {
+            return Err(misbehaved(&OPEN_SESSION, &"a MAC that was not offered").into());
+        }
+        let mut session = Self {
+            number,
+            id: accepted.session,
+            life: accepted.life,
+            page,
+            algorithm: accepted.mac,
+            view: None,
+            one_sided: accepted.mode == Mode::OneSided,
+            pairs: Pool::new(options.lanes),
+            read_max: accepted.max_read,
+            key,
+            generation: AtomicU32::new(0),
+            requests: AtomicU64::new(0),
+            rekey_requests: accepted.rekey_requests.max(1),
+            rekey_span: Nanos::from_secs(u64::from(accepted.rekey_seconds.max(1))),
+            rekeyed_at: AtomicU64::new(clock::now().0),
+            denied_in_row: AtomicU32::new(0),
+            over: AtomicBool::new(false),
+            first: Mutex::new(None),
+        };
+        let mut first = session.attach(calls, calls.deadline())?;
+        match first.exposed {
+            Some(tags) => {
+                let exposed = Exposed { arena: SteeringTag(tags.arena), stamps: SteeringTag(tags.stamps) };
+                let mapped = first.pair.map_exposed(&exposed);
+                session.view = mapped.map_err(|error| NoSession::Refused(format!("cannot map the arena: {error}")))?;
+            }
+            None => session.one_sided = false,
+        }
+        session.first = Mutex::new(Some(first.pair));
+        Ok(session)
+    }
+
+    /// Attaches one more connection.
+    pub fn attach(&self, calls: &Calls, deadline: Nanos) -> Result<Attachment, NoSession> {
+        let refused = |why: &str| NoSession::Refused(why.into());
+        let mut pair = calls
+            .link()
+            .direct(self.one_sided, deadline)
+            .map_err(|error| NoSession::Refused(format!("cannot connect: {error}")))?;
+        let server = PrivateData::decode(pair.private_data()).ok_or_else(|| refused("the server gave no nonce"))?;
+        let mut nonce = [0; 16];
+        entropy::fill(&mut nonce);
+        let key = self.key.attach_key();
+        let attach = Attach { session: self.id, nonce, one_sided: self.one_sided };
+        pair.post_receives(1);
+        send_when_room(&mut *pair, &[&attach.seal(&key, &server.nonce)], deadline)?;
+        pair.flush();
+        if !next_message(&mut *pair, calls.wait(), deadline)? {
+            return Err(refused("no answer to the attach message"));
+        }
+        let attached = Attached::open(pair.message(), &key, &nonce, &server.nonce);
+        let attached = attached.ok_or_else(|| refused("the answer to the attach message does not verify"))?;
+        match attached.result {
+            Ok(grant) => Ok(Attachment { pair, connection: grant.connection, exposed: grant.one_sided }),
+            Err(exception) => Err(NoSession::Refused(format!("attach: {exception}"))),
+        }
+    }
+
+    /// The request key in use, and its generation.
+    pub fn mac_key(&self) -> (MacKey, u32) {
+        let generation = self.generation();
+        (self.key.mac_key(self.algorithm, generation), generation)
+    }
+
+    /// The generation of the request key.
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Acquire)
+    }
+
+    /// So many more requests were sent.
+    pub fn count_requests(&self, count: u64) {
+        self.requests.fetch_add(count, Relaxed);
+    }
+
+    /// Is it time for a new request key?
+    pub fn rekey_due(&self, now: Nanos) -> bool {
+        self.requests.load(Relaxed) >= self.rekey_requests
+            || now.since(Nanos(self.rekeyed_at.load(Relaxed))) >= self.rekey_span
+    }
+
+    /// Moves to the next request key.
+    pub fn rekey(&self, calls: &Calls) {
+        // Whoever comes first does it; the others' requests are good under the old key meanwhile.
+        let requests = self.requests.swap(0, Relaxed);
+        self.rekeyed_at.store(clock::now().0, Relaxed);
+        let (session, generation) = (self.id, self.generation().wrapping_add(1));
+        let key = self.key.control_key();
+        let tag = Control::Rekey { session, generation }.tag(&key);
+        let answer = calls.call(&REKEY, &odafs::RekeyArgs { session, generation, tag }, &Trusting, |r| {
+            odafs::RekeyResult::decode(r)
+        });
+        match answer {
+            Ok(Ok(rekeyed)) if rekeyed.generation == generation => {
+                if (Control::Rekeyed { session, generation }).verify(&key, &rekeyed.tag) {
+                    self.generation.store(generation, Release);
+                } else {
+                    self.end();
+                }
+            }
+            Ok(Err(OdafsStatus::TryLater)) | Err(_) => {
+                self.requests.fetch_add(requests / 2, Relaxed);
+            }
+            Ok(_) => self.end(),
+        }
+    }
+
+    /// A direct read completed.
+    pub fn was_served(&self) {
+        if self.denied_in_row.load(Relaxed) != 0 {
+            self.denied_in_row.store(0, Relaxed);
+        }
+    }
+
+    /// A direct read was refused. Several denials in a row, or a revoked session, end it.
+    pub fn was_refused(&self, exception: Exception) {
+        match exception {
+            Exception::Denied if self.denied_in_row.fetch_add(1, Relaxed) + 1 >= DENIED_MAX => self.end(),
+            Exception::Revoked => self.end(),
+            _ => {}
+        }
+    }
+
+    /// It is of no more use.
+    pub fn end(&self) {
+        self.over.store(true, Release);
+    }
+
+    /// Is it still good, as far as can be told without asking the server?
+    pub fn is_over(&self) -> bool {
+        self.over.load(Acquire)
+    }
+
+    /// Looks whether the server has ended it.
+    pub fn look(&self) {
+        if let Some(mut first) = self.first.try_lock()
+            && let Some(pair) = first.as_mut()
+        {
+            while pair.poll().is_some() {}
+            if pair.is_closed() {
+                self.end();
+            }
+        }
+        if self.view.as_ref().is_some_and(|view| !view.is_alive()) {
+            self.end();
+        }
+    }
+
+    /// Tells the server that it is over. Failing that, the server finds out by itself.
+    pub fn close(&self, calls: &Calls) {
+        let session = self.id;
+        let tag = Control::Close { session }.tag(&self.key.control_key());
+        let arguments = odafs::CloseSessionArgs { session, tag };
+        let _ = calls.call(&CLOSE_SESSION, &arguments, &Trusting, |r| odafs::CloseSessionResult::decode(r));
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Session({}, life {:x})", self.id, self.life)
+    }
+}

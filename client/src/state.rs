@@ -1,0 +1,209 @@
+//! What a client keeps about a file, open or not: which version its cached pages are of, its references, its policy.
+
+use crate::{directory::Tree, handle::Handle, policy::Record};
+use odafs_common::{
+    reference::Reference,
+    wire::nfs3::{Attributes, Time, WccAttributes, WccData},
+};
+use odafs_fabric::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU32, AtomicU64, Ordering::*},
+};
+
+/// Lanes: threads count what they do in one of these each, see [`crate::lane`].
+pub const LANES: usize = 16;
+
+/// One file.
+pub struct FileState {
+    /// Its number in this client, for the data cache.
+    pub number: u64,
+    /// What the server calls it.
+    pub handle: Handle,
+    /// Its references.
+    pub tree: Arc<Tree>,
+    /// What the policy keeps for it.
+    pub record: Mutex<Record>,
+    /// Bit n: reads of size class n are direct as things stand.
+    pub direct: AtomicU32,
+    /// Direct reads completed and not yet told to the policy, by lane.
+    pub ticks: [Tick; LANES],
+    /// Writes of our own that are under way or were.
+    pub unstable: Mutex<Unstable>,
+    generation: AtomicU64,
+    writes: AtomicU64,
+    version: Mutex<Version>,
+}
+
+/// A counter that has its cache line to itself.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct Tick(pub AtomicU32);
+
+/// Which version of the file the cached pages are of; all of it is from before any of them was read.
+#[derive(Debug, Default)]
+struct Version {
+    attributes: Option<Attributes>,
+    change: Option<u64>,
+    /// Attributes and counter are known to be of one version.
+    tagged: bool,
+    counter: Option<(u64, Reference)>,
+}
+
+/// Writes that the server may still lose.
+#[derive(Debug, Default)]
+pub struct Unstable {
+    /// Each with the verifier that came with its reply.
+    pub writes: Vec<UnstableWrite>,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// A write that the server may still lose.
+#[derive(Debug)]
+pub struct UnstableWrite {
+    /// First byte.
+    pub offset: u64,
+    /// The bytes, to be sent again should they be lost.
+    pub data: Box<[u8]>,
+    /// The server's verifier at the time.
+    pub verifier: [u8; 8],
+}
+
+/// The state of a file when a read began; what it read may be cached if that still holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
+    /// Generation of the cached pages.
+    pub generation: u64,
+    writes: u64,
+}
+
+impl FileState {
+    /// A file of which nothing is known yet.
+    pub fn new(number: u64, handle: Handle, record: Record, direct: u32) -> Self {
+        Self {
+            number,
+            handle,
+            tree: Arc::new(Tree::default()),
+            record: Mutex::new(record),
+            direct: AtomicU32::new(direct),
+            ticks: Default::default(),
+            unstable: Mutex::default(),
+            generation: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            version: Mutex::default(),
+        }
+    }
+
+    /// To be taken before a read is sent.
+    pub fn moment(&self) -> Moment {
+        Moment { generation: self.generation.load(Acquire), writes: self.writes.load(Acquire) }
+    }
+
+    /// Is what was read since `moment` still the version that is cached? To be asked under the cache's lock.
+    pub fn still(&self, moment: Moment) -> bool {
+        self.moment() == moment
+    }
+
+    /// All cached pages are of an older version.
+    pub fn drop_pages(&self) {
+        self.generation.fetch_add(1, AcqRel);
+    }
+
+    /// A write of our own begins, or is over: what is read meanwhile is not cached.
+    pub fn mark_write(&self) {
+        self.writes.fetch_add(1, AcqRel);
+    }
+
+    /// Attributes as the server just told them on an open: are the cached pages of that version? Else they are dropped.
+    pub fn revalidate(&self, attributes: &Attributes) {
+        let mut version = self.version.lock();
+        let same = version.tagged && version.attributes.as_ref().is_some_and(|known| tag(known) == tag(attributes));
+        if !same {
+            version.change = None;
+            self.drop_pages();
+        }
+        version.attributes = Some(*attributes);
+        version.tagged = true;
+    }
+
+    /// The change counter as it was just read.
+    pub fn revalidate_change(&self, change: u64) -> bool {
+        let mut version = self.version.lock();
+        let same = version.change == Some(change);
+        if !same {
+            version.change = Some(change);
+            version.tagged = false;
+            self.drop_pages();
+        }
+        same
+    }
+
+    /// What the reply of a read says about the file: the change counter from before the read and the attributes from
+    /// after it.
+    pub fn observe(&self, change: Option<u64>, attributes: Option<&Attributes>) {
+        let mut version = self.version.lock();
+        let known_tag = version.attributes.as_ref().filter(|_| version.tagged).map(tag);
+        let same_tag = known_tag.zip(attributes.map(tag)).map(|(known, now)| known == now);
+        let same = match (change, version.change) {
+            (Some(now), Some(known)) => now == known,
+            _ => same_tag != Some(false),
+        };
+        if !same {
+            self.drop_pages();
+            version.tagged = attributes.is_some();
+        } else if same_tag == Some(false) {
+            // The file may have changed between the read and the look at its attributes: they are of a later version.
+            version.tagged = false;
+        }
+        version.change = change.or(if same { version.change } else { None });
+        if let Some(attributes) = attributes {
+            version.attributes = Some(*attributes);
+        }
+    }
+
+    /// A write of our own took the file from one version to the next. Returns its sizes before and after, if it did so
+    /// alone; else all pages are dropped.
+    pub fn wrote(&self, wcc: &WccData) -> Option<(u64, u64)> {
+        let mut version = self.version.lock();
+        let known = version.attributes.as_ref().filter(|_| version.tagged).map(WccAttributes::from);
+        let alone = known.is_some() && wcc.before == known;
+        version.change = None;
+        version.tagged = alone && wcc.after.is_some();
+        if let Some(after) = wcc.after {
+            version.attributes = Some(after);
+        }
+        match (alone, wcc.before, wcc.after) {
+            (true, Some(before), Some(after)) => Some((before.size, after.size)),
+            _ => {
+                self.drop_pages();
+                None
+            }
+        }
+    }
+
+    /// Where the change counter can be read directly, in this session.
+    pub fn counter(&self, session: u64) -> Option<Reference> {
+        self.version.lock().counter.filter(|(of, _)| *of == session).map(|(_, reference)| reference)
+    }
+
+    /// The change counter that is known.
+    pub fn change(&self) -> Option<u64> {
+        self.version.lock().change
+    }
+
+    /// Keeps where the change counter lies.
+    pub fn set_counter(&self, session: u64, reference: Option<Reference>) {
+        if let Some(reference) = reference {
+            self.version.lock().counter = Some((session, reference));
+        }
+    }
+
+    /// The attributes as last told.
+    pub fn attributes(&self) -> Option<Attributes> {
+        self.version.lock().attributes
+    }
+}
+
+fn tag(attributes: &Attributes) -> (u64, Time, Time) {
+    (attributes.size, attributes.mtime, attributes.ctime)
+}
