@@ -79,9 +79,9 @@ mod tests {
     fn memory_goes_where_it_saves_more() {
         let mut budget = Budget::new(64 << 20, true);
         let before = budget.directory_bytes();
-        (0..100 * PERIOD).for_each(|_| drop(budget.directory_ghost(10_000.0)));
+        (0..100 * PERIOD).for_each(|_| _ = budget.directory_ghost(10_000.0));
         assert_eq!(budget.directory_bytes(), (64 << 20) - (8 << 20));
-        (0..100 * PERIOD).for_each(|_| drop(budget.data_ghost(10_000.0, 4096)));
+        (0..100 * PERIOD).for_each(|_| _ = budget.data_ghost(10_000.0, 4096));
         assert_eq!(budget.directory_bytes(), 1 << 20);
         assert!(before > 1 << 20);
         assert_eq!(

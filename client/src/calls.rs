@@ -12,9 +12,13 @@ use odafs_common::wire::{
     xdr::{Encode, Reader, Writer, XdrError},
 };
 use odafs_fabric::{
+    Region,
     clock::{self, Nanos},
     entropy,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    },
 };
 
 /// A procedure of a program.
@@ -51,6 +55,7 @@ pub struct Calls {
 pub struct Line {
     transport: Box<dyn Transport>,
     out: Vec<u8>,
+    sink: Option<Arc<Region>>,
     /// [`Calls::broken`] when it was made: it is as suspect as any that broke since.
     made_at: u64,
 }
@@ -80,7 +85,13 @@ impl Repeat for Trusting {
 
 impl Calls {
     /// Calls over this link; each must be over within `deadline`.
-    pub fn new(link: Link, lanes: u32, credential: Credential, deadline: Nanos, wait: Wait) -> Self {
+    pub fn new(
+        link: Link,
+        lanes: u32,
+        credential: Credential,
+        deadline: Nanos,
+        wait: Wait,
+    ) -> Self {
         Self {
             link,
             lines: Pool::new(lanes),
@@ -97,6 +108,11 @@ impl Calls {
     /// When a call made now is over.
     pub fn deadline(&self) -> Nanos {
         clock::now() + self.deadline
+    }
+
+    /// How long a call may take.
+    pub fn span(&self) -> std::time::Duration {
+        self.deadline.duration()
     }
 
     /// How threads wait.
@@ -151,7 +167,9 @@ impl Calls {
                     last = Some(broken.to_string());
                     self.lost(line);
                     if !procedure.idempotent && !repeat.may_repeat() {
-                        return Err(CallError::Unknown { call: procedure.name });
+                        return Err(CallError::Unknown {
+                            call: procedure.name,
+                        });
                     }
                 }
             }
@@ -167,7 +185,10 @@ impl Calls {
         deadline: Nanos,
         decode: &mut dyn FnMut(&mut Reader<'_>) -> Result<T, XdrError>,
     ) -> Attempt<T> {
-        if let Err(broken) = self.send(line, xid, procedure, arguments, deadline).and_then(|()| line.flush(deadline)) {
+        if let Err(broken) = self
+            .send(line, xid, procedure, arguments, deadline)
+            .and_then(|()| line.flush(deadline))
+        {
             return Attempt::Broken(broken);
         }
         loop {
@@ -181,7 +202,8 @@ impl Calls {
                 Ok((other, _)) if other != xid => {}
                 Ok((_, body)) => {
                     return match body.and_then(|mut r| {
-                        let value = decode(&mut r).map_err(|error| misbehaved(procedure, &error))?;
+                        let value =
+                            decode(&mut r).map_err(|error| misbehaved(procedure, &error))?;
                         r.finish().map_err(|error| misbehaved(procedure, &error))?;
                         Ok(value)
                     }) {
@@ -191,6 +213,16 @@ impl Calls {
                 }
                 Err(error) => return Attempt::Refused(error),
             }
+        }
+    }
+
+    /// Sends a call that nobody waits for.
+    pub fn tell(&self, procedure: &Procedure, arguments: &dyn Encode) {
+        let deadline = clock::now() + Nanos::from_millis(100);
+        if let Ok(mut line) = self.line(deadline) {
+            // The other side finds out by itself if this is lost.
+            let _ = self.send(&mut line, self.next_xid(), procedure, arguments, deadline);
+            let _ = line.flush(deadline);
         }
     }
 
@@ -212,7 +244,14 @@ impl Calls {
         });
         line.out.clear();
         let mut w = Writer::new(&mut line.out);
-        rpc::call(&mut w, xid, procedure.program, procedure.version, procedure.number, &auth);
+        rpc::call(
+            &mut w,
+            xid,
+            procedure.program,
+            procedure.version,
+            procedure.number,
+            &auth,
+        );
         arguments.encode(&mut w);
         self.sent.fetch_add(1, Relaxed);
         line.transport.send(&line.out, deadline)
@@ -227,7 +266,12 @@ impl Calls {
             if made_at > 0 {
                 self.reconnects.fetch_add(1, Relaxed);
             }
-            Ok(Line { transport, out: Vec::new(), made_at })
+            Ok(Line {
+                transport,
+                out: Vec::new(),
+                sink: None,
+                made_at,
+            })
         })
     }
 
@@ -240,10 +284,18 @@ impl Calls {
         line.discard();
     }
 
-    fn given_up(&self, procedure: &Procedure, reason: Option<String>) -> CallError {
+    /// What a call that was not made within its deadline is told as.
+    pub fn given_up(&self, procedure: &Procedure, reason: Option<String>) -> CallError {
         match reason {
-            None => CallError::TimedOut { call: procedure.name, after: self.deadline.duration() },
-            Some(reason) => CallError::Lost { call: procedure.name, server: self.link.address(), reason },
+            None => CallError::TimedOut {
+                call: procedure.name,
+                after: self.deadline.duration(),
+            },
+            Some(reason) => CallError::Lost {
+                call: procedure.name,
+                server: self.link.address(),
+                reason,
+            },
         }
     }
 }
@@ -258,6 +310,14 @@ impl Line {
     pub fn transport(&mut self) -> &mut dyn Transport {
         &mut *self.transport
     }
+
+    /// Memory of this connection that the server may write; `None` where the transport has no such thing.
+    pub fn sink(&mut self, bytes: usize) -> Option<Arc<Region>> {
+        if self.sink.as_ref().is_none_or(|sink| sink.len() < bytes) {
+            self.sink = self.transport.queue_pair()?.register(bytes).ok();
+        }
+        self.sink.clone()
+    }
 }
 
 /// The xid of a reply and a reader of its result, or why there is none.
@@ -267,23 +327,44 @@ pub fn answer<'a>(
     procedure: &Procedure,
 ) -> Result<(u32, Result<Reader<'a>, CallError>), CallError> {
     let reply = rpc::parse_reply(message).map_err(|error| misbehaved(procedure, &error))?;
-    Ok((reply.xid, reply.body.map_err(|rejection| rejected(procedure, rejection))))
+    Ok((
+        reply.xid,
+        reply
+            .body
+            .map_err(|rejection| rejected(procedure, rejection)),
+    ))
 }
 
 /// What an answer that makes no sense is told as.
 pub fn misbehaved(procedure: &Procedure, error: &dyn std::fmt::Display) -> CallError {
-    CallError::Misbehaved { call: procedure.name, what: error.to_string() }
+    CallError::Misbehaved {
+        call: procedure.name,
+        what: error.to_string(),
+    }
 }
 
 fn rejected(procedure: &Procedure, rejection: Rejection) -> CallError {
     let call = procedure.name;
     match rejection {
-        Rejection::ProgramUnavailable => CallError::Unavailable { call, what: "no such program" },
-        Rejection::ProgramMismatch { .. } => CallError::Unavailable { call, what: "no such version" },
-        Rejection::ProcedureUnavailable => CallError::Unavailable { call, what: "no such procedure" },
-        Rejection::GarbageArguments | Rejection::SystemError | Rejection::RpcMismatch { .. } | Rejection::Auth(_) => {
-            CallError::Refused { call, reason: rejection.to_string() }
-        }
+        Rejection::ProgramUnavailable => CallError::Unavailable {
+            call,
+            what: "no such program",
+        },
+        Rejection::ProgramMismatch { .. } => CallError::Unavailable {
+            call,
+            what: "no such version",
+        },
+        Rejection::ProcedureUnavailable => CallError::Unavailable {
+            call,
+            what: "no such procedure",
+        },
+        Rejection::GarbageArguments
+        | Rejection::SystemError
+        | Rejection::RpcMismatch { .. }
+        | Rejection::Auth(_) => CallError::Refused {
+            call,
+            reason: rejection.to_string(),
+        },
     }
 }
 

@@ -3,15 +3,27 @@
 use crate::{
     error::{ConnectError, PathError},
     file::File,
+    handle::Handle,
+    link::{Dial, Link},
     metadata::{Changes, CreateOptions, DirEntry, Metadata, Space},
-    options::Options,
-    statistics::Statistics,
+    nfs::{Found, ListedEntry, Listing, Nfs, NfsError, Removed},
+    options::{Eager, Options},
+    path::{Place, Walk},
+    policy::SizeClass,
+    references,
+    shared::Shared,
+    statistics::{Statistics, Terms},
     url::Url,
 };
-use odafs_fabric as _;
+use odafs_common::wire::nfs3::{self, CreateHow};
+use odafs_fabric::{
+    clock, entropy,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 use std::{
+    ffi::OsString,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
@@ -19,14 +31,10 @@ use std::{
 /// used from many threads at once.
 ///
 /// An absolute path begins with the export's name, as in a URL; a relative one starts at the URL's path.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Client {
-    #[expect(dead_code)]
     shared: Arc<Shared>,
 }
-
-#[derive(Debug)]
-struct Shared {}
 
 impl Client {
     /// Connects with the default [`Options`].
@@ -41,31 +49,117 @@ impl Client {
     ///
     /// # Errors
     /// As [`connect`](Self::connect), and when the server does not grant a route that the options insist on.
-    pub fn connect_with(_url: &Url, _options: Options) -> Result<Self, ConnectError> {
-        todo!()
+    pub fn connect_with(url: &Url, options: Options) -> Result<Self, ConnectError> {
+        let link = Link::of(&url.server)?;
+        Ok(Self {
+            shared: Arc::new(Shared::connect(url, link, options)?),
+        })
+    }
+
+    /// Connects over a fabric of the caller's. Of the URL only the path counts.
+    ///
+    /// # Errors
+    /// As [`connect_with`](Self::connect_with).
+    pub fn over(fabric: Arc<dyn Dial>, url: &Url, options: Options) -> Result<Self, ConnectError> {
+        Ok(Self {
+            shared: Arc::new(Shared::connect(url, Link::Fabric(fabric), options)?),
+        })
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    fn nfs(&self) -> Nfs<'_> {
+        self.shared.nfs()
+    }
+
+    fn walk(&self, verb: &'static str) -> Walk<'_> {
+        Walk {
+            shared: &self.shared,
+            verb,
+        }
     }
 
     /// The URL that it was connected with.
     pub fn url(&self) -> &Url {
-        todo!()
+        &self.shared.url
     }
 
     /// What the server is and what it granted.
     pub fn server(&self) -> ServerFacts {
-        todo!()
+        let session = self.shared.session();
+        let granted = session.as_ref().map(|session| {
+            let mac = session.algorithm.name();
+            if session.one_sided {
+                Granted::OneSided { mac }
+            } else {
+                Granted::Guarded { mac }
+            }
+        });
+        ServerFacts {
+            fabric: self.shared.calls.link().name(),
+            export: String::from_utf8_lossy(&self.shared.mounted.export).into_owned(),
+            odafs: self.shared.odafs.load(Relaxed),
+            granted,
+            page_bytes: session
+                .as_ref()
+                .map_or(0, |session| session.page.bytes() as u32),
+            max_read: self.shared.read_max,
+            max_write: self.shared.write_max,
+        }
     }
 
     /// What was counted so far, by all clones.
     pub fn statistics(&self) -> Statistics {
-        todo!()
+        let shared = &self.shared;
+        let mut all = Statistics::default();
+        shared.lanes.add_to(&mut all);
+        all.references_learned = shared.learned.load(Relaxed);
+        all.references_held = shared.directory.held();
+        all.directory_bytes = shared.directory.bytes();
+        all.cache_bytes = shared.cache_bytes();
+        all.bytes_written = shared.written.load(Relaxed);
+        all.calls = shared.calls.sent.load(Relaxed);
+        all.reconnects = shared.calls.reconnects.load(Relaxed);
+        let policy = shared.policy.lock();
+        all.policy_switches = policy.switches();
+        all.policy_probes = policy.probes();
+        let known = policy.explain_server(SizeClass::of(4096));
+        all.terms = Terms {
+            rpc_ns: known.rpc_ns as u64,
+            direct_ns: known.direct_ns as u64,
+            stale_ns: known.stale_ns as u64,
+            directory_hits_milli: ((known.completed + known.refused) * 1000.0) as u64,
+            stale_hits_milli: (known.refused * 1000.0) as u64,
+        };
+        all
     }
 
     /// Opens a file for reading and writing, and checks what is cached of it against the server.
     ///
     /// # Errors
     /// There is none, it is a directory, or the call failed.
-    pub fn open(&self, _path: impl AsRef<Path>) -> Result<File, PathError> {
-        todo!()
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<File, PathError> {
+        let (verb, path) = ("open", path.as_ref());
+        let found = self.walk(verb).find(path, true)?;
+        if found.attributes.kind == nfs3::FileType::Directory {
+            return Err(NfsError::from(nfs3::Status::IsDir).at(verb, &shown(path)));
+        }
+        let file = self.file(path, &found);
+        if self.shared.options.eager == Eager::OnOpen {
+            // References that do not come now come with the reads.
+            let _ = file.learn(0, u64::MAX);
+        }
+        Ok(file)
+    }
+
+    fn file(&self, path: &Path, found: &Found) -> File {
+        let state = self.shared.file(found.handle);
+        state.revalidate(&found.attributes);
+        // The counter tells two versions apart that have the same times.
+        let _ = crate::read::unchanged(&self.shared, &state);
+        File::new(self.clone(), state, shown(path).into())
     }
 
     /// Makes a file, or cuts an existing one to nothing.
@@ -96,66 +190,129 @@ impl Client {
     /// The server refused it (no such directory, no right, read-only, no space), or the call failed.
     pub fn create_with(
         &self,
-        _path: impl AsRef<Path>,
-        _options: &CreateOptions,
+        path: impl AsRef<Path>,
+        options: &CreateOptions,
     ) -> Result<File, PathError> {
-        todo!()
+        let (verb, path) = ("create", path.as_ref());
+        let place = self.walk(verb).place(path)?;
+        let size = options.truncate.then_some(0);
+        let attributes = nfs3::SetAttributes {
+            mode: Some(options.mode),
+            size,
+            ..Default::default()
+        };
+        let how = match options.exclusive {
+            // With a verifier the call may be repeated; the mode follows (RFC 1813 section 3.3.8).
+            true => CreateHow::Exclusive(entropy::word().to_be_bytes()),
+            false => CreateHow::Unchecked(attributes),
+        };
+        let at = |error: NfsError| error.at(verb, &shown(path));
+        let made = self
+            .nfs()
+            .create(&place.directory, &place.name, how)
+            .map_err(at)?;
+        if options.exclusive {
+            let mode = nfs3::SetAttributes {
+                mode: Some(options.mode),
+                ..Default::default()
+            };
+            self.nfs().set_attributes(&made.handle, mode).map_err(at)?;
+        }
+        if let Some(known) = self.shared.known_file(&made.handle) {
+            // It was there, and is cut.
+            known.drop_pages();
+            self.shared.directory.forget_range(&known.tree, 0, u64::MAX);
+        }
+        Ok(self.file(path, &made))
     }
 
     /// What is known about a file; symbolic links are followed.
     ///
     /// # Errors
     /// There is no such file, or the call failed.
-    pub fn stat(&self, _path: impl AsRef<Path>) -> Result<Metadata, PathError> {
-        todo!()
+    pub fn stat(&self, path: impl AsRef<Path>) -> Result<Metadata, PathError> {
+        Ok(self
+            .walk("stat")
+            .find(path.as_ref(), true)?
+            .attributes
+            .into())
     }
 
     /// What is known about a file or about a symbolic link itself.
     ///
     /// # Errors
     /// As [`stat`](Self::stat).
-    pub fn stat_link(&self, _path: impl AsRef<Path>) -> Result<Metadata, PathError> {
-        todo!()
+    pub fn stat_link(&self, path: impl AsRef<Path>) -> Result<Metadata, PathError> {
+        Ok(self
+            .walk("stat")
+            .find(path.as_ref(), false)?
+            .attributes
+            .into())
     }
 
     /// The entries of a directory, without `.` and `..`, fetched as they are asked for.
     ///
     /// # Errors
     /// There is no such directory, or the call failed.
-    pub fn read_dir(&self, _path: impl AsRef<Path>) -> Result<ReadDir, PathError> {
-        todo!()
+    pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir, PathError> {
+        let (verb, path) = ("list", path.as_ref());
+        let directory = self.walk(verb).find(path, true)?;
+        let path = shown(path);
+        if directory.attributes.kind != nfs3::FileType::Directory {
+            return Err(NfsError::from(nfs3::Status::NotDir).at(verb, &path));
+        }
+        let first = self
+            .nfs()
+            .list(&directory.handle, 0, [0; 8])
+            .map_err(|error| error.at(verb, &path))?;
+        Ok(ReadDir {
+            client: self.clone(),
+            directory: directory.handle,
+            path,
+            listing: first.into(),
+            failed: false,
+        })
     }
 
     /// Makes a directory (mode 0755).
     ///
     /// # Errors
     /// It exists, its parent does not, or the call failed.
-    pub fn mkdir(&self, _path: impl AsRef<Path>) -> Result<(), PathError> {
-        todo!()
+    pub fn mkdir(&self, path: impl AsRef<Path>) -> Result<(), PathError> {
+        self.on_name("mkdir", path.as_ref(), |nfs, at| {
+            nfs.make_directory(&at.directory, &at.name, 0o755).map(drop)
+        })
     }
 
     /// Removes a file or a symbolic link.
     ///
     /// # Errors
     /// There is none, it is a directory, or the call failed.
-    pub fn remove(&self, _path: impl AsRef<Path>) -> Result<(), PathError> {
-        todo!()
+    pub fn remove(&self, path: impl AsRef<Path>) -> Result<(), PathError> {
+        self.on_name("remove", path.as_ref(), |nfs, at| {
+            nfs.remove(&at.directory, &at.name, Removed::File)
+        })
     }
 
     /// Removes an empty directory.
     ///
     /// # Errors
     /// There is none, it is not empty, or the call failed.
-    pub fn rmdir(&self, _path: impl AsRef<Path>) -> Result<(), PathError> {
-        todo!()
+    pub fn rmdir(&self, path: impl AsRef<Path>) -> Result<(), PathError> {
+        self.on_name("rmdir", path.as_ref(), |nfs, at| {
+            nfs.remove(&at.directory, &at.name, Removed::Directory)
+        })
     }
 
     /// Renames; what bears the new name is replaced.
     ///
     /// # Errors
     /// There is no such file, or the call failed.
-    pub fn rename(&self, _from: impl AsRef<Path>, _to: impl AsRef<Path>) -> Result<(), PathError> {
-        todo!()
+    pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), PathError> {
+        let to = self.walk("rename").place(to.as_ref())?;
+        self.on_name("rename", from.as_ref(), |nfs, from| {
+            nfs.rename((&from.directory, &from.name), (&to.directory, &to.name))
+        })
     }
 
     /// Makes a symbolic link at `path` that points to `target`.
@@ -164,18 +321,27 @@ impl Client {
     /// The name exists, or the call failed.
     pub fn symlink(
         &self,
-        _target: impl AsRef<Path>,
-        _path: impl AsRef<Path>,
+        target: impl AsRef<Path>,
+        path: impl AsRef<Path>,
     ) -> Result<(), PathError> {
-        todo!()
+        let target = target.as_ref().as_os_str().as_bytes();
+        self.on_name("symlink", path.as_ref(), |nfs, at| {
+            nfs.symlink(&at.directory, &at.name, target).map(drop)
+        })
     }
 
     /// Where a symbolic link points.
     ///
     /// # Errors
     /// It is no link, or the call failed.
-    pub fn readlink(&self, _path: impl AsRef<Path>) -> Result<PathBuf, PathError> {
-        todo!()
+    pub fn readlink(&self, path: impl AsRef<Path>) -> Result<PathBuf, PathError> {
+        let (verb, path) = ("readlink", path.as_ref());
+        let link = self.walk(verb).find(path, false)?;
+        let target = self
+            .nfs()
+            .read_link(&link.handle)
+            .map_err(|error| error.at(verb, &shown(path)))?;
+        Ok(OsString::from_vec(target).into())
     }
 
     /// Gives `existing` the further name `new`.
@@ -184,10 +350,23 @@ impl Client {
     /// The new name exists, the two lie apart, or the call failed.
     pub fn hard_link(
         &self,
-        _existing: impl AsRef<Path>,
-        _new: impl AsRef<Path>,
+        existing: impl AsRef<Path>,
+        new: impl AsRef<Path>,
     ) -> Result<(), PathError> {
-        todo!()
+        let existing = self.walk("link").find(existing.as_ref(), false)?;
+        self.on_name("link", new.as_ref(), |nfs, at| {
+            nfs.link(&existing.handle, &at.directory, &at.name)
+        })
+    }
+
+    fn on_name(
+        &self,
+        verb: &'static str,
+        path: &Path,
+        what: impl FnOnce(Nfs<'_>, &Place) -> Result<(), NfsError>,
+    ) -> Result<(), PathError> {
+        let place = self.walk(verb).place(path)?;
+        what(self.nfs(), &place).map_err(|error| error.at(verb, &shown(path)))
     }
 
     /// Changes mode, owner, size or times; what it was changed to comes back. Links are followed.
@@ -196,10 +375,26 @@ impl Client {
     /// There is no such file, no right to do so, or the call failed.
     pub fn set_attributes(
         &self,
-        _path: impl AsRef<Path>,
-        _changes: &Changes,
+        path: impl AsRef<Path>,
+        changes: &Changes,
     ) -> Result<Metadata, PathError> {
-        todo!()
+        let (verb, path) = ("set attributes", path.as_ref());
+        let found = self.walk(verb).find(path, true)?;
+        let at = |error: NfsError| error.at(verb, &shown(path));
+        let state = self.shared.file(found.handle);
+        state.mark_write();
+        let wcc = self.nfs().set_attributes(&found.handle, changes.into());
+        state.mark_write();
+        if changes.size.is_some() || wcc.is_err() {
+            state.drop_pages();
+            self.shared.directory.forget_range(&state.tree, 0, u64::MAX);
+        }
+        let wcc = wcc.map_err(at)?;
+        state.wrote(&wcc);
+        match wcc.after {
+            Some(after) => Ok(after.into()),
+            None => Ok(self.nfs().attributes(&found.handle).map_err(at)?.into()),
+        }
     }
 
     /// Room on the export's file system.
@@ -207,15 +402,48 @@ impl Client {
     /// # Errors
     /// The call failed.
     pub fn space(&self) -> Result<Space, PathError> {
-        todo!()
+        let root = &self.shared.mounted.root;
+        let space = self
+            .nfs()
+            .space(root)
+            .map_err(|error| error.at("ask for space on", "the export"))?;
+        Ok(space.into())
     }
 
     /// Asks the server for the references of whole files and keeps them in the directory.
     ///
     /// # Errors
     /// A file is missing, the server has no ODAFS program, or the call failed.
-    pub fn refs<P: AsRef<Path>>(&self, _paths: &[P]) -> Result<Vec<FileReferences>, PathError> {
-        todo!()
+    pub fn refs<P: AsRef<Path>>(&self, paths: &[P]) -> Result<Vec<FileReferences>, PathError> {
+        let verb = "ask for references of";
+        let files: Result<Vec<_>, _> = paths.iter().map(|path| self.open(path)).collect();
+        let files = files?;
+        let wanted = files.iter().map(|file| references::Wanted {
+            file: file.state(),
+            offset: 0,
+            length: u64::MAX,
+        });
+        let ranges: Vec<_> = wanted.collect();
+        let answers = references::query(&self.shared, &ranges);
+        let session = self.shared.session();
+        let page_bytes = self.shared.page(session.as_deref()).bytes() as u32;
+        let names = || {
+            paths
+                .iter()
+                .map(|path| shown(path.as_ref()))
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        let answers = answers.map_err(|error| error.at(verb, &names()))?;
+        let told = |(path, answer): (&P, references::Answered)| FileReferences {
+            path: path.as_ref().to_owned(),
+            change: answer.change,
+            size: answer.size,
+            page_bytes,
+            counter: answer.counter,
+            pages: answer.references.iter().map(PageReference::from).collect(),
+        };
+        Ok(paths.iter().zip(answers).map(told).collect())
     }
 
     /// One call that does nothing (the paper's T_NullRPC), timed.
@@ -223,7 +451,32 @@ impl Client {
     /// # Errors
     /// The call failed.
     pub fn ping(&self) -> Result<Duration, PathError> {
-        todo!()
+        let before = clock::now();
+        self.nfs()
+            .null()
+            .map_err(|error| NfsError::Call(error).at("ping", "the server"))?;
+        Ok(clock::now().since(before).duration())
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client({})", self.shared.url)
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+impl NfsError {
+    /// What it is told as to whoever asked for an operation on a path.
+    pub fn at(self, verb: &'static str, path: &str) -> PathError {
+        let path = path.to_owned();
+        match self {
+            Self::Status(status) => PathError::Server { verb, path, status },
+            Self::Call(source) => PathError::Call { verb, path, source },
+        }
     }
 }
 
@@ -293,17 +546,72 @@ pub struct PageReference {
     pub epoch: u64,
 }
 
+impl From<&odafs_common::wire::odafs::PageReference> for PageReference {
+    fn from(page: &odafs_common::wire::odafs::PageReference) -> Self {
+        let reference = &page.reference;
+        Self {
+            page: page.page,
+            address: reference.address,
+            length: reference.length,
+            handle: reference.handle.0,
+            epoch: reference.epoch.0,
+        }
+    }
+}
+
 /// The entries of a directory; see [`Client::read_dir`].
 #[derive(Debug)]
 pub struct ReadDir {
     client: Client,
+    directory: Handle,
+    path: String,
+    listing: Ahead,
+    failed: bool,
+}
+
+/// What was listed and not yet asked for.
+#[derive(Debug)]
+struct Ahead {
+    entries: std::vec::IntoIter<ListedEntry>,
+    verifier: [u8; 8],
+    cookie: u64,
+    eof: bool,
+}
+
+impl From<Listing> for Ahead {
+    fn from(listing: Listing) -> Self {
+        let cookie = listing.entries.last().map_or(0, |entry| entry.cookie);
+        // A listing that has neither entries nor an end would be asked for for ever.
+        let eof = listing.eof || listing.entries.is_empty();
+        Self {
+            entries: listing.entries.into_iter(),
+            verifier: listing.verifier,
+            cookie,
+            eof,
+        }
+    }
 }
 
 impl Iterator for ReadDir {
     type Item = Result<DirEntry, PathError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let _ = &self.client;
-        todo!()
+        loop {
+            match self.listing.entries.next() {
+                Some(entry) if entry.name == b"." || entry.name == b".." => {}
+                Some(entry) => return Some(Ok(entry.into())),
+                None if self.listing.eof || self.failed => return None,
+                None => {
+                    let (cookie, verifier) = (self.listing.cookie, self.listing.verifier);
+                    match self.client.nfs().list(&self.directory, cookie, verifier) {
+                        Ok(listing) => self.listing = listing.into(),
+                        Err(error) => {
+                            self.failed = true;
+                            return Some(Err(error.at("list", &self.path)));
+                        }
+                    }
+                }
+            }
+        }
     }
 }

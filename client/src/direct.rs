@@ -13,10 +13,11 @@ use odafs_common::{
     direct::{Completion, ExposedTags, Feedback, Request},
     exception::Exception,
     mac::{MacAlgorithm, MacKey},
-    reference::Reference,
+    reference::{Epoch, Reference},
 };
 use odafs_fabric::{
-    Completion as Event, Local, PostError, QueuePair, Region, Remote, SteeringTag, clock::Nanos, sync::Arc,
+    Completion as Event, Local, PostError, Posted, QueuePair, Region, Remote, SteeringTag,
+    clock::Nanos, sync::Arc,
 };
 
 /// Reads in flight on one connection.
@@ -40,8 +41,9 @@ pub struct DirectPair {
     slot_bytes: usize,
     slots: [Slot; DEPTH],
     waiting: usize,
+    /// Slots of RDMA Reads that were over when they were posted.
+    over_already: Vec<usize>,
     exposed: Option<ExposedTags>,
-    life: u64,
     page_shift: u32,
     wait: Wait,
     feedback: Feedback,
@@ -52,9 +54,22 @@ pub struct DirectPair {
 enum Slot {
     Free,
     /// Waits for the completion of this sequence number, wanted by this caller's part.
-    Waiting { sequence: u64, part: usize },
+    Waiting {
+        sequence: u64,
+        part: usize,
+    },
     /// The same, but nobody wants it any more.
-    Late { sequence: u64 },
+    Late {
+        sequence: u64,
+    },
+    /// Waits for `left` RDMA Reads with this id, wanted by this part if by any.
+    Reading {
+        id: u64,
+        part: Option<usize>,
+        left: u8,
+        length: u32,
+        epoch: Epoch,
+    },
 }
 
 /// A read that is over.
@@ -106,8 +121,8 @@ impl DirectPair {
             slot_bytes,
             slots: [Slot::Free; DEPTH],
             waiting: 0,
+            over_already: Vec::new(),
             exposed: attached.exposed,
-            life: session.life,
             page_shift: session.page.shift(),
             wait: calls.wait(),
             feedback: Feedback::default(),
@@ -142,16 +157,82 @@ impl DirectPair {
             handle: reference.handle,
             length,
         };
-        match self.pair.post_send(self.sequence, &[&request.seal(&self.key)]) {
+        match self
+            .pair
+            .post_send(self.sequence, &[&request.seal(&self.key)])
+        {
             Ok(_) => {}
             Err(PostError::Full) => return Err(NotPosted::Full),
             Err(error) => return Err(NotPosted::Broken(Broken(error.to_string()))),
         }
-        self.slots[slot] = Slot::Waiting { sequence: self.sequence, part };
+        self.slots[slot] = Slot::Waiting {
+            sequence: self.sequence,
+            part,
+        };
         self.waiting += 1;
         self.uncounted += 1;
         if self.uncounted >= 64 {
             session.count_requests(std::mem::take(&mut self.uncounted));
+        }
+        Ok(())
+    }
+
+    /// Posts RDMA Reads of `length` bytes from `within` the page on, then of the page's stamp.
+    /// They are served in the order of their posts, so the stamp is from after the data.
+    pub fn post_one_sided(
+        &mut self,
+        reference: &Reference,
+        within: u32,
+        length: u32,
+        part: usize,
+    ) -> Result<(), NotPosted> {
+        let Some(tags) = self.exposed else {
+            return Err(NotPosted::Broken(Broken(
+                "the connection was granted no RDMA Reads".into(),
+            )));
+        };
+        let slot = self.next_slot()?;
+        let at = slot * self.slot_bytes;
+        let data = (
+            at,
+            length as usize,
+            tags.arena,
+            reference.address + u64::from(within),
+        );
+        let stamp = (
+            at + self.slot_bytes - TAIL,
+            8,
+            tags.stamps,
+            (reference.address >> self.page_shift) * 8,
+        );
+        let mut left = 0;
+        for (offset, length, tag, remote) in [data, stamp] {
+            let into = Local {
+                region: &self.sink,
+                offset,
+                length,
+            };
+            let from = Remote {
+                tag: SteeringTag(tag),
+                offset: remote,
+            };
+            match self.pair.post_read(self.sequence, into, from) {
+                Ok(Posted::Pending) => left += 1,
+                Ok(Posted::Done) => {}
+                Err(PostError::Full) if left == 0 => return Err(NotPosted::Full),
+                Err(error) => return Err(NotPosted::Broken(Broken(error.to_string()))),
+            }
+        }
+        self.slots[slot] = Slot::Reading {
+            id: self.sequence,
+            part: Some(part),
+            left,
+            length,
+            epoch: reference.epoch,
+        };
+        self.waiting += 1;
+        if left == 0 {
+            self.over_already.push(slot);
         }
         Ok(())
     }
@@ -168,7 +249,9 @@ impl DirectPair {
         if self.waiting > 0 {
             return Err(NotPosted::Full);
         }
-        Err(NotPosted::Broken(Broken("no completion came for any of the reads that timed out".into())))
+        Err(NotPosted::Broken(Broken(
+            "no completion came for any of the reads that timed out".into(),
+        )))
     }
 
     /// Sees off what was posted.
@@ -180,7 +263,21 @@ impl DirectPair {
     pub fn next(&mut self, deadline: Nanos) -> Result<Option<Answer>, Broken> {
         let mut patience = Patience::new(self.wait, deadline);
         loop {
+            if let Some(slot) = self.over_already.pop() {
+                if let Some(answer) = self.read_over(slot) {
+                    return Ok(Some(answer));
+                }
+                continue;
+            }
             match self.pair.poll() {
+                Some(Event::Read { id, result }) => {
+                    if let Err(fault) = result {
+                        return Err(Broken(fault.to_string()));
+                    }
+                    if let Some(answer) = self.read_done(id) {
+                        return Ok(Some(answer));
+                    }
+                }
                 Some(Event::Recv { .. }) => {
                     self.pair.post_receives(1);
                     if let Some(answer) = self.completed()? {
@@ -188,7 +285,9 @@ impl DirectPair {
                     }
                 }
                 Some(_) => {}
-                None if self.pair.is_closed() => return Err(Broken("the server closed the connection".into())),
+                None if self.pair.is_closed() => {
+                    return Err(Broken("the server closed the connection".into()));
+                }
                 None => {
                     if !patience.rest(&mut *self.pair)? {
                         self.give_up();
@@ -197,6 +296,50 @@ impl DirectPair {
                 }
             }
         }
+    }
+
+    /// One of the RDMA Reads with this id is over.
+    fn read_done(&mut self, id: u64) -> Option<Answer> {
+        let slot = id as usize % DEPTH;
+        match &mut self.slots[slot] {
+            Slot::Reading {
+                id: waiting, left, ..
+            } if *waiting == id => {
+                *left = left.saturating_sub(1);
+                (*left == 0).then(|| self.read_over(slot)).flatten()
+            }
+            _ => None,
+        }
+    }
+
+    /// Data and stamp are there: does the stamp say that the data is the page's?
+    fn read_over(&mut self, slot: usize) -> Option<Answer> {
+        let Slot::Reading {
+            part,
+            length,
+            epoch,
+            ..
+        } = self.slots[slot]
+        else {
+            return None;
+        };
+        self.slots[slot] = Slot::Free;
+        let part = part?;
+        self.waiting -= 1;
+        let at = slot * self.slot_bytes;
+        let mut stamp = [0; 8];
+        let loaded = self.sink.load(at + self.slot_bytes - TAIL, &mut stamp);
+        let holds = loaded && u64::from_le_bytes(stamp) <= epoch.0;
+        let result = if holds {
+            Ok(length)
+        } else {
+            Err(Exception::Stale)
+        };
+        Some(Answer {
+            part,
+            result,
+            place: Place::Sink(at),
+        })
     }
 
     fn completed(&mut self) -> Result<Option<Answer>, Broken> {
@@ -209,12 +352,22 @@ impl DirectPair {
             Slot::Waiting { sequence, part } if sequence == completion.sequence => {
                 self.slots[slot] = Slot::Free;
                 self.waiting -= 1;
-                let place = if completion.inline { Place::Message } else { Place::Sink(slot * self.slot_bytes) };
+                let place = if completion.inline {
+                    Place::Message
+                } else {
+                    Place::Sink(slot * self.slot_bytes)
+                };
                 let result = completion.result;
                 if result.is_ok_and(|bytes| bytes as usize > self.slot_bytes) {
-                    return Err(Broken("the server claims more bytes than were asked for".into()));
+                    return Err(Broken(
+                        "the server claims more bytes than were asked for".into(),
+                    ));
                 }
-                Ok(Some(Answer { part, result, place }))
+                Ok(Some(Answer {
+                    part,
+                    result,
+                    place,
+                }))
             }
             Slot::Late { sequence } if sequence == completion.sequence => {
                 self.slots[slot] = Slot::Free;
@@ -243,8 +396,14 @@ impl DirectPair {
     /// Nobody waits any more for what is in flight.
     fn give_up(&mut self) {
         for slot in &mut self.slots {
-            if let Slot::Waiting { sequence, .. } = *slot {
-                *slot = Slot::Late { sequence };
+            match slot {
+                Slot::Waiting { sequence, .. } => {
+                    *slot = Slot::Late {
+                        sequence: *sequence,
+                    }
+                }
+                Slot::Reading { part, .. } => *part = None,
+                Slot::Free | Slot::Late { .. } => {}
             }
         }
         self.waiting = 0;

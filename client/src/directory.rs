@@ -48,8 +48,11 @@ pub struct Directory {
 /// Where one file's chunks are. A slot holds a chunk's number plus one, [`NONE`], or [`EVICTED`].
 #[derive(Debug, Default)]
 pub struct Tree {
-    levels: [OnceLock<Box<[OnceLock<Box<[AtomicU32]>>]>>; LEVELS],
+    levels: [OnceLock<Level>; LEVELS],
 }
+
+type Level = Box<[OnceLock<Slots>]>;
+type Slots = Box<[AtomicU32]>;
 
 const NONE: u32 = 0;
 const EVICTED: u32 = u32::MAX;
@@ -114,11 +117,6 @@ impl Directory {
                 held: 0,
             }),
         }
-    }
-
-    /// The session that the references belong to.
-    pub fn session(&self) -> u64 {
-        self.session.load(Acquire)
     }
 
     /// Drops everything; what comes now belongs to this session, whose export has pages of this size.

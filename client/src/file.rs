@@ -4,18 +4,48 @@ use crate::{
     client::Client,
     error::{PathError, ReadError, WriteError},
     metadata::Metadata,
+    nfs::NfsError,
+    read, references,
+    shared::Shared,
+    state::FileState,
     trace::Traced,
+    write,
 };
+use odafs_common::wire::nfs3::Stable;
+use odafs_fabric::sync::Arc;
 
 /// An open file. Cheap to clone; reads and writes of many threads go on side by side.
 ///
 /// A read or write that meets the deadline is an error; it never leaves data to land in the caller's buffer later.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct File {
     client: Client,
+    state: Arc<FileState>,
+    path: Arc<str>,
 }
 
 impl File {
+    pub(crate) fn new(client: Client, state: Arc<FileState>, path: Arc<str>) -> Self {
+        Self {
+            client,
+            state,
+            path,
+        }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        self.client.shared()
+    }
+
+    pub(crate) fn state(&self) -> &FileState {
+        &self.state
+    }
+
+    /// The path that it was opened by, as asked for.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
     /// The client that opened it.
     pub fn client(&self) -> &Client {
         &self.client
@@ -26,44 +56,80 @@ impl File {
     /// # Errors
     /// The file is gone, or the call failed.
     pub fn metadata(&self) -> Result<Metadata, PathError> {
-        todo!()
+        match self.shared().nfs().attributes(&self.state.handle) {
+            Ok(attributes) => {
+                self.state.revalidate(&attributes);
+                Ok(attributes.into())
+            }
+            Err(error) => Err(error.at("stat", &self.path)),
+        }
+    }
+
+    /// Checks what is cached of the file against the server, as opening it does: by a direct read of its change
+    /// counter where that is at hand, else by GETATTR. True if all of it still held.
+    ///
+    /// # Errors
+    /// The file is gone, or the call failed.
+    pub fn revalidate(&self) -> Result<bool, PathError> {
+        if let Some(same) = read::unchanged(self.shared(), &self.state) {
+            return Ok(same);
+        }
+        let before = self.state.moment();
+        self.metadata()?;
+        Ok(self.state.still(before))
     }
 
     /// Reads into `buf` from `offset` on; fewer bytes than asked for only at the end of the file.
     ///
     /// # Errors
     /// The server refused it, or the call failed.
-    pub fn read_at(&self, _buf: &mut [u8], _offset: u64) -> Result<usize, ReadError> {
-        todo!()
+    pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
+        read::read_at(self, buf, offset)
     }
 
     /// Fills `buf` from `offset` on.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at), and when the file ends before.
-    pub fn read_exact_at(&self, _buf: &mut [u8], _offset: u64) -> Result<(), ReadError> {
-        todo!()
+    pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<(), ReadError> {
+        let bytes = self.read_at(buf, offset)?;
+        if bytes == buf.len() {
+            return Ok(());
+        }
+        Err(ReadError::EndOfFile {
+            path: self.path.to_string(),
+            offset,
+            bytes,
+            wanted: buf.len(),
+        })
     }
 
     /// Many reads at once, all in flight together; each request then knows how many bytes it got.
     ///
     /// # Errors
     /// The first that failed; the others may or may not have been served.
-    pub fn read_batch(&self, _requests: &mut [ReadRequest<'_>]) -> Result<(), ReadError> {
-        todo!()
+    pub fn read_batch(&self, requests: &mut [ReadRequest<'_>]) -> Result<(), ReadError> {
+        read::read_many(self, requests, None)
     }
 
     /// As [`read_at`](Self::read_at), and tells which route each part took and why.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at).
-    pub fn read_traced(&self, _buf: &mut [u8], _offset: u64) -> Result<Traced, ReadError> {
-        todo!()
+    pub fn read_traced(&self, buf: &mut [u8], offset: u64) -> Result<Traced, ReadError> {
+        let mut steps = Vec::new();
+        let mut request = [ReadRequest::new(offset, buf)];
+        read::read_many(self, &mut request, Some(&mut steps))?;
+        Ok(Traced {
+            bytes: request[0].bytes,
+            steps,
+        })
     }
 
-    /// Reads only what needs no waiting: the data cache, or one-sided from shared memory. `None` when it would wait.
-    pub fn try_read_at(&self, _buf: &mut [u8], _offset: u64) -> Option<usize> {
-        todo!()
+    /// Reads only what needs no waiting: within one page, from the data cache or one-sided from shared memory. `None`
+    /// when it would wait.
+    pub fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Option<usize> {
+        read::at_once(self, buf, offset)
     }
 
     /// The whole file, as it is while it is read.
@@ -71,23 +137,41 @@ impl File {
     /// # Errors
     /// As [`read_at`](Self::read_at).
     pub fn read_to_end(&self) -> Result<Vec<u8>, ReadError> {
-        todo!()
+        const STEP: usize = 1 << 20;
+        let hint = self
+            .state
+            .attributes()
+            .map_or(0, |attributes| attributes.size.min(1 << 30));
+        let mut all = Vec::with_capacity(hint as usize + 1);
+        loop {
+            let start = all.len();
+            all.resize(
+                start + STEP.min((hint as usize + 1).saturating_sub(start).max(4096)),
+                0,
+            );
+            let bytes = self.read_at(&mut all[start..], start as u64)?;
+            let full = start + bytes == all.len();
+            all.truncate(start + bytes);
+            if !full {
+                return Ok(all);
+            }
+        }
     }
 
     /// Writes all of `data` at `offset`, unstable: a crash of the server may lose it until [`sync`](Self::sync).
     ///
     /// # Errors
     /// The server refused it, or the call failed.
-    pub fn write_at(&self, _data: &[u8], _offset: u64) -> Result<(), WriteError> {
-        todo!()
+    pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), WriteError> {
+        write::write(self, data, offset, Stable::Unstable)
     }
 
     /// Writes all of `data` at `offset`; it is on the server's stable storage when this returns.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
-    pub fn write_stable_at(&self, _data: &[u8], _offset: u64) -> Result<(), WriteError> {
-        todo!()
+    pub fn write_stable_at(&self, data: &[u8], offset: u64) -> Result<(), WriteError> {
+        write::write(self, data, offset, Stable::FileSync)
     }
 
     /// Brings all that was written through this client to stable storage; what a restart of the server lost is sent
@@ -96,15 +180,39 @@ impl File {
     /// # Errors
     /// The server refused it, the call failed, or lost data could not be sent again.
     pub fn sync(&self) -> Result<(), WriteError> {
-        todo!()
+        write::sync(self)
     }
 
     /// Asks for the references of `length` bytes from `offset` on (an eager query); returns how many were learned.
     ///
     /// # Errors
     /// The server has no ODAFS program, or the call failed.
-    pub fn learn(&self, _offset: u64, _length: u64) -> Result<u64, ReadError> {
-        todo!()
+    pub fn learn(&self, offset: u64, length: u64) -> Result<u64, ReadError> {
+        let range = references::Wanted {
+            file: &self.state,
+            offset,
+            length,
+        };
+        let path = || self.path.to_string();
+        match references::query(self.shared(), &[range]) {
+            Ok(answers) => Ok(answers.iter().map(|answer| answer.learned).sum()),
+            Err(NfsError::Status(status)) => Err(ReadError::Server {
+                path: path(),
+                offset,
+                status,
+            }),
+            Err(NfsError::Call(source)) => Err(ReadError::Call {
+                path: path(),
+                offset,
+                source,
+            }),
+        }
+    }
+}
+
+impl std::fmt::Debug for File {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "File({})", self.path)
     }
 }
 

@@ -32,6 +32,9 @@ impl From<FileHandle<'_>> for Handle {
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.wire().0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        self.wire()
+            .0
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }

@@ -61,14 +61,21 @@ impl Link {
 
     #[cfg(shuttle)]
     fn shm(_: &std::path::Path) -> Result<Self, ConnectError> {
-        Err(ConnectError::NoFabric { fabric: "shm", remedy: "the simulator has its own fabric" })
+        Err(ConnectError::NoFabric {
+            fabric: "shm",
+            remedy: "the simulator has its own fabric",
+        })
     }
 
     /// A new connection for RPC.
     pub fn rpc(&self, wait: Wait, deadline: Nanos) -> io::Result<Box<dyn Transport>> {
         match self {
             Self::Fabric(fabric) => {
-                let said = PrivateData { role: Role::Rpc, one_sided: false, nonce: [0; 16] };
+                let said = PrivateData {
+                    role: Role::Rpc,
+                    one_sided: false,
+                    nonce: [0; 16],
+                };
                 let pair = fabric.dial(&said.encode(), deadline)?;
                 Ok(Box::new(FabricTransport::new(pair, wait)))
             }
@@ -80,7 +87,11 @@ impl Link {
     pub fn direct(&self, one_sided: bool, deadline: Nanos) -> io::Result<Box<dyn QueuePair>> {
         match self {
             Self::Fabric(fabric) => {
-                let said = PrivateData { role: Role::Direct, one_sided, nonce: [0; 16] };
+                let said = PrivateData {
+                    role: Role::Direct,
+                    one_sided,
+                    nonce: [0; 16],
+                };
                 fabric.dial(&said.encode(), deadline)
             }
             Self::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
@@ -110,7 +121,11 @@ struct Shm(std::path::PathBuf);
 #[cfg(not(shuttle))]
 impl Dial for Shm {
     fn dial(&self, private_data: &[u8], _: Nanos) -> io::Result<Box<dyn QueuePair>> {
-        odafs_fabric::shm::connect(&self.0, private_data, &odafs_fabric::shm::ConnectOptions::default())
+        odafs_fabric::shm::connect(
+            &self.0,
+            private_data,
+            &odafs_fabric::shm::ConnectOptions::default(),
+        )
     }
 
     fn fabric(&self) -> &'static str {

@@ -1,6 +1,12 @@
 //! What is known about a file, and what may be changed about it.
 
-use std::{ffi::OsString, time::SystemTime};
+use crate::nfs::ListedEntry;
+use odafs_common::wire::nfs3::{self, SetTime as OnWire};
+use std::{
+    ffi::OsString,
+    os::unix::ffi::OsStringExt as _,
+    time::{Duration, SystemTime},
+};
 
 /// What a file is (ftype3, RFC 1813 section 2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -142,4 +148,90 @@ pub struct Space {
     pub free_files: u64,
     /// Files free to this caller.
     pub available_files: u64,
+}
+
+impl From<nfs3::Attributes> for Metadata {
+    fn from(from: nfs3::Attributes) -> Self {
+        Self {
+            kind: match from.kind {
+                nfs3::FileType::Regular => FileKind::Regular,
+                nfs3::FileType::Directory => FileKind::Directory,
+                nfs3::FileType::Block => FileKind::BlockDevice,
+                nfs3::FileType::Character => FileKind::CharacterDevice,
+                nfs3::FileType::Symlink => FileKind::Symlink,
+                nfs3::FileType::Socket => FileKind::Socket,
+                nfs3::FileType::Fifo => FileKind::Pipe,
+            },
+            mode: from.mode,
+            links: from.links,
+            uid: from.uid,
+            gid: from.gid,
+            size: from.size,
+            used: from.used,
+            device: (from.device.major, from.device.minor),
+            filesystem_id: from.fsid,
+            file_id: from.fileid,
+            accessed: time(from.atime),
+            modified: time(from.mtime),
+            changed: time(from.ctime),
+        }
+    }
+}
+
+fn time(from: nfs3::Time) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::new(from.seconds.into(), from.nanoseconds.min(999_999_999))
+}
+
+impl From<&Changes> for nfs3::SetAttributes {
+    fn from(changes: &Changes) -> Self {
+        Self {
+            mode: changes.mode,
+            uid: changes.uid,
+            gid: changes.gid,
+            size: changes.size,
+            atime: changes.accessed.map_or(OnWire::Keep, OnWire::from),
+            mtime: changes.modified.map_or(OnWire::Keep, OnWire::from),
+        }
+    }
+}
+
+impl From<When> for OnWire {
+    /// The protocol's seconds end in 2106, and begin in 1970.
+    fn from(when: When) -> Self {
+        match when {
+            When::Now => Self::ServerTime,
+            When::At(time) => {
+                let since = time
+                    .duration_since(SystemTime::UNIX_EPOCH)
+                    .unwrap_or_default();
+                Self::To(nfs3::Time {
+                    seconds: u32::try_from(since.as_secs()).unwrap_or(u32::MAX),
+                    nanoseconds: since.subsec_nanos(),
+                })
+            }
+        }
+    }
+}
+
+impl From<nfs3::FsStatOk> for Space {
+    fn from(from: nfs3::FsStatOk) -> Self {
+        Self {
+            total_bytes: from.total_bytes,
+            free_bytes: from.free_bytes,
+            available_bytes: from.available_bytes,
+            total_files: from.total_files,
+            free_files: from.free_files,
+            available_files: from.available_files,
+        }
+    }
+}
+
+impl From<ListedEntry> for DirEntry {
+    fn from(entry: ListedEntry) -> Self {
+        Self {
+            name: OsString::from_vec(entry.name),
+            file_id: entry.file_id,
+            metadata: entry.attributes.map(Metadata::from),
+        }
+    }
 }

@@ -15,7 +15,13 @@ use odafs_common::wire::{
 };
 
 const fn procedure(name: &'static str, which: P) -> Procedure {
-    Procedure { name, program: mount3::PROGRAM, version: mount3::VERSION, number: which as u32, idempotent: true }
+    Procedure {
+        name,
+        program: mount3::PROGRAM,
+        version: mount3::VERSION,
+        number: which as u32,
+        idempotent: true,
+    }
 }
 
 const MNT: Procedure = procedure("MNT", P::Mount);
@@ -39,7 +45,12 @@ pub struct Mounted {
 }
 
 /// Mounts the export that holds `path`, by its longest name that does. `port` is MOUNT's own, where it has one.
-pub fn mount(calls: &Calls, path: &[u8], port: Option<u16>, options: &Options) -> Result<Mounted, ConnectError> {
+pub fn mount(
+    calls: &Calls,
+    path: &[u8],
+    port: Option<u16>,
+    options: &Options,
+) -> Result<Mounted, ConnectError> {
     let exports = match port {
         Some(port) => return mount_at(&elsewhere(calls, port, options)?, path),
         None => list(calls),
@@ -49,10 +60,18 @@ pub fn mount(calls: &Calls, path: &[u8], port: Option<u16>, options: &Options) -
         // A server whose MOUNT has a port of its own: the portmapper knows which (RFC 1833 section 3).
         Err(CallError::Unavailable { .. }) => {
             let mapper = elsewhere(calls, PORTMAPPER, options)?;
-            let wanted = Mapping { program: mount3::PROGRAM, version: mount3::VERSION, protocol: portmap::TCP, port: 0 };
+            let wanted = Mapping {
+                program: mount3::PROGRAM,
+                version: mount3::VERSION,
+                protocol: portmap::TCP,
+                port: 0,
+            };
             let port = mapper.call(&GETPORT, &wanted, &Trusting, |r| r.u32())?;
             let port = u16::try_from(port).ok().filter(|port| *port > 0);
-            let port = port.ok_or(CallError::Unavailable { call: MNT.name, what: "no port for MOUNT" })?;
+            let port = port.ok_or(CallError::Unavailable {
+                call: MNT.name,
+                what: "no port for MOUNT",
+            })?;
             mount_at(&elsewhere(calls, port, options)?, path)
         }
         Err(error) => Err(error.into()),
@@ -61,10 +80,23 @@ pub fn mount(calls: &Calls, path: &[u8], port: Option<u16>, options: &Options) -
 
 fn elsewhere(calls: &Calls, port: u16, options: &Options) -> Result<Calls, ConnectError> {
     let Link::Tcp(host) = calls.link() else {
-        return Err(CallError::Unavailable { call: MNT.name, what: "no MOUNT program" }.into());
+        return Err(CallError::Unavailable {
+            call: MNT.name,
+            what: "no MOUNT program",
+        }
+        .into());
     };
-    let link = Link::Tcp(Host { name: host.name.clone(), port });
-    Ok(Calls::new(link, 1, options.credential.clone(), options.deadline.into(), options.wait))
+    let link = Link::Tcp(Host {
+        name: host.name.clone(),
+        port,
+    });
+    Ok(Calls::new(
+        link,
+        1,
+        options.credential.clone(),
+        options.deadline.into(),
+        options.wait,
+    ))
 }
 
 fn mount_at(calls: &Calls, path: &[u8]) -> Result<Mounted, ConnectError> {
@@ -75,7 +107,11 @@ fn mount_at(calls: &Calls, path: &[u8]) -> Result<Mounted, ConnectError> {
 fn list(calls: &Calls) -> Result<Vec<Vec<u8>>, CallError> {
     calls.call(&EXPORT, &(), &Trusting, |r| {
         let exports = Exports::decode(r)?;
-        Ok(exports.0.iter().map(|export| export.directory.0.to_vec()).collect())
+        Ok(exports
+            .0
+            .iter()
+            .map(|export| export.directory.0.to_vec())
+            .collect())
     })
 }
 
@@ -86,22 +122,39 @@ fn mount_one_of(calls: &Calls, path: &[u8], exports: &[Vec<u8>]) -> Result<Mount
         exports: why,
     };
     let Some(export) = longest(path, exports) else {
-        let names: Vec<_> = exports.iter().map(|name| String::from_utf8_lossy(name)).collect();
-        return Err(refused(if names.is_empty() { "nothing".into() } else { names.join(", ") }));
+        let names: Vec<_> = exports
+            .iter()
+            .map(|name| String::from_utf8_lossy(name))
+            .collect();
+        return Err(refused(if names.is_empty() {
+            "nothing".into()
+        } else {
+            names.join(", ")
+        }));
     };
     let mounted = calls.call(&MNT, &DirPath(export), &Trusting, |r| {
         Ok(MountResult::decode(r)?.map(|mounted| Handle::from(mounted.file)))
     })?;
     match mounted {
-        Ok(root) => Ok(Mounted { export: export.to_vec(), root }),
-        Err(status) => Err(refused(format!("{}, but MNT says {status:?}", String::from_utf8_lossy(export)))),
+        Ok(root) => Ok(Mounted {
+            export: export.to_vec(),
+            root,
+        }),
+        Err(status) => Err(refused(format!(
+            "{}, but MNT says {status:?}",
+            String::from_utf8_lossy(export)
+        ))),
     }
 }
 
 /// The longest export whose name is the path or a directory above it.
 fn longest<'a>(path: &[u8], exports: &'a [Vec<u8>]) -> Option<&'a [u8]> {
     let holds = |export: &&Vec<u8>| within(path, export).is_some();
-    exports.iter().filter(holds).max_by_key(|export| export.len()).map(Vec::as_slice)
+    exports
+        .iter()
+        .filter(holds)
+        .max_by_key(|export| export.len())
+        .map(Vec::as_slice)
 }
 
 /// The rest of `path` behind `export`, if that holds it; names are compared one by one.
@@ -117,7 +170,8 @@ pub fn within<'a>(path: &'a [u8], export: &[u8]) -> Option<Vec<&'a [u8]>> {
 
 /// The names that a path consists of; empty ones and `.` say nothing.
 pub fn names(path: &[u8]) -> impl Iterator<Item = &[u8]> {
-    path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".")
+    path.split(|byte| *byte == b'/')
+        .filter(|name| !name.is_empty() && *name != b".")
 }
 
 #[cfg(test)]
@@ -126,12 +180,20 @@ mod tests {
 
     #[test]
     fn the_longest_export_that_holds_the_path() {
-        let exports: Vec<Vec<u8>> = [&b"/"[..], b"/data", b"/data/hot"].map(<[u8]>::to_vec).into();
+        let exports: Vec<Vec<u8>> = [&b"/"[..], b"/data", b"/data/hot"]
+            .map(<[u8]>::to_vec)
+            .into();
         assert_eq!(longest(b"/data/hot/x", &exports), Some(&b"/data/hot"[..]));
         assert_eq!(longest(b"/data/hotter", &exports), Some(&b"/data"[..]));
         assert_eq!(longest(b"/database", &exports), Some(&b"/"[..]));
-        assert_eq!(longest(b"//data//./hot/", &exports), Some(&b"/data/hot"[..]));
+        assert_eq!(
+            longest(b"//data//./hot/", &exports),
+            Some(&b"/data/hot"[..])
+        );
         assert_eq!(longest(b"/x", &exports[1..]), None);
-        assert_eq!(within(b"/data/hot/a//b", b"/data"), Some(vec![&b"hot"[..], b"a", b"b"]));
+        assert_eq!(
+            within(b"/data/hot/a//b", b"/data"),
+            Some(vec![&b"hot"[..], b"a", b"b"])
+        );
     }
 }

@@ -6,12 +6,18 @@ use crate::{
     handle::Handle,
 };
 use odafs_common::wire::{
-    nfs3::{self, Attributes, CreateHow, DirectoryName, Payload, Procedure as P, Stable, WccData},
+    nfs3::{self, Attributes, CreateHow, DirectoryName, Payload, Procedure as P, WccData},
     xdr::{Decode, Encode, Reader, XdrError},
 };
 
 const fn procedure(name: &'static str, which: P, idempotent: bool) -> Procedure {
-    Procedure { name, program: nfs3::PROGRAM, version: nfs3::VERSION, number: which as u32, idempotent }
+    Procedure {
+        name,
+        program: nfs3::PROGRAM,
+        version: nfs3::VERSION,
+        number: which as u32,
+        idempotent,
+    }
 }
 
 const NULL: Procedure = procedure("NULL", P::Null, true);
@@ -87,6 +93,7 @@ pub struct Listing {
 }
 
 /// One entry.
+#[derive(Debug)]
 pub struct ListedEntry {
     /// Its name.
     pub name: Vec<u8>,
@@ -109,7 +116,10 @@ impl Nfs<'_> {
         let deadline = self.calls.deadline();
         let mut pause = Pause::default();
         loop {
-            match self.calls.call(procedure, arguments, self.repeat, &mut decode)? {
+            match self
+                .calls
+                .call(procedure, arguments, self.repeat, &mut decode)?
+            {
                 Ok(value) => return Ok(value),
                 Err(nfs3::Status::Jukebox) if pause.before_retry(deadline) => {}
                 Err(status) => return Err(status.into()),
@@ -124,18 +134,33 @@ impl Nfs<'_> {
 
     /// What is known about a file.
     pub fn attributes(&self, file: &Handle) -> Result<Attributes, NfsError> {
-        self.ask(&GETATTR, &file.wire(), |r| Ok(nfs3::GetAttributesResult::decode(r)?.map_err(|f| f.status)))
+        self.ask(&GETATTR, &file.wire(), |r| {
+            Ok(nfs3::GetAttributesResult::decode(r)?.map_err(|f| f.status))
+        })
     }
 
     /// Changes attributes.
-    pub fn set_attributes(&self, file: &Handle, attributes: nfs3::SetAttributes) -> Result<WccData, NfsError> {
-        let arguments = nfs3::SetAttributesArgs { file: file.wire(), attributes, guard: None };
-        self.ask(&SETATTR, &arguments, |r| Ok(nfs3::SetAttributesResult::decode(r)?.map_err(|f| f.status)))
+    pub fn set_attributes(
+        &self,
+        file: &Handle,
+        attributes: nfs3::SetAttributes,
+    ) -> Result<WccData, NfsError> {
+        let arguments = nfs3::SetAttributesArgs {
+            file: file.wire(),
+            attributes,
+            guard: None,
+        };
+        self.ask(&SETATTR, &arguments, |r| {
+            Ok(nfs3::SetAttributesResult::decode(r)?.map_err(|f| f.status))
+        })
     }
 
     /// A name in a directory.
     pub fn lookup(&self, directory: &Handle, name: &[u8]) -> Result<Found, NfsError> {
-        let arguments = DirectoryName { directory: directory.wire(), name };
+        let arguments = DirectoryName {
+            directory: directory.wire(),
+            name,
+        };
         let (handle, attributes) = self.ask(&LOOKUP, &arguments, |r| {
             Ok(match nfs3::LookupResult::decode(r)? {
                 Ok(found) => Ok((Handle::from(found.file), found.attributes)),
@@ -161,26 +186,73 @@ impl Nfs<'_> {
     }
 
     /// Makes a file.
-    pub fn create(&self, directory: &Handle, name: &[u8], how: CreateHow) -> Result<Found, NfsError> {
-        let place = DirectoryName { directory: directory.wire(), name };
+    pub fn create(
+        &self,
+        directory: &Handle,
+        name: &[u8],
+        how: CreateHow,
+    ) -> Result<Found, NfsError> {
+        let place = DirectoryName {
+            directory: directory.wire(),
+            name,
+        };
         self.make(&CREATE, &nfs3::CreateArgs { place, how }, place)
     }
 
     /// Makes a directory.
-    pub fn make_directory(&self, directory: &Handle, name: &[u8], mode: u32) -> Result<Found, NfsError> {
-        let place = DirectoryName { directory: directory.wire(), name };
-        let attributes = nfs3::SetAttributes { mode: Some(mode), ..Default::default() };
-        self.make(&MKDIR, &nfs3::MakeDirectoryArgs { place, attributes }, place)
+    pub fn make_directory(
+        &self,
+        directory: &Handle,
+        name: &[u8],
+        mode: u32,
+    ) -> Result<Found, NfsError> {
+        let place = DirectoryName {
+            directory: directory.wire(),
+            name,
+        };
+        let attributes = nfs3::SetAttributes {
+            mode: Some(mode),
+            ..Default::default()
+        };
+        self.make(
+            &MKDIR,
+            &nfs3::MakeDirectoryArgs { place, attributes },
+            place,
+        )
     }
 
     /// Makes a symbolic link.
-    pub fn symlink(&self, directory: &Handle, name: &[u8], target: &[u8]) -> Result<Found, NfsError> {
-        let place = DirectoryName { directory: directory.wire(), name };
-        let attributes = nfs3::SetAttributes { mode: Some(0o777), ..Default::default() };
-        self.make(&SYMLINK, &nfs3::SymlinkArgs { place, attributes, target: Payload(target) }, place)
+    pub fn symlink(
+        &self,
+        directory: &Handle,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Found, NfsError> {
+        let place = DirectoryName {
+            directory: directory.wire(),
+            name,
+        };
+        let attributes = nfs3::SetAttributes {
+            mode: Some(0o777),
+            ..Default::default()
+        };
+        self.make(
+            &SYMLINK,
+            &nfs3::SymlinkArgs {
+                place,
+                attributes,
+                target: Payload(target),
+            },
+            place,
+        )
     }
 
-    fn make(&self, procedure: &Procedure, arguments: &dyn Encode, place: DirectoryName<'_>) -> Result<Found, NfsError> {
+    fn make(
+        &self,
+        procedure: &Procedure,
+        arguments: &dyn Encode,
+        place: DirectoryName<'_>,
+    ) -> Result<Found, NfsError> {
         let made = self.ask(procedure, arguments, |r| {
             Ok(match nfs3::CreateResult::decode(r)? {
                 Ok(made) => Ok((made.file.map(Handle::from), made.attributes)),
@@ -196,37 +268,71 @@ impl Nfs<'_> {
 
     /// Removes a name, of a file or of an empty directory.
     pub fn remove(&self, directory: &Handle, name: &[u8], what: Removed) -> Result<(), NfsError> {
-        let arguments = DirectoryName { directory: directory.wire(), name };
+        let arguments = DirectoryName {
+            directory: directory.wire(),
+            name,
+        };
         let procedure = match what {
             Removed::File => &REMOVE,
             Removed::Directory => &RMDIR,
         };
         self.ask(procedure, &arguments, |r| {
-            Ok(nfs3::RemoveResult::decode(r)?.map(drop).map_err(|f| f.status))
+            Ok(nfs3::RemoveResult::decode(r)?
+                .map(drop)
+                .map_err(|f| f.status))
         })
     }
 
     /// Gives a file another name.
     pub fn rename(&self, from: (&Handle, &[u8]), to: (&Handle, &[u8])) -> Result<(), NfsError> {
         let arguments = nfs3::RenameArgs {
-            from: DirectoryName { directory: from.0.wire(), name: from.1 },
-            to: DirectoryName { directory: to.0.wire(), name: to.1 },
+            from: DirectoryName {
+                directory: from.0.wire(),
+                name: from.1,
+            },
+            to: DirectoryName {
+                directory: to.0.wire(),
+                name: to.1,
+            },
         };
-        self.ask(&RENAME, &arguments, |r| Ok(nfs3::RenameResult::decode(r)?.map(drop).map_err(|f| f.status)))
+        self.ask(&RENAME, &arguments, |r| {
+            Ok(nfs3::RenameResult::decode(r)?
+                .map(drop)
+                .map_err(|f| f.status))
+        })
     }
 
     /// Gives a file a further name.
     pub fn link(&self, file: &Handle, directory: &Handle, name: &[u8]) -> Result<(), NfsError> {
-        let place = DirectoryName { directory: directory.wire(), name };
-        let arguments = nfs3::LinkArgs { file: file.wire(), place };
-        self.ask(&LINK, &arguments, |r| Ok(nfs3::LinkResult::decode(r)?.map(drop).map_err(|f| f.status)))
+        let place = DirectoryName {
+            directory: directory.wire(),
+            name,
+        };
+        let arguments = nfs3::LinkArgs {
+            file: file.wire(),
+            place,
+        };
+        self.ask(&LINK, &arguments, |r| {
+            Ok(nfs3::LinkResult::decode(r)?.map(drop).map_err(|f| f.status))
+        })
     }
 
     /// Entries of a directory behind a cookie.
-    pub fn list(&self, directory: &Handle, cookie: u64, verifier: [u8; 8]) -> Result<Listing, NfsError> {
+    pub fn list(
+        &self,
+        directory: &Handle,
+        cookie: u64,
+        verifier: [u8; 8],
+    ) -> Result<Listing, NfsError> {
         let (directory_count, max_count) = (8 << 10, 32 << 10);
         let directory = directory.wire();
-        let arguments = nfs3::ReadDirPlusArgs { directory, cookie, verifier, directory_count, max_count };
+        let arguments = nfs3::ReadDirPlusArgs {
+            directory,
+            cookie,
+            verifier,
+            directory_count,
+            max_count,
+        };
         self.ask(&READDIRPLUS, &arguments, |r| {
             Ok(match nfs3::ReadDirPlusResult::decode(r)? {
                 Ok(listed) => Ok(Listing {
@@ -241,25 +347,28 @@ impl Nfs<'_> {
 
     /// Room on the file system.
     pub fn space(&self, root: &Handle) -> Result<nfs3::FsStatOk, NfsError> {
-        self.ask(&FSSTAT, &root.wire(), |r| Ok(nfs3::FsStatResult::decode(r)?.map_err(|f| f.status)))
+        self.ask(&FSSTAT, &root.wire(), |r| {
+            Ok(nfs3::FsStatResult::decode(r)?.map_err(|f| f.status))
+        })
     }
 
     /// What the server can do.
     pub fn limits(&self, root: &Handle) -> Result<nfs3::FsInfoOk, NfsError> {
-        self.ask(&FSINFO, &root.wire(), |r| Ok(nfs3::FsInfoResult::decode(r)?.map_err(|f| f.status)))
-    }
-
-    /// Writes.
-    pub fn write(&self, file: &Handle, offset: u64, data: &[u8], stable: Stable) -> Result<nfs3::WriteOk, NfsError> {
-        let count = data.len() as u32;
-        let arguments = nfs3::WriteArgs { file: file.wire(), offset, count, stable, data: Payload(data) };
-        self.ask(&WRITE, &arguments, |r| Ok(nfs3::WriteResult::decode(r)?.map_err(|f| f.status)))
+        self.ask(&FSINFO, &root.wire(), |r| {
+            Ok(nfs3::FsInfoResult::decode(r)?.map_err(|f| f.status))
+        })
     }
 
     /// Brings what was written to stable storage.
     pub fn commit(&self, file: &Handle) -> Result<nfs3::CommitOk, NfsError> {
-        let arguments = nfs3::CommitArgs { file: file.wire(), offset: 0, count: 0 };
-        self.ask(&COMMIT, &arguments, |r| Ok(nfs3::CommitResult::decode(r)?.map_err(|f| f.status)))
+        let arguments = nfs3::CommitArgs {
+            file: file.wire(),
+            offset: 0,
+            count: 0,
+        };
+        self.ask(&COMMIT, &arguments, |r| {
+            Ok(nfs3::CommitResult::decode(r)?.map_err(|f| f.status))
+        })
     }
 }
 

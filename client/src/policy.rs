@@ -39,6 +39,11 @@ impl SizeClass {
         Self(class.min(CLASSES as u32 - 1) as u8)
     }
 
+    /// The class with this index.
+    pub fn nth(index: usize) -> Self {
+        Self(index.min(CLASSES - 1) as u8)
+    }
+
     /// Its index.
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -289,9 +294,17 @@ impl Policy {
         self.check(file, class, count);
     }
 
-    /// A direct read was refused after `took_ns`.
-    pub fn refused(&mut self, file: &mut Record, class: SizeClass, took_ns: u64, now_ns: u64) {
-        self.times[class.index()].stale.add(took_ns);
+    /// A direct read was refused; `sample_ns` is how long that took, if it was timed.
+    pub fn refused(
+        &mut self,
+        file: &mut Record,
+        class: SizeClass,
+        sample_ns: Option<u64>,
+        now_ns: u64,
+    ) {
+        if let Some(ns) = sample_ns {
+            self.times[class.index()].stale.add(ns);
+        }
         let horizon = self.config.horizon_tries;
         self.server.classes[class.index()].count(horizon, 0, 1);
         file.classes[class.index()].count(horizon, 0, 1);

@@ -91,7 +91,7 @@ impl Bench {
                 (Choice::Rpc | Choice::Check, _) => {}
                 (_, true) => {
                     self.policy
-                        .refused(&mut self.file, CLASS, phase.stale_ns, self.now_ns)
+                        .refused(&mut self.file, CLASS, Some(phase.stale_ns), self.now_ns)
                 }
                 (_, false) => self.policy.completed(
                     &mut self.file,

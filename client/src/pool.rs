@@ -32,16 +32,30 @@ pub enum TakeError<E> {
 impl<T> Pool<T> {
     /// An empty pool of at most `max`.
     pub fn new(max: u32) -> Self {
-        let shelf = Shelf { idle: Vec::new(), made: 0 };
-        Self { shelf: Mutex::new(shelf), returned: Condvar::new(), max: max.max(1) }
+        let shelf = Shelf {
+            idle: Vec::new(),
+            made: 0,
+        };
+        Self {
+            shelf: Mutex::new(shelf),
+            returned: Condvar::new(),
+            max: max.max(1),
+        }
     }
 
     /// Lends one: the one used last (its memory is still warm), else a new one, else the first that comes back.
-    pub fn take<E>(&self, deadline: Nanos, make: impl FnOnce() -> Result<T, E>) -> Result<Lent<'_, T>, TakeError<E>> {
+    pub fn take<E>(
+        &self,
+        deadline: Nanos,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<Lent<'_, T>, TakeError<E>> {
         let mut shelf = self.shelf.lock();
         loop {
             if let Some(item) = shelf.idle.pop() {
-                return Ok(Lent { pool: self, item: Some(item) });
+                return Ok(Lent {
+                    pool: self,
+                    item: Some(item),
+                });
             }
             if shelf.made < self.max {
                 shelf.made += 1;
@@ -55,7 +69,10 @@ impl<T> Pool<T> {
         }
         drop(shelf);
         // The place is given back, by Lent, should making it fail.
-        let mut lent = Lent { pool: self, item: None };
+        let mut lent = Lent {
+            pool: self,
+            item: None,
+        };
         lent.item = Some(make().map_err(TakeError::NotMade)?);
         Ok(lent)
     }
@@ -103,12 +120,16 @@ impl<T> Deref for Lent<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.item.as_ref().expect("there is one until it is dropped")
+        self.item
+            .as_ref()
+            .expect("there is one until it is dropped")
     }
 }
 
 impl<T> DerefMut for Lent<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.item.as_mut().expect("there is one until it is dropped")
+        self.item
+            .as_mut()
+            .expect("there is one until it is dropped")
     }
 }

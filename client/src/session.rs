@@ -36,7 +36,13 @@ use odafs_fabric::{
 
 const fn procedure(name: &'static str, which: P) -> Procedure {
     // A session opened twice is a session that nobody attaches to, and the server drops those.
-    Procedure { name, program: odafs::PROGRAM, version: odafs::VERSION, number: which as u32, idempotent: true }
+    Procedure {
+        name,
+        program: odafs::PROGRAM,
+        version: odafs::VERSION,
+        number: which as u32,
+        idempotent: true,
+    }
 }
 
 const OPEN_SESSION: Procedure = procedure("OPEN_SESSION", P::OpenSession);
@@ -64,8 +70,6 @@ pub struct Session {
     pub one_sided: bool,
     /// Connections for direct reads.
     pub pairs: Pool<DirectPair>,
-    /// The most bytes of one guarded read.
-    pub read_max: u32,
     key: SessionKey,
     generation: AtomicU32,
     requests: AtomicU64,
@@ -116,18 +120,29 @@ pub struct Attachment {
 
 impl Session {
     /// Opens a session and attaches a first connection to it.
-    pub fn open(calls: &Calls, options: &Options, export: &[u8], number: u64) -> Result<Self, NoSession> {
+    pub fn open(
+        calls: &Calls,
+        options: &Options,
+        export: &[u8],
+        number: u64,
+    ) -> Result<Self, NoSession> {
         let identity = options.identity.map(Identity::from_secret);
         let server_key = options.server_key.map(PublicKey);
         let Some(pattern) = Pattern::of(identity.as_ref(), server_key.as_ref()) else {
-            return Err(NoSession::Refused("Options::identity needs Options::server_key".into()));
+            return Err(NoSession::Refused(
+                "Options::identity needs Options::server_key".into(),
+            ));
         };
         let offered = match options.mac {
             MacPreference::Fastest => MacAlgorithm::OFFERED,
             MacPreference::HmacSha256 => MacAlgorithm::HmacSha256.bit(),
             MacPreference::Blake3 => MacAlgorithm::Blake3.bit(),
         };
-        let mode = if options.route == Route::Guarded { Mode::Guarded } else { Mode::OneSided };
+        let mode = if options.route == Route::Guarded {
+            Mode::Guarded
+        } else {
+            Mode::OneSided
+        };
         let parameters = Parameters {
             version: direct::VERSION.into(),
             features: 0,
@@ -140,15 +155,22 @@ impl Session {
         .to_bytes();
         let mut seed = [0; 32];
         entropy::fill(&mut seed);
-        let (initiator, handshake) = Initiator::start(&parameters, seed, identity.as_ref(), server_key.as_ref())
-            .map_err(|error| NoSession::Refused(error.to_string()))?;
-        let arguments = odafs::OpenSessionArgs { parameters: &parameters, handshake: &handshake };
+        let (initiator, handshake) =
+            Initiator::start(&parameters, seed, identity.as_ref(), server_key.as_ref())
+                .map_err(|error| NoSession::Refused(error.to_string()))?;
+        let arguments = odafs::OpenSessionArgs {
+            parameters: &parameters,
+            handshake: &handshake,
+        };
         let answer = calls.call(&OPEN_SESSION, &arguments, &Trusting, |r| {
             Ok(odafs::OpenSessionResult::decode(r)?.map(|handshake| handshake.0.to_vec()))
         })?;
         let answer = answer.map_err(|status| NoSession::Refused(status.to_string()))?;
-        let (key, accepted) = initiator.finish(&answer).map_err(|error| NoSession::Refused(error.to_string()))?;
-        let accepted = Accepted::from_bytes(&accepted).map_err(|error| misbehaved(&OPEN_SESSION, &error))?;
+        let (key, accepted) = initiator
+            .finish(&answer)
+            .map_err(|error| NoSession::Refused(error.to_string()))?;
+        let accepted =
+            Accepted::from_bytes(&accepted).map_err(|error| misbehaved(&OPEN_SESSION, &error))?;
         Self::accepted(calls, options, number, key, &accepted, offered)
     }
 
@@ -160,7 +182,11 @@ impl Session {
         accepted: &Accepted,
         offered: u32,
     ) -> Result<Self, NoSession> {
-        let page = PageSize::new(accepted.page_bytes.into()).map_err(|error| misbehaved(&OPEN_SESSION, &error))?;
+        let page = PageSize::new(accepted.page_bytes.into())
+            .map_err(|error| misbehaved(&OPEN_SESSION, &error))?;
+        if (accepted.max_read as usize) < page.bytes() {
+            return Err(misbehaved(&OPEN_SESSION, &"direct reads of less than a page").into());
+        }
         if accepted.mac.bit() & offered == 0 {
             return Err(misbehaved(&OPEN_SESSION, &"a MAC that was not offered").into());
         }
@@ -173,7 +199,6 @@ impl Session {
             view: None,
             one_sided: accepted.mode == Mode::OneSided,
             pairs: Pool::new(options.lanes),
-            read_max: accepted.max_read,
             key,
             generation: AtomicU32::new(0),
             requests: AtomicU64::new(0),
@@ -187,9 +212,14 @@ impl Session {
         let mut first = session.attach(calls, calls.deadline())?;
         match first.exposed {
             Some(tags) => {
-                let exposed = Exposed { arena: SteeringTag(tags.arena), stamps: SteeringTag(tags.stamps) };
+                let exposed = Exposed {
+                    arena: SteeringTag(tags.arena),
+                    stamps: SteeringTag(tags.stamps),
+                };
                 let mapped = first.pair.map_exposed(&exposed);
-                session.view = mapped.map_err(|error| NoSession::Refused(format!("cannot map the arena: {error}")))?;
+                session.view = mapped.map_err(|error| {
+                    NoSession::Refused(format!("cannot map the arena: {error}"))
+                })?;
             }
             None => session.one_sided = false,
         }
@@ -204,11 +234,16 @@ impl Session {
             .link()
             .direct(self.one_sided, deadline)
             .map_err(|error| NoSession::Refused(format!("cannot connect: {error}")))?;
-        let server = PrivateData::decode(pair.private_data()).ok_or_else(|| refused("the server gave no nonce"))?;
+        let server = PrivateData::decode(pair.private_data())
+            .ok_or_else(|| refused("the server gave no nonce"))?;
         let mut nonce = [0; 16];
         entropy::fill(&mut nonce);
         let key = self.key.attach_key();
-        let attach = Attach { session: self.id, nonce, one_sided: self.one_sided };
+        let attach = Attach {
+            session: self.id,
+            nonce,
+            one_sided: self.one_sided,
+        };
         pair.post_receives(1);
         send_when_room(&mut *pair, &[&attach.seal(&key, &server.nonce)], deadline)?;
         pair.flush();
@@ -216,9 +251,14 @@ impl Session {
             return Err(refused("no answer to the attach message"));
         }
         let attached = Attached::open(pair.message(), &key, &nonce, &server.nonce);
-        let attached = attached.ok_or_else(|| refused("the answer to the attach message does not verify"))?;
+        let attached =
+            attached.ok_or_else(|| refused("the answer to the attach message does not verify"))?;
         match attached.result {
-            Ok(grant) => Ok(Attachment { pair, connection: grant.connection, exposed: grant.one_sided }),
+            Ok(grant) => Ok(Attachment {
+                pair,
+                connection: grant.connection,
+                exposed: grant.one_sided,
+            }),
             Err(exception) => Err(NoSession::Refused(format!("attach: {exception}"))),
         }
     }
@@ -252,13 +292,29 @@ impl Session {
         self.rekeyed_at.store(clock::now().0, Relaxed);
         let (session, generation) = (self.id, self.generation().wrapping_add(1));
         let key = self.key.control_key();
-        let tag = Control::Rekey { session, generation }.tag(&key);
-        let answer = calls.call(&REKEY, &odafs::RekeyArgs { session, generation, tag }, &Trusting, |r| {
-            odafs::RekeyResult::decode(r)
-        });
+        let tag = Control::Rekey {
+            session,
+            generation,
+        }
+        .tag(&key);
+        let answer = calls.call(
+            &REKEY,
+            &odafs::RekeyArgs {
+                session,
+                generation,
+                tag,
+            },
+            &Trusting,
+            |r| odafs::RekeyResult::decode(r),
+        );
         match answer {
             Ok(Ok(rekeyed)) if rekeyed.generation == generation => {
-                if (Control::Rekeyed { session, generation }).verify(&key, &rekeyed.tag) {
+                if (Control::Rekeyed {
+                    session,
+                    generation,
+                })
+                .verify(&key, &rekeyed.tag)
+                {
                     self.generation.store(generation, Release);
                 } else {
                     self.end();
@@ -281,7 +337,9 @@ impl Session {
     /// A direct read was refused. Several denials in a row, or a revoked session, end it.
     pub fn was_refused(&self, exception: Exception) {
         match exception {
-            Exception::Denied if self.denied_in_row.fetch_add(1, Relaxed) + 1 >= DENIED_MAX => self.end(),
+            Exception::Denied if self.denied_in_row.fetch_add(1, Relaxed) + 1 >= DENIED_MAX => {
+                self.end()
+            }
             Exception::Revoked => self.end(),
             _ => {}
         }
@@ -317,7 +375,7 @@ impl Session {
         let session = self.id;
         let tag = Control::Close { session }.tag(&self.key.control_key());
         let arguments = odafs::CloseSessionArgs { session, tag };
-        let _ = calls.call(&CLOSE_SESSION, &arguments, &Trusting, |r| odafs::CloseSessionResult::decode(r));
+        calls.tell(&CLOSE_SESSION, &arguments);
     }
 }
 

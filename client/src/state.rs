@@ -96,7 +96,10 @@ impl FileState {
 
     /// To be taken before a read is sent.
     pub fn moment(&self) -> Moment {
-        Moment { generation: self.generation.load(Acquire), writes: self.writes.load(Acquire) }
+        Moment {
+            generation: self.generation.load(Acquire),
+            writes: self.writes.load(Acquire),
+        }
     }
 
     /// Is what was read since `moment` still the version that is cached? To be asked under the cache's lock.
@@ -117,7 +120,11 @@ impl FileState {
     /// Attributes as the server just told them on an open: are the cached pages of that version? Else they are dropped.
     pub fn revalidate(&self, attributes: &Attributes) {
         let mut version = self.version.lock();
-        let same = version.tagged && version.attributes.as_ref().is_some_and(|known| tag(known) == tag(attributes));
+        let same = version.tagged
+            && version
+                .attributes
+                .as_ref()
+                .is_some_and(|known| tag(known) == tag(attributes));
         if !same {
             version.change = None;
             self.drop_pages();
@@ -142,8 +149,14 @@ impl FileState {
     /// after it.
     pub fn observe(&self, change: Option<u64>, attributes: Option<&Attributes>) {
         let mut version = self.version.lock();
-        let known_tag = version.attributes.as_ref().filter(|_| version.tagged).map(tag);
-        let same_tag = known_tag.zip(attributes.map(tag)).map(|(known, now)| known == now);
+        let known_tag = version
+            .attributes
+            .as_ref()
+            .filter(|_| version.tagged)
+            .map(tag);
+        let same_tag = known_tag
+            .zip(attributes.map(tag))
+            .map(|(known, now)| known == now);
         let same = match (change, version.change) {
             (Some(now), Some(known)) => now == known,
             _ => same_tag != Some(false),
@@ -165,7 +178,11 @@ impl FileState {
     /// alone; else all pages are dropped.
     pub fn wrote(&self, wcc: &WccData) -> Option<(u64, u64)> {
         let mut version = self.version.lock();
-        let known = version.attributes.as_ref().filter(|_| version.tagged).map(WccAttributes::from);
+        let known = version
+            .attributes
+            .as_ref()
+            .filter(|_| version.tagged)
+            .map(WccAttributes::from);
         let alone = known.is_some() && wcc.before == known;
         version.change = None;
         version.tagged = alone && wcc.after.is_some();
@@ -183,7 +200,11 @@ impl FileState {
 
     /// Where the change counter can be read directly, in this session.
     pub fn counter(&self, session: u64) -> Option<Reference> {
-        self.version.lock().counter.filter(|(of, _)| *of == session).map(|(_, reference)| reference)
+        self.version
+            .lock()
+            .counter
+            .filter(|(of, _)| *of == session)
+            .map(|(_, reference)| reference)
     }
 
     /// The change counter that is known.

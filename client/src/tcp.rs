@@ -24,7 +24,6 @@ const LOOK: Duration = Duration::from_millis(100);
 /// A TCP stream that carries records.
 pub struct TcpTransport {
     stream: TcpStream,
-    spin: bool,
     out: Vec<u8>,
     assembler: RecordAssembler,
     input: Vec<u8>,
@@ -38,7 +37,10 @@ impl TcpTransport {
     pub fn connect(host: &Host, wait: Wait, deadline: Nanos) -> io::Result<Self> {
         let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host's name has no address");
         for address in (host.name.as_str(), host.port).to_socket_addrs()? {
-            let left = deadline.since(clock::now()).duration().max(Duration::from_millis(1));
+            let left = deadline
+                .since(clock::now())
+                .duration()
+                .max(Duration::from_millis(1));
             match TcpStream::connect_timeout(&address, left) {
                 Ok(stream) => return Self::over(stream, wait),
                 Err(error) => failed = error,
@@ -56,7 +58,6 @@ impl TcpTransport {
         stream.set_write_timeout(Some(LOOK))?;
         Ok(Self {
             stream,
-            spin,
             out: Vec::new(),
             assembler: RecordAssembler::new(RECORD_MAX),
             input: vec![0; CHUNK],
@@ -86,7 +87,10 @@ impl TcpTransport {
 }
 
 fn is_wait(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
 }
 
 fn broken(error: io::Error) -> Broken {
@@ -95,9 +99,12 @@ fn broken(error: io::Error) -> Broken {
 
 impl Transport for TcpTransport {
     fn send(&mut self, message: &[u8], _: Nanos) -> Result<(), Broken> {
-        let length = u32::try_from(message.len()).ok().filter(|length| *length <= RECORD_MAX);
+        let length = u32::try_from(message.len())
+            .ok()
+            .filter(|length| *length <= RECORD_MAX);
         let length = length.ok_or_else(|| Broken("the message is too long".into()))?;
-        self.out.extend_from_slice(&RecordMark::whole(length).to_bytes());
+        self.out
+            .extend_from_slice(&RecordMark::whole(length).to_bytes());
         self.out.extend_from_slice(message);
         Ok(())
     }

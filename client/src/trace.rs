@@ -27,8 +27,8 @@ pub struct Step {
     pub took: Duration,
 }
 
-/// The route that served a part of a read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The route that served a part of a read, from the fastest to the slowest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Taken {
     /// This process's data cache.
     Cache,
@@ -55,6 +55,10 @@ pub enum Why {
     NoReference,
     /// The directory holds a reference, but the policy finds that direct reads do not pay.
     PolicyOnRpc,
+    /// The policy is on direct reads and this read measures what an RPC costs by now.
+    Check,
+    /// The connection for direct reads was lost.
+    ConnectionLost,
     /// The direct read was refused, or its stamp had moved.
     Refused(Exception),
     /// The options ask for RPC.
@@ -83,6 +87,8 @@ impl fmt::Display for Why {
             Self::Probe => f.write_str("the policy probes whether direct reads pay again"),
             Self::NoReference => f.write_str("the directory holds no reference"),
             Self::PolicyOnRpc => f.write_str("the policy finds that direct reads do not pay"),
+            Self::Check => f.write_str("the policy measures what an RPC costs by now"),
+            Self::ConnectionLost => f.write_str("the connection for direct reads was lost"),
             Self::Refused(exception) => write!(f, "the direct read was refused: {exception}"),
             Self::RpcAsked => f.write_str("the options ask for RPC"),
             Self::NoSession => f.write_str("there is no session for direct reads"),

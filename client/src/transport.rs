@@ -82,7 +82,11 @@ impl Transport for FabricTransport {
 }
 
 /// Posts a message, waiting for room where there is none.
-pub fn send_when_room(pair: &mut dyn QueuePair, parts: &[&[u8]], deadline: Nanos) -> Result<(), Broken> {
+pub fn send_when_room(
+    pair: &mut dyn QueuePair,
+    parts: &[&[u8]],
+    deadline: Nanos,
+) -> Result<(), Broken> {
     loop {
         match pair.post_send(0, parts) {
             Ok(_) => return Ok(()),
@@ -92,7 +96,9 @@ pub fn send_when_room(pair: &mut dyn QueuePair, parts: &[&[u8]], deadline: Nanos
                 odafs_fabric::sync::hint::spin_loop();
             }
             Err(PostError::Full) => return Err(Broken("the server takes no more messages".into())),
-            Err(PostError::TooLong) => return Err(Broken("the message is too long for the fabric".into())),
+            Err(PostError::TooLong) => {
+                return Err(Broken("the message is too long for the fabric".into()));
+            }
             Err(error) => return Err(Broken(error.to_string())),
         }
     }
@@ -105,7 +111,9 @@ pub fn next_message(pair: &mut dyn QueuePair, wait: Wait, deadline: Nanos) -> Re
         match pair.poll() {
             Some(Completion::Recv { .. }) => return Ok(true),
             Some(_) => {}
-            None if pair.is_closed() => return Err(Broken("the server closed the connection".into())),
+            None if pair.is_closed() => {
+                return Err(Broken("the server closed the connection".into()));
+            }
             None => {
                 if !patience.rest(pair)? {
                     return Ok(false);
@@ -133,7 +141,12 @@ impl Patience {
             Wait::Spin => None,
             Wait::Block { spin } => Some(spin.into()),
         };
-        Self { deadline, spin, polls: 0, sleep_from: None }
+        Self {
+            deadline,
+            spin,
+            polls: 0,
+            sleep_from: None,
+        }
     }
 
     /// To be called after a poll that found nothing. False when the deadline has passed.

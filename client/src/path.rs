@@ -1,0 +1,154 @@
+//! From a path to a file: one LOOKUP for each name, symbolic links followed here, as NFS clients do.
+
+use crate::{
+    error::PathError,
+    handle::Handle,
+    mount::{names, within},
+    nfs::{Found, NfsError},
+    shared::Shared,
+};
+use odafs_common::wire::nfs3::{self, FileType};
+use std::{collections::VecDeque, os::unix::ffi::OsStrExt as _, path::Path};
+
+/// Links followed before that is called a loop, as on Linux.
+const LINKS_MAX: u32 = 40;
+/// Longest name, in bytes.
+const NAME_MAX: usize = 255;
+
+/// A walk down a path.
+pub struct Walk<'a> {
+    /// The client.
+    pub shared: &'a Shared,
+    /// What it is for, for messages.
+    pub verb: &'static str,
+}
+
+/// A name in a directory; the file need not exist.
+pub struct Place {
+    /// The directory.
+    pub directory: Handle,
+    /// The name.
+    pub name: Vec<u8>,
+}
+
+impl Walk<'_> {
+    /// The file at `path`. A link at its end is followed only if `follow` says so.
+    pub fn find(&self, path: &Path, follow: bool) -> Result<Found, PathError> {
+        let names = self.names(path.as_os_str().as_bytes(), path)?;
+        let mut above = Vec::new();
+        self.descend(path, names, follow, &mut above)
+    }
+
+    /// The place that `path` names: its directory must exist.
+    pub fn place(&self, path: &Path) -> Result<Place, PathError> {
+        let mut names = self.names(path.as_os_str().as_bytes(), path)?;
+        let name = names.pop_back().filter(|name| name != b"..");
+        let name = name.ok_or_else(|| self.bad(path, "it ends in no name"))?;
+        let mut above = Vec::new();
+        let directory = self.descend(path, names, true, &mut above)?;
+        if directory.attributes.kind != FileType::Directory {
+            return Err(NfsError::from(nfs3::Status::NotDir).at(self.verb, &path.to_string_lossy()));
+        }
+        Ok(Place {
+            directory: directory.handle,
+            name,
+        })
+    }
+
+    /// The names of a path below the export. A relative path starts at the URL's.
+    fn names(&self, bytes: &[u8], path: &Path) -> Result<VecDeque<Vec<u8>>, PathError> {
+        if bytes.is_empty() {
+            return Err(self.bad(path, "it is empty"));
+        }
+        let mut whole = Vec::new();
+        if !bytes.starts_with(b"/") {
+            whole.extend_from_slice(&self.shared.url.path);
+            whole.push(b'/');
+        }
+        whole.extend_from_slice(bytes);
+        if whole.contains(&0) {
+            return Err(self.bad(path, "it holds a NUL"));
+        }
+        if names(&whole).any(|name| name.len() > NAME_MAX) {
+            return Err(self.bad(path, "a name in it is longer than 255 bytes"));
+        }
+        let export = &self.shared.mounted.export;
+        let below = within(&whole, export).ok_or_else(|| PathError::OutsideExport {
+            verb: self.verb,
+            path: path.to_string_lossy().into_owned(),
+            export: String::from_utf8_lossy(export).into_owned(),
+        })?;
+        Ok(below.into_iter().map(<[u8]>::to_vec).collect())
+    }
+
+    fn bad(&self, path: &Path, why: &'static str) -> PathError {
+        PathError::BadPath {
+            verb: self.verb,
+            path: path.to_string_lossy().into_owned(),
+            why,
+        }
+    }
+
+    /// Looks up name by name. `above` are the directories on the way, for `..`, which never leads out of the export.
+    fn descend(
+        &self,
+        path: &Path,
+        mut names: VecDeque<Vec<u8>>,
+        follow: bool,
+        above: &mut Vec<Handle>,
+    ) -> Result<Found, PathError> {
+        let nfs = self.shared.nfs();
+        let at = |error: NfsError| error.at(self.verb, &path.to_string_lossy());
+        let mut here = self.shared.mounted.root;
+        let mut found = None;
+        let mut links = 0;
+        while let Some(name) = names.pop_front() {
+            if name == b".." {
+                here = above.pop().unwrap_or(self.shared.mounted.root);
+                found = None;
+                continue;
+            }
+            let next = nfs.lookup(&here, &name).map_err(at)?;
+            if next.attributes.kind == FileType::Symlink && (follow || !names.is_empty()) {
+                links += 1;
+                if links > LINKS_MAX {
+                    let path = path.to_string_lossy().into_owned();
+                    return Err(PathError::Loop {
+                        verb: self.verb,
+                        path,
+                    });
+                }
+                let target = nfs.read_link(&next.handle).map_err(at)?;
+                let ahead = self.target(&target, path)?;
+                if target.starts_with(b"/") {
+                    here = self.shared.mounted.root;
+                    above.clear();
+                    found = None;
+                }
+                ahead
+                    .into_iter()
+                    .rev()
+                    .for_each(|name| names.push_front(name));
+                continue;
+            }
+            above.push(here);
+            here = next.handle;
+            found = Some(next);
+        }
+        match found {
+            Some(found) => Ok(found),
+            None => Ok(Found {
+                handle: here,
+                attributes: nfs.attributes(&here).map_err(at)?,
+            }),
+        }
+    }
+
+    /// The names that a link says. One that begins with `/` names a path on the server, as URLs do.
+    fn target(&self, target: &[u8], path: &Path) -> Result<VecDeque<Vec<u8>>, PathError> {
+        if target.starts_with(b"/") {
+            return self.names(target, path);
+        }
+        Ok(names(target).map(<[u8]>::to_vec).collect())
+    }
+}

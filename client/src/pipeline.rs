@@ -1,0 +1,207 @@
+//! Many calls of one procedure in flight on one connection.
+
+use crate::{
+    calls::{Calls, Line, Pause, Procedure, answer},
+    error::CallError,
+    pool::TakeError,
+    transport::Broken,
+};
+use odafs_common::wire::xdr::{Encode, Reader};
+use odafs_fabric::{Region, clock::Nanos, sync::Arc};
+use std::collections::VecDeque;
+
+/// Calls in flight at most.
+pub const WINDOW: usize = 16;
+
+/// What is to be done, call by call. All calls must be idempotent.
+pub trait Work {
+    /// What one call is for.
+    type Item: Copy;
+
+    /// Hands the call's arguments to `put`. `slot` is below [`WINDOW`] and unlike that of any call in flight.
+    fn send(
+        &mut self,
+        item: Self::Item,
+        slot: usize,
+        sink: Option<&Arc<Region>>,
+        put: &mut dyn FnMut(&dyn Encode) -> Result<(), Broken>,
+    ) -> Result<(), Broken>;
+
+    /// Takes a result in.
+    fn take(
+        &mut self,
+        item: Self::Item,
+        slot: usize,
+        sink: Option<&Arc<Region>>,
+        result: &mut Reader<'_>,
+    ) -> Result<Next<Self::Item>, CallError>;
+}
+
+/// What follows on a result.
+pub enum Next<I> {
+    /// Nothing.
+    Done,
+    /// A further call, for what is left.
+    More(I),
+    /// The same call again, a little later.
+    Later(I),
+    /// No further call, and no answer is of interest any more.
+    Stop,
+}
+
+/// One run of a [`Work`].
+struct Run<'a, W: Work> {
+    calls: &'a Calls,
+    procedure: &'a Procedure,
+    work: &'a mut W,
+    todo: VecDeque<W::Item>,
+    in_flight: Vec<Flying<W::Item>>,
+    sink_bytes: usize,
+    deadline: Nanos,
+    pause: Pause,
+}
+
+struct Flying<I> {
+    xid: u32,
+    slot: usize,
+    item: I,
+}
+
+enum Stopped {
+    Broken(Broken),
+    Failed(CallError),
+    TimedOut,
+    AsAsked,
+}
+
+/// Makes all calls, again on another connection where one is lost. With `sink_bytes`, data may be written by the
+/// server into memory of the connection.
+pub fn run<W: Work>(
+    calls: &Calls,
+    procedure: &Procedure,
+    work: &mut W,
+    items: impl IntoIterator<Item = W::Item>,
+    sink_bytes: usize,
+) -> Result<(), CallError> {
+    let mut run = Run {
+        calls,
+        procedure,
+        work,
+        todo: items.into_iter().collect(),
+        in_flight: Vec::new(),
+        sink_bytes,
+        deadline: calls.deadline(),
+        pause: Pause::default(),
+    };
+    run.finish()
+}
+
+impl<W: Work> Run<'_, W> {
+    fn finish(&mut self) -> Result<(), CallError> {
+        let mut last = None;
+        loop {
+            let mut line = match self.calls.line(self.deadline) {
+                Ok(line) => line,
+                Err(TakeError::TimedOut) => return Err(self.calls.given_up(self.procedure, last)),
+                Err(TakeError::NotMade(error)) => {
+                    last = Some(error.to_string());
+                    if !self.pause.before_retry(self.deadline) {
+                        return Err(self.calls.given_up(self.procedure, last));
+                    }
+                    continue;
+                }
+            };
+            match self.on_line(&mut line) {
+                Ok(()) => return Ok(()),
+                Err(Stopped::Broken(broken)) => {
+                    last = Some(broken.to_string());
+                    self.calls.lost(line);
+                    self.todo
+                        .extend(self.in_flight.drain(..).map(|flying| flying.item));
+                }
+                Err(stopped) => {
+                    // Data may still be on its way into the connection's sink: it goes with the connection.
+                    if self.sink_bytes > 0 {
+                        line.discard();
+                    }
+                    return match stopped {
+                        Stopped::AsAsked => Ok(()),
+                        Stopped::Failed(error) => Err(error),
+                        Stopped::Broken(_) | Stopped::TimedOut => {
+                            Err(self.calls.given_up(self.procedure, None))
+                        }
+                    };
+                }
+            }
+        }
+    }
+
+    fn on_line(&mut self, line: &mut Line) -> Result<(), Stopped> {
+        let sink = if self.sink_bytes > 0 {
+            line.sink(self.sink_bytes)
+        } else {
+            None
+        };
+        loop {
+            self.fill_window(line, sink.as_ref())
+                .map_err(Stopped::Broken)?;
+            if self.in_flight.is_empty() {
+                return Ok(());
+            }
+            match line.transport().receive(self.deadline) {
+                Ok(true) => self.reply(line, sink.as_ref())?,
+                Ok(false) => return Err(Stopped::TimedOut),
+                Err(broken) => return Err(Stopped::Broken(broken)),
+            }
+        }
+    }
+
+    fn fill_window(&mut self, line: &mut Line, sink: Option<&Arc<Region>>) -> Result<(), Broken> {
+        let mut sent = false;
+        while self.in_flight.len() < WINDOW
+            && let Some(item) = self.todo.pop_front()
+        {
+            let slot =
+                (0..WINDOW).find(|slot| self.in_flight.iter().all(|flying| flying.slot != *slot));
+            let slot = slot.expect("there are as many slots as calls in flight");
+            let xid = self.calls.next_xid();
+            self.in_flight.push(Flying { xid, slot, item });
+            let (calls, procedure, deadline) = (self.calls, self.procedure, self.deadline);
+            self.work.send(item, slot, sink, &mut |arguments| {
+                calls.send(line, xid, procedure, arguments, deadline)
+            })?;
+            sent = true;
+        }
+        if sent {
+            line.flush(self.deadline)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn reply(&mut self, line: &mut Line, sink: Option<&Arc<Region>>) -> Result<(), Stopped> {
+        let (xid, body) =
+            answer(line.transport().message(), self.procedure).map_err(Stopped::Failed)?;
+        let Some(at) = self.in_flight.iter().position(|flying| flying.xid == xid) else {
+            return Ok(());
+        };
+        let flying = self.in_flight.swap_remove(at);
+        let mut result = body.map_err(Stopped::Failed)?;
+        match self
+            .work
+            .take(flying.item, flying.slot, sink, &mut result)
+            .map_err(Stopped::Failed)?
+        {
+            Next::Done => {}
+            Next::Stop => return Err(Stopped::AsAsked),
+            Next::More(item) => self.todo.push_front(item),
+            Next::Later(item) => {
+                if !self.pause.before_retry(self.deadline) {
+                    return Err(Stopped::TimedOut);
+                }
+                self.todo.push_back(item);
+            }
+        }
+        Ok(())
+    }
+}

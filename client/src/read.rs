@@ -1,0 +1,770 @@
+//! The path of a read: all its branching, top to bottom.
+//!
+//! A read is cut into parts, one for each page that it touches, and each part goes through the same steps:
+//!
+//! ```text
+//! Look ---- in the data cache ------------------------------------------------> Done
+//!   |
+//!   +------ a reference, and direct reads pay:  OneSided or Guarded ----------> Done
+//!   |                                               | refused, with an exception
+//!   +------ none, or they do not pay  --------> Rpc <
+//!                                                |
+//!                                                +-- learn references, fill --> Done
+//! ```
+//!
+//! One part that needs no waiting is over in [`at_once`]. Otherwise the parts take each step together: all that can be
+//! posted is in flight before the first answer is waited for.
+
+use crate::{
+    direct::{DirectPair, NotPosted},
+    error::{CallError, ReadError},
+    file::{File, ReadRequest},
+    lane::LaneGuard,
+    options::Route,
+    policy::{Choice, SizeClass},
+    pool::TakeError,
+    read_rpc,
+    session::Session,
+    shared::{Shared, TIMED_ONE_IN},
+    state::{FileState, Moment},
+    trace::{self, Taken, Why},
+    transport::Broken,
+};
+use odafs_common::{exception::Exception, page::PageSize, reference::Reference};
+use odafs_fabric::{
+    clock::{self, Nanos},
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+use std::ops::Range;
+
+/// Parts that are worked on together: 4 MiB of 4 KiB pages.
+const PARTS_MAX: usize = 1024;
+/// Cache lines of the next page that are fetched while one is copied.
+const PREFETCH_LINES: u32 = 8;
+
+/// A part of a read: what it wants of one page.
+pub struct Part<'b> {
+    /// Index of the page.
+    pub page: u64,
+    /// First byte wanted, within the page.
+    pub within: usize,
+    /// Where the bytes go.
+    pub buf: &'b mut [u8],
+    /// What comes next.
+    pub step: Step,
+    /// Bytes that it got.
+    pub bytes: usize,
+    /// Which route it took or takes, and why.
+    pub why: Why,
+    /// The file when it began.
+    pub moment: Moment,
+    probe: bool,
+    taken: Taken,
+    began: Nanos,
+    took: Nanos,
+}
+
+/// What a part does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Look into the data cache and the directory.
+    Look,
+    /// Copy from the server's memory and check the stamp.
+    OneSided(Reference),
+    /// Have the server's NIC check and copy.
+    Guarded(Reference),
+    /// Ask the server.
+    Rpc,
+    /// Nothing: it has its bytes.
+    Done,
+}
+
+/// What a read works with.
+pub struct Reading<'a> {
+    /// The client.
+    pub shared: &'a Shared,
+    /// The file.
+    pub file: &'a FileState,
+    /// The session, if there is one.
+    pub session: Option<Arc<Session>>,
+    /// Page size.
+    pub size: PageSize,
+    /// Size class of each request.
+    pub class: SizeClass,
+}
+
+/// Reads into `buf` from `offset` on.
+pub fn read_at(file: &File, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
+    if let Some(bytes) = at_once(file, buf, offset) {
+        return Ok(bytes);
+    }
+    let mut request = [ReadRequest::new(offset, buf)];
+    read_many(file, &mut request, None)?;
+    Ok(request[0].bytes)
+}
+
+/// A read within one page that needs no waiting: the data cache, or one-sided from shared memory.
+pub fn at_once(file: &File, buf: &mut [u8], offset: u64) -> Option<usize> {
+    let shared = file.shared();
+    let state = file.state();
+    let mut lane = shared.lane();
+    let session = lane.session.take();
+    let read = one_page(shared, state, &mut lane, session.as_deref(), buf, offset);
+    lane.session = session;
+    read
+}
+
+fn one_page(
+    shared: &Shared,
+    state: &FileState,
+    lane: &mut LaneGuard<'_>,
+    session: Option<&Session>,
+    buf: &mut [u8],
+    offset: u64,
+) -> Option<usize> {
+    let size = shared.page(session);
+    let within = size.within(offset);
+    if within + buf.len() > size.bytes() || buf.is_empty() {
+        return buf.is_empty().then_some(0);
+    }
+    let page = size.index(offset);
+    if let Some(bytes) = shared.cached(state, page, size, within, buf) {
+        lane.counts.cache_hits += 1;
+        lane.counts.bytes_read += bytes as u64;
+        return Some(bytes);
+    }
+    let view = session?.view.as_ref()?;
+    let class = SizeClass::of(buf.len());
+    // What the policy has not settled goes the longer way.
+    if state.direct.load(Relaxed) & 1 << class.index() == 0 || prefers_guarded(shared) {
+        return None;
+    }
+    let reference = shared.reference(lane, state, page, size)?;
+    let bytes = buf
+        .len()
+        .min((reference.length as usize).saturating_sub(within));
+    view.prefetch_stamp(reference.address);
+    let ticks = state.ticks[lane.index].0.load(Relaxed) + 1;
+    let began = (ticks >= TIMED_ONE_IN).then(clock::now);
+    let moment = state.moment();
+    let read = if shared.caches() {
+        lane.scratch.resize(size.bytes(), 0);
+        view.read(
+            reference.address,
+            &mut lane.scratch[..reference.length as usize],
+            reference.epoch,
+        )
+    } else {
+        view.read(
+            reference.address + within as u64,
+            &mut buf[..bytes],
+            reference.epoch,
+        )
+    };
+    if bytes == 0 || !read {
+        // The longer way tries again and tells why not.
+        lane.counts.directory_hits -= 1;
+        return None;
+    }
+    if shared.caches() {
+        let whole = &lane.scratch[..reference.length as usize];
+        buf[..bytes].copy_from_slice(&whole[within..within + bytes]);
+        shared.keep(state, moment, page, size, whole);
+    }
+    lane.counts.one_sided_hits += 1;
+    lane.counts.bytes_read += bytes as u64;
+    match began {
+        None => state.ticks[lane.index].0.store(ticks, Relaxed),
+        Some(began) => {
+            state.ticks[lane.index].0.store(0, Relaxed);
+            shared.directory.touch(&state.tree, page);
+            shared.tell_completed(state, class, ticks, Some(clock::now().since(began).0));
+        }
+    }
+    Some(bytes)
+}
+
+/// Reads the file's change counter directly: is it what it was? `None` where that cannot be done.
+pub fn unchanged(shared: &Shared, state: &FileState) -> Option<bool> {
+    let session = shared.session()?;
+    let counter = state.counter(session.number)?;
+    state.change()?;
+    let change = session
+        .view
+        .as_ref()?
+        .read_word(counter.address, counter.epoch)?;
+    Some(state.revalidate_change(change))
+}
+
+fn prefers_guarded(shared: &Shared) -> bool {
+    shared.options.route == Route::Guarded
+}
+
+/// Reads all requests, together.
+pub fn read_many(
+    file: &File,
+    requests: &mut [ReadRequest<'_>],
+    mut trace: Option<&mut Vec<trace::Step>>,
+) -> Result<(), ReadError> {
+    let shared = file.shared();
+    let session = shared.session();
+    let size = shared.page(session.as_deref());
+    let class = SizeClass::of(
+        requests
+            .iter()
+            .map(|request| request.buf.len())
+            .max()
+            .unwrap_or(0),
+    );
+    let mut reading = Reading {
+        shared,
+        file: file.state(),
+        session,
+        size,
+        class,
+    };
+    let mut rest = requests;
+    while !rest.is_empty() {
+        let (batch, after) = rest.split_at_mut(batch_of(rest, size));
+        rest = after;
+        reading.batch(file, batch, trace.as_deref_mut())?;
+    }
+    Ok(())
+}
+
+/// How many requests make up a batch of at most [`PARTS_MAX`] parts; at least one.
+fn batch_of(requests: &[ReadRequest<'_>], size: PageSize) -> usize {
+    let mut parts = 0;
+    let fits = requests.iter().take_while(|request| {
+        parts += request.buf.len() / size.bytes() + 2;
+        parts <= PARTS_MAX
+    });
+    fits.count().max(1)
+}
+
+impl Reading<'_> {
+    fn batch(
+        &mut self,
+        file: &File,
+        requests: &mut [ReadRequest<'_>],
+        mut trace: Option<&mut Vec<trace::Step>>,
+    ) -> Result<(), ReadError> {
+        // One request that is longer than a batch goes piece by piece, until it ends or the file does.
+        if let [request] = requests
+            && request.buf.len() > PARTS_MAX * self.size.bytes()
+        {
+            let (mut offset, mut bytes) = (request.offset, 0);
+            for piece in request.buf.chunks_mut(PARTS_MAX * self.size.bytes() / 2) {
+                let mut piece = [ReadRequest::new(offset, piece)];
+                self.together(file, &mut piece, trace.as_deref_mut())?;
+                bytes += piece[0].bytes;
+                offset += piece[0].bytes as u64;
+                if piece[0].bytes < piece[0].buf.len() {
+                    break;
+                }
+            }
+            request.bytes = bytes;
+            return Ok(());
+        }
+        self.together(file, requests, trace)
+    }
+
+    /// The steps, each for all parts that have come to it.
+    fn together(
+        &mut self,
+        file: &File,
+        requests: &mut [ReadRequest<'_>],
+        trace: Option<&mut Vec<trace::Step>>,
+    ) -> Result<(), ReadError> {
+        let began = clock::now();
+        let (mut parts, ranges) = self.cut(requests, began);
+        self.look(&mut parts);
+        self.one_sided(&mut parts);
+        let failed = self
+            .guarded(&mut parts)
+            .and_then(|()| read_rpc::read(self, &mut parts));
+        if let Err(failed) = failed {
+            return Err(failed.of(file, requests.first().map_or(0, |request| request.offset)));
+        }
+        self.account(&parts, &ranges, began);
+        if let Some(trace) = trace {
+            trace.extend(parts.iter().map(|part| part.traced(self.size)));
+        }
+        let gained: Vec<usize> = ranges
+            .into_iter()
+            .map(|range| contiguous(&parts[range]))
+            .collect();
+        drop(parts);
+        for (request, bytes) in requests.iter_mut().zip(gained) {
+            request.bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// The parts of all requests, and which are whose.
+    fn cut<'b>(
+        &self,
+        requests: &'b mut [ReadRequest<'_>],
+        began: Nanos,
+    ) -> (Vec<Part<'b>>, Vec<Range<usize>>) {
+        let moment = self.file.moment();
+        let mut parts = Vec::new();
+        let mut ranges = Vec::with_capacity(requests.len());
+        for request in requests {
+            let first = parts.len();
+            let mut offset = request.offset;
+            let mut rest = &mut request.buf[..];
+            while !rest.is_empty() && offset < u64::MAX {
+                let within = self.size.within(offset);
+                let (buf, after) = rest.split_at_mut(rest.len().min(self.size.bytes() - within));
+                rest = after;
+                let page = self.size.index(offset);
+                offset = offset.saturating_add(buf.len() as u64);
+                parts.push(Part {
+                    page,
+                    within,
+                    buf,
+                    step: Step::Look,
+                    bytes: 0,
+                    why: Why::Cached,
+                    moment,
+                    probe: false,
+                    taken: Taken::Cache,
+                    began,
+                    took: Nanos(0),
+                });
+            }
+            ranges.push(first..parts.len());
+        }
+        (parts, ranges)
+    }
+
+    /// Step 1 and 2: the data cache, then the directory and the policy.
+    fn look(&self, parts: &mut [Part<'_>]) {
+        let mut lane = self.shared.lane();
+        for part in parts {
+            let cached = self
+                .shared
+                .cached(self.file, part.page, self.size, part.within, part.buf);
+            part.step = match cached {
+                Some(bytes) => {
+                    part.done(bytes, Taken::Cache, Why::Cached);
+                    Step::Done
+                }
+                None => match self.choose(&mut lane, part) {
+                    Ok(step) => step,
+                    Err(why) => {
+                        part.why = why;
+                        Step::Rpc
+                    }
+                },
+            };
+        }
+    }
+
+    /// Is there a reference that reaches to the part, and does the policy choose the direct route?
+    fn choose(&self, lane: &mut LaneGuard<'_>, part: &mut Part<'_>) -> Result<Step, Why> {
+        if self.shared.options.route == Route::Rpc {
+            return Err(Why::RpcAsked);
+        }
+        let session = self.session.as_ref().ok_or(Why::NoSession)?;
+        let reference = self
+            .shared
+            .reference(lane, self.file, part.page, self.size)
+            .ok_or(Why::NoReference)?;
+        if reference.length as usize <= part.within {
+            return Err(Why::NoReference);
+        }
+        part.why = Why::Referenced;
+        if self.file.direct.load(Relaxed) & 1 << self.class.index() == 0 {
+            let mut policy = self.shared.policy.lock();
+            let choice = policy.choose(&mut self.file.record.lock(), self.class, clock::now().0);
+            match choice {
+                Choice::Direct => {}
+                Choice::Probe => {
+                    part.why = Why::Probe;
+                    part.probe = true;
+                }
+                Choice::Rpc => return Err(Why::PolicyOnRpc),
+                Choice::Check => return Err(Why::Check),
+            }
+        }
+        if session.one_sided && !prefers_guarded(self.shared) {
+            if let Some(view) = &session.view {
+                view.prefetch_stamp(reference.address);
+            }
+            return Ok(Step::OneSided(reference));
+        }
+        Ok(Step::Guarded(reference))
+    }
+
+    /// Step 3, one-sided: the first lines of the next part are on their way while one is copied.
+    fn one_sided(&self, parts: &mut [Part<'_>]) {
+        let Some((session, view)) = self
+            .session
+            .as_ref()
+            .and_then(|s| Some((s, s.view.as_ref()?)))
+        else {
+            return;
+        };
+        let mut scratch = self.scratch();
+        for at in 0..parts.len() {
+            if let Some(Part {
+                step: Step::OneSided(next),
+                within,
+                ..
+            }) = parts.get(at + 1)
+            {
+                view.prefetch(next.address + *within as u64, PREFETCH_LINES);
+            }
+            let part = &mut parts[at];
+            let Step::OneSided(reference) = part.step else {
+                continue;
+            };
+            let began = part.probe.then(clock::now);
+            let wanted = part.wanted(&reference, !scratch.is_empty());
+            let into = if wanted.whole {
+                &mut scratch[..wanted.bytes]
+            } else {
+                &mut part.buf[..wanted.bytes]
+            };
+            if view.read(
+                reference.address + wanted.from as u64,
+                into,
+                reference.epoch,
+            ) {
+                part.finish(self, &wanted, &scratch, Taken::OneSided);
+            } else {
+                if !view.is_alive() {
+                    session.end();
+                }
+                let sample = began.map(|began| clock::now().since(began).0);
+                self.refuse(session, part, &reference, Exception::Stale, sample);
+            }
+        }
+    }
+
+    /// Step 3, guarded: many in flight, data lands in the connection's sink. Also one-sided where the fabric offers no
+    /// loads: RDMA Reads of the data and its stamp.
+    fn guarded(&self, parts: &mut [Part<'_>]) -> Result<(), Failed> {
+        let direct = |part: &Part<'_>| matches!(part.step, Step::Guarded(_) | Step::OneSided(_));
+        if !parts.iter().any(direct) {
+            return Ok(());
+        }
+        let (Some(session), shared) = (self.session.as_ref(), self.shared) else {
+            return Ok(());
+        };
+        let deadline = shared.calls.deadline();
+        let made = || DirectPair::new(session, &shared.calls, deadline);
+        let mut pair = match session.pairs.take(deadline, made) {
+            Ok(pair) => pair,
+            Err(TakeError::TimedOut) => return Err(Failed::TimedOut),
+            Err(TakeError::NotMade(_)) => {
+                session.end();
+                parts
+                    .iter_mut()
+                    .filter(|part| direct(part))
+                    .for_each(Part::connection_lost);
+                return Ok(());
+            }
+        };
+        match self.on_pair(session, &mut pair, parts, deadline) {
+            Ok(()) => {
+                shared.policy.lock().feedback(pair.feedback());
+                Ok(())
+            }
+            Err(PairFailed::TimedOut) => Err(Failed::TimedOut),
+            Err(PairFailed::Broken(broken)) => {
+                tracing::debug!(%broken, "a connection for direct reads was lost");
+                pair.discard();
+                session.look();
+                parts
+                    .iter_mut()
+                    .filter(|part| direct(part))
+                    .for_each(Part::connection_lost);
+                Ok(())
+            }
+        }
+    }
+
+    fn on_pair(
+        &self,
+        session: &Session,
+        pair: &mut DirectPair,
+        parts: &mut [Part<'_>],
+        deadline: Nanos,
+    ) -> Result<(), PairFailed> {
+        let mut scratch = self.scratch();
+        let mut next = 0;
+        loop {
+            while next < parts.len() {
+                match self.post(session, pair, &mut parts[next], next, !scratch.is_empty()) {
+                    Ok(()) => next += 1,
+                    Err(NotPosted::Full) => break,
+                    Err(NotPosted::Broken(broken)) => return Err(broken.into()),
+                }
+            }
+            pair.flush();
+            if pair.in_flight() == 0 && next == parts.len() {
+                return Ok(());
+            }
+            let Some(answer) = pair.next(deadline)? else {
+                return Err(PairFailed::TimedOut);
+            };
+            let part = &mut parts[answer.part];
+            let (Step::Guarded(reference) | Step::OneSided(reference)) = part.step else {
+                return Err(Broken("the server completed what was not asked".into()).into());
+            };
+            let one_sided = matches!(part.step, Step::OneSided(_));
+            let wanted = part.wanted(&reference, !scratch.is_empty());
+            match answer.result {
+                Ok(bytes) if bytes as usize == wanted.bytes => {
+                    let into = if wanted.whole {
+                        &mut scratch[..wanted.bytes]
+                    } else {
+                        &mut part.buf[..wanted.bytes]
+                    };
+                    if !pair.take(&answer, into) {
+                        return Err(Broken("the server completed what was not asked".into()).into());
+                    }
+                    session.was_served();
+                    part.finish(
+                        self,
+                        &wanted,
+                        &scratch,
+                        if one_sided {
+                            Taken::OneSided
+                        } else {
+                            Taken::Guarded
+                        },
+                    );
+                }
+                Ok(_) => self.refuse(session, part, &reference, Exception::OutOfBounds, None),
+                Err(exception) => {
+                    let sample = clock::now().since(part.began).0;
+                    self.refuse(session, part, &reference, exception, Some(sample));
+                }
+            }
+        }
+    }
+
+    fn post(
+        &self,
+        session: &Session,
+        pair: &mut DirectPair,
+        part: &mut Part<'_>,
+        at: usize,
+        fill: bool,
+    ) -> Result<(), NotPosted> {
+        match part.step {
+            Step::Guarded(reference) => {
+                let wanted = part.wanted(&reference, fill);
+                part.began = clock::now();
+                pair.post(
+                    session,
+                    &reference,
+                    wanted.from as u32,
+                    wanted.bytes as u32,
+                    at,
+                )
+            }
+            Step::OneSided(reference) => {
+                let wanted = part.wanted(&reference, fill);
+                part.began = clock::now();
+                pair.post_one_sided(&reference, wanted.from as u32, wanted.bytes as u32, at)
+            }
+            Step::Look | Step::Rpc | Step::Done => Ok(()),
+        }
+    }
+
+    /// A direct try was refused: the reference is forgotten or kept, the part goes on by RPC.
+    fn refuse(
+        &self,
+        session: &Session,
+        part: &mut Part<'_>,
+        reference: &Reference,
+        why: Exception,
+        sample_ns: Option<u64>,
+    ) {
+        self.shared
+            .refused(session, self.file, part.page, reference, why);
+        self.shared.lanes.take().counts.refused(why);
+        self.shared.tell_refused(self.file, self.class, sample_ns);
+        part.why = Why::Refused(why);
+        part.step = Step::Rpc;
+    }
+
+    /// Room for a page, where pages are kept; else none.
+    fn scratch(&self) -> Vec<u8> {
+        if self.shared.caches() {
+            vec![0; self.size.bytes()]
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Counts each request under the slowest route that any of its parts took, and tells the policy.
+    fn account(&self, parts: &[Part<'_>], ranges: &[Range<usize>], began: Nanos) {
+        let took_ns = clock::now().since(began).0 / ranges.len().max(1) as u64;
+        let mut lane = self.shared.lanes.take();
+        let (mut all_rpc, mut all_direct) = (true, true);
+        for range in ranges {
+            let parts = &parts[range.clone()];
+            lane.counts.bytes_read += contiguous(parts) as u64;
+            let slowest = parts
+                .iter()
+                .map(|part| part.taken)
+                .max()
+                .unwrap_or(Taken::Cache);
+            match slowest {
+                Taken::Cache => lane.counts.cache_hits += 1,
+                Taken::OneSided => lane.counts.one_sided_hits += 1,
+                Taken::Guarded => lane.counts.guarded_hits += 1,
+                Taken::Rpc | Taken::PlainRpc => lane.counts.rpc_reads += 1,
+            }
+            all_rpc &= parts
+                .iter()
+                .all(|part| matches!(part.taken, Taken::Rpc | Taken::PlainRpc));
+            all_direct &= parts
+                .iter()
+                .all(|part| matches!(part.taken, Taken::OneSided | Taken::Guarded));
+        }
+        drop(lane);
+        let direct = |part: &&Part<'_>| matches!(part.taken, Taken::OneSided | Taken::Guarded);
+        let completed = parts.iter().filter(direct).count() as u32;
+        if completed > 0 {
+            self.shared.tell_completed(
+                self.file,
+                self.class,
+                completed,
+                all_direct.then_some(took_ns),
+            );
+        }
+        let refused = parts.iter().any(|part| matches!(part.why, Why::Refused(_)));
+        if all_rpc && !refused {
+            self.shared.tell_rpc(self.file, self.class, took_ns);
+        }
+    }
+}
+
+/// What is asked of a page: all its valid bytes where they are kept, else the part's alone.
+pub struct Wanted {
+    from: usize,
+    bytes: usize,
+    whole: bool,
+}
+
+impl Part<'_> {
+    fn wanted(&self, reference: &Reference, fill: bool) -> Wanted {
+        let valid = reference.length as usize;
+        if fill {
+            return Wanted {
+                from: 0,
+                bytes: valid,
+                whole: true,
+            };
+        }
+        Wanted {
+            from: self.within,
+            bytes: self.buf.len().min(valid.saturating_sub(self.within)),
+            whole: false,
+        }
+    }
+
+    /// The bytes are there: in the buffer, or the whole page in `scratch`.
+    fn finish(&mut self, reading: &Reading<'_>, wanted: &Wanted, scratch: &[u8], taken: Taken) {
+        let mut bytes = wanted.bytes;
+        if wanted.whole {
+            let page = &scratch[..wanted.bytes];
+            reading
+                .shared
+                .keep(reading.file, self.moment, self.page, reading.size, page);
+            let there = page.get(self.within..).unwrap_or(&[]);
+            bytes = there.len().min(self.buf.len());
+            self.buf[..bytes].copy_from_slice(&there[..bytes]);
+        }
+        self.done(bytes, taken, self.why);
+    }
+
+    /// It has its bytes.
+    pub fn done(&mut self, bytes: usize, taken: Taken, why: Why) {
+        self.bytes = bytes;
+        self.taken = taken;
+        self.why = why;
+        self.step = Step::Done;
+        self.took = clock::now().since(self.began);
+    }
+
+    fn connection_lost(&mut self) {
+        self.why = Why::ConnectionLost;
+        self.step = Step::Rpc;
+    }
+
+    fn traced(&self, size: PageSize) -> trace::Step {
+        trace::Step {
+            offset: size.start(self.page) + self.within as u64,
+            length: self.bytes as u32,
+            taken: self.taken,
+            why: self.why,
+            took: self.took.duration(),
+        }
+    }
+}
+
+/// Bytes from the start up to the first part that fell short: there the file ended when that part was read.
+fn contiguous(parts: &[Part<'_>]) -> usize {
+    let mut bytes = 0;
+    for part in parts {
+        bytes += part.bytes;
+        if part.bytes < part.buf.len() {
+            break;
+        }
+    }
+    bytes
+}
+
+enum PairFailed {
+    TimedOut,
+    Broken(Broken),
+}
+
+impl From<Broken> for PairFailed {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
+}
+
+/// Why a read failed.
+pub enum Failed {
+    /// The deadline passed while direct reads were in flight.
+    TimedOut,
+    /// The server refused the read.
+    Status(crate::error::Status),
+    /// The call failed.
+    Call(CallError),
+}
+
+impl Failed {
+    fn of(self, file: &File, offset: u64) -> ReadError {
+        let path = file.path().to_owned();
+        let source = match self {
+            Self::Status(status) => {
+                return ReadError::Server {
+                    path,
+                    offset,
+                    status,
+                };
+            }
+            Self::TimedOut => CallError::TimedOut {
+                call: "direct read",
+                after: file.shared().options.deadline,
+            },
+            Self::Call(source) => source,
+        };
+        ReadError::Call {
+            path,
+            offset,
+            source,
+        }
+    }
+}

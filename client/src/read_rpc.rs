@@ -1,0 +1,319 @@
+//! Step 4 of a read: RPC. ODAFS READ, which brings references; NFS READ where the server has nothing better.
+
+use crate::{
+    calls::{Procedure, misbehaved},
+    error::{CallError, Status},
+    nfs,
+    options::Transfer,
+    pipeline::{self, Next, WINDOW, Work},
+    read::{Failed, Part, Reading, Step},
+    session::Session,
+    trace::Taken,
+    transport::Broken,
+};
+use odafs_common::wire::{
+    nfs3::{self, Attributes},
+    odafs::{self, Chunk},
+    xdr::{Decode as _, Encode, Reader},
+};
+use odafs_fabric::{
+    Region,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+const READ: Procedure = Procedure {
+    name: "ODAFS READ",
+    program: odafs::PROGRAM,
+    version: odafs::VERSION,
+    number: odafs::Procedure::Read as u32,
+    idempotent: true,
+};
+
+/// Bytes of one call at most: what fits a message of every fabric beside its references.
+const PIECE_MAX: u32 = 64 << 10;
+/// The same over TCP, where messages are long.
+const PIECE_MAX_TCP: u32 = 512 << 10;
+
+/// What one call asks for: neighbouring parts.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    first: usize,
+    last: usize,
+    offset: u64,
+    count: u32,
+}
+
+/// All calls of one read.
+struct Fetch<'r, 'p, 'b> {
+    reading: &'r Reading<'r>,
+    parts: &'p mut [Part<'b>],
+    session: Option<Arc<Session>>,
+    plain: bool,
+    slot_bytes: u32,
+    failed: Option<Status>,
+}
+
+/// Reads by RPC what no other route has read.
+pub fn read(reading: &Reading<'_>, parts: &mut [Part<'_>]) -> Result<(), Failed> {
+    if parts.iter().all(|part| part.step == Step::Done) {
+        return Ok(());
+    }
+    let shared = reading.shared;
+    if shared.odafs.load(Relaxed) {
+        match fetch(reading, parts, false) {
+            Err(Failed::Call(CallError::Unavailable { .. })) => shared.odafs.store(false, Relaxed),
+            done => return done,
+        }
+    }
+    fetch(reading, parts, true)
+}
+
+fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(), Failed> {
+    let shared = reading.shared;
+    let on_fabric = shared.calls.link().name() != "nfs";
+    let piece_max = shared
+        .read_max
+        .min(if on_fabric { PIECE_MAX } else { PIECE_MAX_TCP });
+    let piece_max = piece_max.max(reading.size.bytes() as u32);
+    let by_write = on_fabric && !plain && shared.options.transfer == Transfer::Direct;
+    let sink_bytes = if by_write {
+        WINDOW * piece_max as usize
+    } else {
+        0
+    };
+    let pieces = cut(parts, reading, piece_max);
+    let mut work = Fetch {
+        reading,
+        parts,
+        session: if plain { None } else { shared.tended_session() },
+        plain,
+        slot_bytes: piece_max,
+        failed: None,
+    };
+    let procedure = if plain { &nfs::READ } else { &READ };
+    pipeline::run(&shared.calls, procedure, &mut work, pieces, sink_bytes).map_err(Failed::Call)?;
+    if let Some(status) = work.failed {
+        return Err(Failed::Status(status));
+    }
+    let taken = if plain { Taken::PlainRpc } else { Taken::Rpc };
+    for part in work.parts.iter_mut().filter(|part| part.step != Step::Done) {
+        part.done(part.bytes, taken, part.why);
+    }
+    Ok(())
+}
+
+/// Calls for the parts that want one; whole pages where pages are kept. Neighbours share a call.
+fn cut(parts: &[Part<'_>], reading: &Reading<'_>, piece_max: u32) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (at, part) in parts
+        .iter()
+        .enumerate()
+        .filter(|(_, part)| part.step != Step::Done)
+    {
+        let (offset, count) = span(part, reading);
+        match pieces.last_mut() {
+            Some(piece)
+                if piece.last + 1 == at
+                    && piece.offset + u64::from(piece.count) == offset
+                    && piece.count + count <= piece_max =>
+            {
+                piece.last = at;
+                piece.count += count;
+            }
+            _ => pieces.push(Piece {
+                first: at,
+                last: at,
+                offset,
+                count,
+            }),
+        }
+    }
+    pieces
+}
+
+fn span(part: &Part<'_>, reading: &Reading<'_>) -> (u64, u32) {
+    let start = reading.size.start(part.page);
+    if reading.shared.caches() {
+        return (start, reading.size.bytes() as u32);
+    }
+    (start + part.within as u64, part.buf.len() as u32)
+}
+
+/// What both programs' results say.
+struct Told<'a> {
+    data: &'a [u8],
+    eof: bool,
+    change: Option<u64>,
+    attributes: Option<Attributes>,
+}
+
+impl Work for Fetch<'_, '_, '_> {
+    type Item = Piece;
+
+    fn send(
+        &mut self,
+        piece: Piece,
+        slot: usize,
+        sink: Option<&Arc<Region>>,
+        put: &mut dyn FnMut(&dyn Encode) -> Result<(), Broken>,
+    ) -> Result<(), Broken> {
+        let file = self.reading.file.handle.wire();
+        if self.plain {
+            return put(&nfs3::ReadArgs {
+                file,
+                offset: piece.offset,
+                count: piece.count,
+            });
+        }
+        let session = self.session.as_ref().map_or(0, |session| session.id);
+        put(&odafs::ReadArgs {
+            file,
+            offset: piece.offset,
+            count: piece.count,
+            session,
+            want_references: session != 0,
+            chunk: sink.map(|sink| Chunk {
+                tag: sink.tag().0,
+                offset: slot as u64 * u64::from(self.slot_bytes),
+                length: piece.count,
+            }),
+        })
+    }
+
+    fn take(
+        &mut self,
+        piece: Piece,
+        slot: usize,
+        sink: Option<&Arc<Region>>,
+        result: &mut Reader<'_>,
+    ) -> Result<Next<Piece>, CallError> {
+        let failed = if self.plain {
+            match decode(&nfs::READ, nfs3::ReadResult::decode(result))? {
+                Ok(ok) => {
+                    let told = Told {
+                        data: ok.data.0,
+                        eof: ok.eof,
+                        change: None,
+                        attributes: ok.attributes,
+                    };
+                    return self.told(piece, &told);
+                }
+                Err(failed) => failed.status,
+            }
+        } else {
+            match decode(&READ, odafs::ReadResult::decode(result))? {
+                Ok(ok) => return self.odafs(piece, slot, sink, &ok),
+                Err(failed) => failed.status,
+            }
+        };
+        if failed == nfs3::Status::Jukebox {
+            return Ok(Next::Later(piece));
+        }
+        self.failed = Some(Status(failed.code()));
+        Ok(Next::Stop)
+    }
+}
+
+fn decode<T>(
+    procedure: &Procedure,
+    result: Result<T, odafs_common::wire::xdr::XdrError>,
+) -> Result<T, CallError> {
+    result.map_err(|error| misbehaved(procedure, &error))
+}
+
+impl Fetch<'_, '_, '_> {
+    fn odafs(
+        &mut self,
+        piece: Piece,
+        slot: usize,
+        sink: Option<&Arc<Region>>,
+        ok: &odafs::ReadOk<'_>,
+    ) -> Result<Next<Piece>, CallError> {
+        let (shared, file) = (self.reading.shared, self.reading.file);
+        let mut landed = Vec::new();
+        let mut data = ok.data.0;
+        if let Some(sink) = sink
+            && data.is_empty()
+        {
+            landed.resize(ok.count.min(piece.count) as usize, 0);
+            if !sink.load(slot * self.slot_bytes as usize, &mut landed) {
+                return Err(misbehaved(&READ, &"more data than there is room for"));
+            }
+            data = &landed;
+        }
+        if data.len() != ok.count as usize {
+            return Err(misbehaved(&READ, &"data of another length than it says"));
+        }
+        let told = Told {
+            data,
+            eof: ok.eof,
+            change: Some(ok.change),
+            attributes: ok.attributes,
+        };
+        let next = self.told(piece, &told)?;
+        if let Some(session) = &self.session {
+            let references = ok.references.iter().map(|page| (page.page, page.reference));
+            let learned = shared
+                .directory
+                .learn(&file.tree, session.number, references);
+            shared.learned.fetch_add(learned, Relaxed);
+            file.set_counter(session.number, ok.counter);
+            shared.policy.lock().feedback(ok.feedback);
+        }
+        Ok(next)
+    }
+
+    fn told(&mut self, piece: Piece, told: &Told<'_>) -> Result<Next<Piece>, CallError> {
+        let got = told.data.len() as u32;
+        if got > piece.count {
+            return Err(misbehaved(&READ, &"more data than was asked for"));
+        }
+        self.reading
+            .file
+            .observe(told.change, told.attributes.as_ref());
+        let over = told.eof || got == 0;
+        for part in &mut self.parts[piece.first..=piece.last] {
+            deliver(part, self.reading, piece.offset, told.data);
+        }
+        self.keep(piece, told.data, over);
+        if over || got == piece.count {
+            return Ok(Next::Done);
+        }
+        Ok(Next::More(Piece {
+            offset: piece.offset + u64::from(got),
+            count: piece.count - got,
+            ..piece
+        }))
+    }
+
+    /// Keeps the pages that the data holds in full, or up to the end of the file.
+    fn keep(&self, piece: Piece, data: &[u8], eof: bool) {
+        let size = self.reading.size;
+        if !self.reading.shared.caches() || size.within(piece.offset) != 0 {
+            return;
+        }
+        let moment = self.parts[piece.first].moment;
+        for (page, bytes) in (size.index(piece.offset)..).zip(data.chunks(size.bytes())) {
+            if bytes.len() == size.bytes() || eof {
+                self.reading
+                    .shared
+                    .keep(self.reading.file, moment, page, size, bytes);
+            }
+        }
+    }
+}
+
+/// Copies to a part what `data`, which begins at `offset` of the file, has for it.
+fn deliver(part: &mut Part<'_>, reading: &Reading<'_>, offset: u64, data: &[u8]) {
+    let want = reading.size.start(part.page) + (part.within + part.bytes) as u64;
+    let Some(skip) = want.checked_sub(offset) else {
+        return;
+    };
+    let there = usize::try_from(skip)
+        .ok()
+        .and_then(|skip| data.get(skip..))
+        .unwrap_or(&[]);
+    let bytes = there.len().min(part.buf.len() - part.bytes);
+    part.buf[part.bytes..][..bytes].copy_from_slice(&there[..bytes]);
+    part.bytes += bytes;
+}

@@ -1,0 +1,644 @@
+//! What all handles of one client share.
+
+use crate::{
+    budget::Budget,
+    cache::{Cached, DataCache, PageKey},
+    calls::{Calls, Pause, Repeat},
+    directory::{Directory, Lookup},
+    error::{CallError, ConnectError},
+    handle::Handle,
+    lane::{LaneGuard, Lanes},
+    link::Link,
+    mount::{self, Mounted},
+    nfs::{Nfs, NfsError},
+    options::{Cache, Options, Route},
+    policy::{CLASSES, Config, Policy, SizeClass},
+    session::{NoSession, Session},
+    state::{FileState, Moment},
+    url::Url,
+};
+use lru::LruCache;
+use odafs_common::{
+    exception::Exception,
+    page::PageSize,
+    reference::Reference,
+    wire::{nfs3::MAX_DATA, odafs::MAX_READ_REFERENCES},
+};
+use odafs_fabric::{
+    clock::{self, Nanos},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::*},
+    },
+};
+
+/// Files of which something is kept while they are not open.
+const FILES_KEPT: usize = 4096;
+/// Shards of the data cache.
+const SHARDS: usize = 16;
+/// Bytes of an ODAFS READ reply besides its data: header, attributes, as many references as can be.
+const READ_HEAD: u32 = 512 + 40 * MAX_READ_REFERENCES;
+/// Bytes of a WRITE call besides its data.
+const WRITE_HEAD: u32 = 1024;
+/// One direct read in so many is timed.
+pub const TIMED_ONE_IN: u32 = 64;
+
+/// The core of a client.
+pub struct Shared {
+    /// What it was connected with.
+    pub url: Url,
+    /// What it was connected with.
+    pub options: Options,
+    /// RPC.
+    pub calls: Calls,
+    /// The export.
+    pub mounted: Mounted,
+    /// Bytes of one READ at most.
+    pub read_max: u32,
+    /// Bytes of one WRITE at most.
+    pub write_max: u32,
+    /// The server has the ODAFS program, as far as is known.
+    pub odafs: AtomicBool,
+    /// What threads read with.
+    pub lanes: Lanes,
+    /// References.
+    pub directory: Directory,
+    /// References learned.
+    pub learned: AtomicU64,
+    /// Bytes written.
+    pub written: AtomicU64,
+    /// The policy.
+    pub policy: Mutex<Policy>,
+    cache: Option<Box<[Mutex<DataCache>]>>,
+    budget: Mutex<Budget>,
+    files: Mutex<Files>,
+    sessions: Sessions,
+}
+
+struct Files {
+    by_handle: LruCache<Handle, Arc<FileState>>,
+    next_number: u64,
+}
+
+struct Sessions {
+    /// Number of the present session; 0 without one. It moves after the directory was emptied for it.
+    number: AtomicU64,
+    /// Life of the server that the last session belonged to; 0 before the first.
+    life: AtomicU64,
+    present: Mutex<Present>,
+    /// Held by the thread that opens a session.
+    opening: Mutex<Opening>,
+}
+
+#[derive(Default)]
+struct Present {
+    session: Option<Arc<Session>>,
+}
+
+#[derive(Default)]
+struct Opening {
+    opened: u64,
+    not_before: Nanos,
+    failures: u32,
+}
+
+impl Shared {
+    /// Connects: mounts the export, asks for limits, opens a session if direct reads are wanted.
+    pub fn connect(url: &Url, link: Link, options: Options) -> Result<Self, ConnectError> {
+        let deadline = Nanos::from(options.deadline);
+        let calls = Calls::new(
+            link,
+            options.lanes,
+            options.credential.clone(),
+            deadline,
+            options.wait,
+        );
+        let message_max = reach(&calls)?;
+        let mounted = mount::mount(&calls, &url.path, url.mount_port, &options)?;
+        let nfs = Nfs {
+            calls: &calls,
+            repeat: &crate::calls::Trusting,
+        };
+        let limits = match nfs.limits(&mounted.root) {
+            Ok(limits) => limits,
+            Err(NfsError::Call(error)) => return Err(error.into()),
+            Err(NfsError::Status(status)) => {
+                return Err(CallError::Refused {
+                    call: "FSINFO",
+                    reason: status.to_string(),
+                }
+                .into());
+            }
+        };
+        let data_cache = options.cache != Cache::Off;
+        let budget = Budget::new(options.memory_bytes, data_cache);
+        let shard = |_| Mutex::new(DataCache::new(budget.data_bytes(0) / SHARDS as u64));
+        let directory = Directory::new(options.memory_bytes);
+        directory.set_limit(budget.directory_bytes());
+        let shared = Self {
+            url: url.clone(),
+            calls,
+            mounted,
+            read_max: limits
+                .read_max
+                .min(message_max.saturating_sub(READ_HEAD))
+                .clamp(4096, MAX_DATA),
+            write_max: limits
+                .write_max
+                .min(message_max.saturating_sub(WRITE_HEAD))
+                .clamp(512, MAX_DATA),
+            odafs: AtomicBool::new(true),
+            lanes: Lanes::new(),
+            directory,
+            learned: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            policy: Mutex::new(Policy::new(Config::default(), options.seed)),
+            cache: data_cache.then(|| (0..SHARDS).map(shard).collect()),
+            budget: Mutex::new(budget),
+            files: Mutex::new(Files {
+                by_handle: LruCache::unbounded(),
+                next_number: 1,
+            }),
+            sessions: Sessions {
+                number: AtomicU64::new(0),
+                life: AtomicU64::new(0),
+                present: Mutex::default(),
+                opening: Mutex::default(),
+            },
+            options,
+        };
+        shared.first_session()?;
+        Ok(shared)
+    }
+
+    fn first_session(&self) -> Result<(), ConnectError> {
+        let wanted = match self.options.route {
+            Route::Rpc => return Ok(()),
+            Route::Policy => None,
+            Route::Guarded => Some("guarded"),
+            Route::OneSided => Some("one-sided"),
+        };
+        let not_granted = |reason: String| match wanted {
+            None => Ok(()),
+            Some(wanted) => Err(ConnectError::NotGranted {
+                server: self.calls.link().address(),
+                wanted,
+                reason,
+            }),
+        };
+        if let Link::Tcp(_) = self.calls.link() {
+            return not_granted(
+                "nfs:// URLs are for RPC alone (use odafs+shm:// or odafs://)".into(),
+            );
+        }
+        match self.open_session(&mut self.sessions.opening.lock()) {
+            Ok(session) if self.options.route == Route::OneSided && !session.one_sided => not_granted(
+                "it grants guarded reads only (serve with `--direct one-sided`; on shm only root and the serving user \
+                 get it)"
+                    .into(),
+            ),
+            Ok(_) => Ok(()),
+            Err(NoSession::NoProgram) => {
+                self.odafs.store(false, Relaxed);
+                not_granted("it does not have the ODAFS program (`odafs serve` has)".into())
+            }
+            Err(NoSession::Refused(reason)) => not_granted(format!("{reason} (see `odafs serve --direct`)")),
+            Err(NoSession::Call(error)) => Err(error.into()),
+        }
+    }
+
+    /// Plain NFS calls.
+    pub fn nfs(&self) -> Nfs<'_> {
+        Nfs {
+            calls: &self.calls,
+            repeat: self,
+        }
+    }
+
+    /// Pages of the cache and of references.
+    pub fn page(&self, session: Option<&Session>) -> PageSize {
+        session.map_or(PageSize::DEFAULT, |session| session.page)
+    }
+
+    // Files
+
+    /// What is kept of a file.
+    pub fn file(&self, handle: Handle) -> Arc<FileState> {
+        let record = self.policy.lock().record();
+        let mut files = self.files.lock();
+        if let Some(file) = files.by_handle.get(&handle) {
+            return file.clone();
+        }
+        let number = files.next_number;
+        files.next_number += 1;
+        let direct = match self.options.route {
+            Route::Rpc => 0,
+            Route::Guarded | Route::OneSided => u32::MAX,
+            Route::Policy => {
+                let policy = self.policy.lock();
+                (0..CLASSES)
+                    .filter(|n| policy.is_direct(&record, SizeClass::nth(*n)))
+                    .map(|n| 1 << n)
+                    .sum()
+            }
+        };
+        let file = Arc::new(FileState::new(number, handle, record, direct));
+        files.by_handle.put(handle, file.clone());
+        files.shrink();
+        file
+    }
+
+    /// What is kept of a file, if anything is.
+    pub fn known_file(&self, handle: &Handle) -> Option<Arc<FileState>> {
+        self.files.lock().by_handle.peek(handle).cloned()
+    }
+
+    // Sessions
+
+    /// A lane, with the present session in it.
+    pub fn lane(&self) -> LaneGuard<'_> {
+        let mut lane = self.lanes.take();
+        if lane.session_number != self.sessions.number.load(Acquire) {
+            self.refresh(&mut lane);
+        }
+        lane
+    }
+
+    #[cold]
+    fn refresh(&self, lane: &mut LaneGuard<'_>) {
+        let session = self.sessions.present.lock().session.clone();
+        lane.session_number = session.as_ref().map_or(0, |session| session.number);
+        lane.session = session;
+    }
+
+    /// The present session.
+    pub fn session(&self) -> Option<Arc<Session>> {
+        if self.sessions.number.load(Acquire) == 0 {
+            return None;
+        }
+        self.sessions.present.lock().session.clone()
+    }
+
+    /// The present session, looked after: a new one if it is over, new keys if they are due. Never waits for another
+    /// thread that does the same.
+    pub fn tended_session(&self) -> Option<Arc<Session>> {
+        if self.options.route == Route::Rpc
+            || !self.odafs.load(Relaxed)
+            || matches!(self.calls.link(), Link::Tcp(_))
+        {
+            return None;
+        }
+        if let Some(session) = self.session() {
+            session.look();
+            if !session.is_over() {
+                if session.rekey_due(clock::now()) {
+                    session.rekey(&self.calls);
+                }
+                return Some(session);
+            }
+            self.retire(&session);
+        }
+        let mut opening = self.sessions.opening.try_lock()?;
+        if let Some(session) = self.session() {
+            return Some(session);
+        }
+        if clock::now() < opening.not_before {
+            return None;
+        }
+        self.open_session(&mut opening).ok()
+    }
+
+    /// Lets go of a session that is over, and of all that came with it.
+    pub fn retire(&self, session: &Session) {
+        let gone = {
+            let mut present = self.sessions.present.lock();
+            let is_it = present
+                .session
+                .as_ref()
+                .is_some_and(|present| present.number == session.number);
+            if !is_it {
+                return;
+            }
+            self.sessions.number.store(0, Release);
+            present.session.take()
+        };
+        self.directory.begin(0, session.page);
+        self.lanes.forget_session();
+        drop(gone);
+    }
+
+    fn open_session(&self, opening: &mut Opening) -> Result<Arc<Session>, NoSession> {
+        let number = opening.opened + 1;
+        match Session::open(&self.calls, &self.options, &self.mounted.export, number) {
+            Ok(session) => {
+                *opening = Opening {
+                    opened: number,
+                    ..Opening::default()
+                };
+                let session = Arc::new(session);
+                self.sessions.life.store(session.life, Relaxed);
+                self.directory.begin(number, session.page);
+                self.sessions.present.lock().session = Some(session.clone());
+                self.sessions.number.store(number, Release);
+                Ok(session)
+            }
+            Err(error) => {
+                // 10 ms, doubled up to about a minute: what is refused now may be granted later.
+                opening.failures = (opening.failures + 1).min(13);
+                opening.not_before = clock::now() + Nanos::from_millis(5 << opening.failures);
+                if let NoSession::NoProgram = error {
+                    self.odafs.store(false, Relaxed);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    // The data cache
+
+    /// Copies from a cached page, from `within` it on. `None` when it is not cached.
+    pub fn cached(
+        &self,
+        file: &FileState,
+        page: u64,
+        size: PageSize,
+        within: usize,
+        into: &mut [u8],
+    ) -> Option<usize> {
+        let key = page_key(file, page, size);
+        let mut shard = self.shard(key)?.lock();
+        match shard.get(key, file.moment().generation) {
+            Cached::Hit(data) => {
+                let there = data.get(within..).unwrap_or(&[]);
+                let bytes = there.len().min(into.len());
+                into[..bytes].copy_from_slice(&there[..bytes]);
+                Some(bytes)
+            }
+            Cached::Miss => None,
+            Cached::Ghost => {
+                drop(shard);
+                self.data_ghost(size);
+                None
+            }
+        }
+    }
+
+    /// Is there a data cache?
+    pub fn caches(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// Keeps a page's valid bytes, if the file is still of the version that it was at `moment`.
+    pub fn keep(&self, file: &FileState, moment: Moment, page: u64, size: PageSize, data: &[u8]) {
+        let key = page_key(file, page, size);
+        if let Some(shard) = self.shard(key) {
+            let mut shard = shard.lock();
+            if file.still(moment) {
+                shard.put(key, moment.generation, data);
+            }
+        }
+    }
+
+    /// Drops the pages from `first` to `last` from the data cache and the directory.
+    pub fn forget_pages(&self, file: &FileState, size: PageSize, first: u64, last: u64) {
+        self.directory.forget_range(&file.tree, first, last);
+        if !self.caches() {
+            return;
+        }
+        if last - first > 4096 {
+            return file.drop_pages();
+        }
+        for page in first..=last {
+            let key = page_key(file, page, size);
+            if let Some(shard) = self.shard(key) {
+                shard.lock().remove(key);
+            }
+        }
+    }
+
+    /// Bytes of pages in the data cache.
+    pub fn cache_bytes(&self) -> u64 {
+        self.cache
+            .iter()
+            .flatten()
+            .map(|shard| shard.lock().bytes())
+            .sum()
+    }
+
+    fn shard(&self, key: PageKey) -> Option<&Mutex<DataCache>> {
+        let mixed = (key.file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key.page)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.cache
+            .as_ref()
+            .map(|shards| &shards[(mixed >> 60) as usize % SHARDS])
+    }
+
+    fn data_ghost(&self, size: PageSize) {
+        let known = self
+            .policy
+            .lock()
+            .explain_server(SizeClass::of(size.bytes()));
+        let moved = self
+            .budget
+            .lock()
+            .data_ghost(known.direct_ns.min(known.rpc_ns), size.bytes() as u32);
+        if moved {
+            self.split_budget();
+        }
+    }
+
+    #[cold]
+    fn directory_ghost(&self) {
+        let known = self.policy.lock().explain_server(SizeClass::of(4096));
+        let moved = self
+            .budget
+            .lock()
+            .directory_ghost((known.rpc_ns - known.direct_ns).max(0.0));
+        if moved {
+            self.split_budget();
+        }
+    }
+
+    fn split_budget(&self) {
+        let directory = self.budget.lock().directory_bytes();
+        self.directory.set_limit(directory);
+        let data = self
+            .budget
+            .lock()
+            .data_bytes(self.directory.bytes_allocated());
+        for shard in self.cache.iter().flatten() {
+            shard.lock().set_limit(data / SHARDS as u64);
+        }
+    }
+
+    // References and the policy
+
+    /// The reference of a page, counted.
+    pub fn reference(
+        &self,
+        lane: &mut LaneGuard<'_>,
+        file: &FileState,
+        page: u64,
+        size: PageSize,
+    ) -> Option<Reference> {
+        match self
+            .directory
+            .lookup(&file.tree, page, lane.session_number, size)
+        {
+            Lookup::Found(reference) => {
+                lane.counts.directory_hits += 1;
+                Some(reference)
+            }
+            Lookup::Missing => {
+                lane.counts.directory_misses += 1;
+                None
+            }
+            Lookup::Evicted => {
+                lane.counts.directory_misses += 1;
+                self.directory_ghost();
+                None
+            }
+        }
+    }
+
+    /// Direct reads of this class completed on this lane: `count` of them, one of which took `sample_ns`.
+    #[cold]
+    pub fn tell_completed(
+        &self,
+        file: &FileState,
+        class: SizeClass,
+        count: u32,
+        sample_ns: Option<u64>,
+    ) {
+        self.tell(file, class, |policy, record, now| {
+            policy.completed(record, class, count, sample_ns, now)
+        });
+    }
+
+    /// A direct read was refused.
+    pub fn tell_refused(&self, file: &FileState, class: SizeClass, sample_ns: Option<u64>) {
+        let pending: u32 = file.ticks.iter().map(|tick| tick.0.swap(0, Relaxed)).sum();
+        self.tell(file, class, |policy, record, now| {
+            if pending > 0 {
+                policy.completed(record, class, pending, None, now);
+            }
+            policy.refused(record, class, sample_ns, now);
+        });
+    }
+
+    /// A read by RPC took so long.
+    pub fn tell_rpc(&self, file: &FileState, class: SizeClass, took_ns: u64) {
+        self.tell(file, class, |policy, record, now| {
+            policy.by_rpc(record, class, took_ns, now)
+        });
+    }
+
+    fn tell(
+        &self,
+        file: &FileState,
+        class: SizeClass,
+        what: impl FnOnce(&mut Policy, &mut crate::policy::Record, u64),
+    ) {
+        if self.options.route != Route::Policy {
+            return;
+        }
+        let now = clock::now().0;
+        let mut policy = self.policy.lock();
+        let mut record = file.record.lock();
+        what(&mut policy, &mut record, now);
+        let bit = 1 << class.index();
+        if policy.is_direct(&record, class) {
+            file.direct.fetch_or(bit, Relaxed);
+        } else {
+            file.direct.fetch_and(!bit, Relaxed);
+        }
+    }
+
+    /// What became of a reference that was refused.
+    pub fn refused(
+        &self,
+        session: &Session,
+        file: &FileState,
+        page: u64,
+        reference: &Reference,
+        why: Exception,
+    ) {
+        session.was_refused(why);
+        if why.forgets_reference() {
+            self.directory.forget(&file.tree, page, reference.epoch);
+        }
+    }
+}
+
+impl Repeat for Shared {
+    /// The server's cache of duplicate requests tells a repeated call from a new one, within one life of the server.
+    /// Where sessions tell its lives apart, a call is repeated only in the same one.
+    fn may_repeat(&self) -> bool {
+        let before = self.sessions.life.load(Relaxed);
+        if before == 0 {
+            return true;
+        }
+        let mut opening = self.sessions.opening.lock();
+        if let Some(session) = self.session() {
+            session.end();
+            self.retire(&session);
+        }
+        let deadline = self.calls.deadline();
+        let mut pause = Pause::default();
+        loop {
+            match self.open_session(&mut opening) {
+                Ok(session) => return session.life == before,
+                Err(_) if pause.before_retry(deadline) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}
+
+impl Files {
+    /// Keeps the table small; files that are open stay.
+    fn shrink(&mut self) {
+        for _ in 0..self.by_handle.len().saturating_sub(FILES_KEPT).min(8) {
+            let Some((handle, file)) = self.by_handle.pop_lru() else {
+                return;
+            };
+            if Arc::strong_count(&file) > 1 || file.unstable.lock().bytes > 0 {
+                self.by_handle.put(handle, file);
+            }
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let session = self.sessions.present.lock().session.take();
+        if let Some(session) = session.filter(|session| !session.is_over()) {
+            session.close(&self.calls);
+        }
+    }
+}
+
+/// Pages of one size never stand for those of another.
+fn page_key(file: &FileState, page: u64, size: PageSize) -> PageKey {
+    PageKey {
+        file: file.number,
+        page: page | u64::from(size.shift()) << 56,
+    }
+}
+
+/// A first connection, which tells a server that is not there from one that refuses; and its longest message.
+fn reach(calls: &Calls) -> Result<u32, ConnectError> {
+    let deadline = calls.deadline();
+    match calls.line(deadline) {
+        Ok(mut line) => Ok(u32::try_from(line.transport().message_max()).unwrap_or(u32::MAX)),
+        Err(crate::pool::TakeError::NotMade(source)) => Err(ConnectError::Unreachable {
+            server: calls.link().address(),
+            source,
+        }),
+        Err(crate::pool::TakeError::TimedOut) => Err(CallError::TimedOut {
+            call: "connect",
+            after: calls.span(),
+        }
+        .into()),
+    }
+}

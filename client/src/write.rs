@@ -1,0 +1,264 @@
+//! Writes: UNSTABLE, then COMMIT; what a restart of the server lost in between is sent again (RFC 1813 section 3.3.21).
+
+use crate::{
+    calls::misbehaved,
+    error::{CallError, Status, WriteError},
+    file::File,
+    nfs::{NfsError, WRITE},
+    pipeline::{self, Next, Work},
+    shared::Shared,
+    state::{FileState, UnstableWrite},
+    transport::Broken,
+};
+use odafs_common::wire::{
+    nfs3::{self, Payload, Stable, WccData},
+    xdr::{Decode as _, Encode, Reader},
+};
+use odafs_fabric::{
+    Region,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+/// Bytes of one call at most: what fits a message of every fabric.
+const PIECE_MAX: u32 = 60 << 10;
+/// The same over TCP.
+const PIECE_MAX_TCP: u32 = 512 << 10;
+/// Unstable bytes of one file that are kept to be sent again; beyond, they are committed first.
+const UNSTABLE_MAX: u64 = 32 << 20;
+/// Times that lost data is sent again before that is an error.
+const RESENDS_MAX: u32 = 5;
+
+/// A part of the data.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    from: usize,
+    bytes: u32,
+}
+
+/// All calls of one write.
+struct Send<'w> {
+    shared: &'w Shared,
+    file: &'w FileState,
+    data: &'w [u8],
+    offset: u64,
+    stable: Stable,
+    failed: Option<Status>,
+}
+
+/// Writes all of `data`.
+pub fn write(file: &File, data: &[u8], offset: u64, stable: Stable) -> Result<(), WriteError> {
+    if data.is_empty() {
+        return Ok(());
+    }
+    if stable == Stable::Unstable
+        && file.state().unstable.lock().bytes + data.len() as u64 > UNSTABLE_MAX
+    {
+        sync(file)?;
+    }
+    send(file.shared(), file.state(), data, offset, stable)
+        .map_err(|error| told("write", file, offset, error))
+}
+
+fn send(
+    shared: &Shared,
+    file: &FileState,
+    data: &[u8],
+    offset: u64,
+    stable: Stable,
+) -> Result<(), NfsError> {
+    let over_tcp = shared.calls.link().name() == "nfs";
+    let piece_max = shared
+        .write_max
+        .min(if over_tcp { PIECE_MAX_TCP } else { PIECE_MAX });
+    // Pieces end where pages do, so that the server never reads a page to change a part of it.
+    let mut pieces = Vec::new();
+    let mut from = 0;
+    while from < data.len() {
+        let at = offset + from as u64;
+        let aligned = u64::from(piece_max) - if piece_max >= 4096 { at % 4096 } else { 0 };
+        let bytes = (data.len() - from).min(aligned as usize);
+        pieces.push(Piece {
+            from,
+            bytes: bytes as u32,
+        });
+        from += bytes;
+    }
+    let mut work = Send {
+        shared,
+        file,
+        data,
+        offset,
+        stable,
+        failed: None,
+    };
+    file.mark_write();
+    let done = pipeline::run(&shared.calls, &WRITE, &mut work, pieces, 0);
+    let failed = work.failed;
+    // In this order: what a read that began before now still brings is not kept.
+    file.mark_write();
+    forget(shared, file, offset, data.len() as u64);
+    done?;
+    match failed {
+        Some(status) => Err(NfsError::Status(status)),
+        None => Ok(()),
+    }
+}
+
+/// What was kept of this range is of an older version; so it is even if the write failed, for it may have been done.
+fn forget(shared: &Shared, file: &FileState, offset: u64, bytes: u64) {
+    let size = shared.page(shared.session().as_deref());
+    let last = offset.saturating_add(bytes.saturating_sub(1));
+    shared.forget_pages(file, size, size.index(offset), size.index(last));
+}
+
+impl Work for Send<'_> {
+    type Item = Piece;
+
+    fn send(
+        &mut self,
+        piece: Piece,
+        _: usize,
+        _: Option<&Arc<Region>>,
+        put: &mut dyn FnMut(&dyn Encode) -> Result<(), Broken>,
+    ) -> Result<(), Broken> {
+        put(&nfs3::WriteArgs {
+            file: self.file.handle.wire(),
+            offset: self.offset + piece.from as u64,
+            count: piece.bytes,
+            stable: self.stable,
+            data: Payload(&self.data[piece.from..][..piece.bytes as usize]),
+        })
+    }
+
+    fn take(
+        &mut self,
+        piece: Piece,
+        _: usize,
+        _: Option<&Arc<Region>>,
+        result: &mut Reader<'_>,
+    ) -> Result<Next<Piece>, CallError> {
+        match nfs3::WriteResult::decode(result).map_err(|error| misbehaved(&WRITE, &error))? {
+            Ok(written) => self.written(piece, &written),
+            Err(failed) if failed.status == nfs3::Status::Jukebox => Ok(Next::Later(piece)),
+            Err(failed) => {
+                self.failed = Some(Status(failed.status.code()));
+                Ok(Next::Stop)
+            }
+        }
+    }
+}
+
+impl Send<'_> {
+    fn written(&mut self, piece: Piece, written: &nfs3::WriteOk) -> Result<Next<Piece>, CallError> {
+        let bytes = written.count;
+        if bytes == 0 || bytes > piece.bytes {
+            return Err(misbehaved(&WRITE, &"a count of bytes that were not sent"));
+        }
+        let offset = self.offset + piece.from as u64;
+        let data = &self.data[piece.from..][..bytes as usize];
+        self.shared.written.fetch_add(u64::from(bytes), Relaxed);
+        self.resized(&written.wcc, offset);
+        if written.committed == Stable::Unstable {
+            let mut unstable = self.file.unstable.lock();
+            unstable.bytes += data.len() as u64;
+            unstable.writes.push(UnstableWrite {
+                offset,
+                data: data.into(),
+                verifier: written.verifier,
+            });
+        }
+        if bytes == piece.bytes {
+            return Ok(Next::Done);
+        }
+        Ok(Next::More(Piece {
+            from: piece.from + bytes as usize,
+            bytes: piece.bytes - bytes,
+        }))
+    }
+
+    /// A file that grew has another page at its old end.
+    fn resized(&self, wcc: &WccData, offset: u64) {
+        if let Some((before, after)) = self.file.wrote(wcc)
+            && after > before
+        {
+            forget(
+                self.shared,
+                self.file,
+                before,
+                offset.saturating_sub(before) + 1,
+            );
+        }
+    }
+}
+
+/// Commits all that is unstable; sends again what a server that started anew has lost.
+pub fn sync(file: &File) -> Result<(), WriteError> {
+    let state = file.state();
+    for _ in 0..RESENDS_MAX {
+        let writes = {
+            let mut unstable = state.unstable.lock();
+            unstable.bytes = 0;
+            std::mem::take(&mut unstable.writes)
+        };
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let committed = match file.shared().nfs().commit(&state.handle) {
+            Ok(committed) => committed,
+            Err(error) => {
+                put_back(state, writes);
+                return Err(told("sync", file, 0, error));
+            }
+        };
+        state.wrote(&committed.wcc);
+        let lost: Vec<_> = writes
+            .into_iter()
+            .filter(|write| write.verifier != committed.verifier)
+            .collect();
+        for at in 0..lost.len() {
+            let write = &lost[at];
+            if let Err(error) = send(
+                file.shared(),
+                state,
+                &write.data,
+                write.offset,
+                Stable::Unstable,
+            ) {
+                let offset = write.offset;
+                put_back(state, lost.into_iter().skip(at).collect());
+                return Err(told("sync", file, offset, error));
+            }
+        }
+    }
+    let bytes = state.unstable.lock().bytes;
+    Err(WriteError::Lost {
+        path: file.path().to_owned(),
+        bytes,
+    })
+}
+
+/// In front of what was written meanwhile, so that the order of writes is kept.
+fn put_back(state: &FileState, mut writes: Vec<UnstableWrite>) {
+    let mut unstable = state.unstable.lock();
+    writes.append(&mut unstable.writes);
+    unstable.bytes = writes.iter().map(|write| write.data.len() as u64).sum();
+    unstable.writes = writes;
+}
+
+fn told(verb: &'static str, file: &File, offset: u64, error: NfsError) -> WriteError {
+    let path = file.path().to_owned();
+    match error {
+        NfsError::Status(status) => WriteError::Server {
+            verb,
+            path,
+            offset,
+            status,
+        },
+        NfsError::Call(source) => WriteError::Call {
+            verb,
+            path,
+            offset,
+            source,
+        },
+    }
+}
