@@ -14,6 +14,7 @@ pub mod histogram;
 pub mod latency;
 pub mod machine;
 pub mod nic;
+pub mod peers;
 pub mod process;
 pub mod random;
 pub mod report;

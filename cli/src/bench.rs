@@ -1,6 +1,7 @@
 //! `odafs bench`: measurements.
 
 mod latency;
+mod peers;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -13,11 +14,13 @@ use clap::Subcommand;
 )]
 pub enum Command {
     Latency(latency::Arguments),
+    Peers(peers::Arguments),
 }
 
 /// Measures.
 pub fn run(command: Command) -> Result<()> {
     match command {
         Command::Latency(arguments) => latency::run(arguments),
+        Command::Peers(arguments) => peers::run(arguments),
     }
 }

@@ -1,0 +1,94 @@
+//! Redis and memcached as holders of a file's pages, a key for each.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+
+use super::Asks;
+use super::stream::Stream;
+
+/// Bytes of a value.
+pub const PAGE: usize = 4096;
+
+/// Which of the two protocols.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Store {
+    /// RESP, <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
+    Redis,
+    /// The text protocol of memcached's protocol.txt.
+    Memcached,
+}
+
+/// A connection to a store.
+pub struct Pages {
+    store: Store,
+    stream: Stream,
+    asked: u64,
+    answered: u64,
+    request: Vec<u8>,
+}
+
+impl Pages {
+    /// Connects over a Unix socket.
+    pub fn connect(store: Store, socket: &Path, spin: bool) -> Result<Self> {
+        let stream = Stream::unix(socket, spin)?;
+        Ok(Self {
+            store,
+            stream,
+            asked: 0,
+            answered: 0,
+            request: Vec::new(),
+        })
+    }
+
+    /// Puts all pages of a file in.
+    pub fn load(&mut self, file: &[u8]) -> Result<()> {
+        for (number, page) in file.chunks_exact(PAGE).enumerate() {
+            let key = format!("page:{number}");
+            let head = match self.store {
+                Store::Redis => {
+                    format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${PAGE}\r\n", key.len())
+                }
+                Store::Memcached => format!("set {key} 0 0 {PAGE}\r\n"),
+            };
+            self.stream
+                .send(&[head.as_bytes(), page, b"\r\n"].concat())?;
+            let line = self.stream.line()?;
+            ensure!(
+                line == "+OK" || line == "STORED",
+                "a page was not taken: {line}"
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Asks for Pages {
+    fn ask(&mut self, offset: u64, _length: usize) -> Result<u64> {
+        let key = format!("page:{}", offset / PAGE as u64);
+        self.request.clear();
+        let text = match self.store {
+            Store::Redis => format!("*2\r\n$3\r\nGET\r\n${}\r\n{key}\r\n", key.len()),
+            Store::Memcached => format!("get {key}\r\n"),
+        };
+        self.request.extend_from_slice(text.as_bytes());
+        self.stream.send(&self.request)?;
+        self.asked += 1;
+        Ok(self.asked)
+    }
+
+    fn answer(&mut self) -> Result<(u64, &[u8])> {
+        let line = self.stream.line()?;
+        let (known, tail) = match self.store {
+            Store::Redis => (line == format!("${PAGE}"), "\r\n"),
+            Store::Memcached => (
+                line.starts_with("VALUE ") && line.ends_with(" 4096"),
+                "\r\nEND\r\n",
+            ),
+        };
+        ensure!(known, "not a page: {line}");
+        self.answered += 1;
+        let bytes = self.stream.take(PAGE + tail.len())?;
+        Ok((self.answered, &bytes[..PAGE]))
+    }
+}

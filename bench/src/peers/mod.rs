@@ -1,0 +1,344 @@
+//! `odafs bench peers`: the same reads from other people's servers and from
+//! ours, in turn. `bench/peers/run` installs and starts the others.
+
+mod memory;
+mod nfs;
+mod setting;
+mod stream;
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde::Serialize;
+
+use crate::clock;
+use crate::cpu;
+use crate::histogram::{Latencies, median};
+use crate::machine::Machine;
+use crate::random::Random;
+use setting::{Candidate, Route, Setting};
+
+/// What to measure, and for how long.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The program `odafs`, for servers of ours.
+    pub program: PathBuf,
+    /// The file that is read; its directory is served.
+    pub file: PathBuf,
+    /// Redis' Unix socket.
+    pub redis: Option<PathBuf>,
+    /// Memcached's Unix socket.
+    pub memcached: Option<PathBuf>,
+    /// NFS servers that serve the same file, by name and URL.
+    pub nfs: Vec<(String, odafs::Url)>,
+    /// Processes of the peers, by name, for their CPU time.
+    pub processes: Vec<(String, u32)>,
+    /// Time for a row in a round.
+    pub time: Duration,
+    /// Rounds.
+    pub rounds: u32,
+}
+
+/// One row to measure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Spec {
+    /// Whose server.
+    pub peer: String,
+    /// What carries the reads.
+    pub route: &'static str,
+    /// How the client waits; the peers' servers always sleep, ours does as the client.
+    pub wait: &'static str,
+    /// Bytes of one read.
+    pub size_bytes: usize,
+    /// Reads in flight together.
+    pub depth: usize,
+    /// `random` or `sequential`.
+    pub pattern: &'static str,
+}
+
+/// One row: the medians of its rounds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What was measured.
+    #[serde(flatten)]
+    pub spec: Spec,
+    /// Reads in all rounds together.
+    pub reads: u64,
+    /// Latency that half of the reads did not exceed.
+    pub p50_ns: u64,
+    /// Latency that 99 % of them did not exceed.
+    pub p99_ns: u64,
+    /// Latency that 99.9 % of them did not exceed.
+    pub p999_ns: u64,
+    /// Reads a second.
+    pub reads_per_second: u64,
+    /// MiB a second.
+    pub mib_per_second: u64,
+    /// CPU time of the client, per read.
+    pub client_cpu_ns_per_read: u64,
+    /// CPU time of the server, per read; none if its process is not known.
+    pub server_cpu_ns_per_read: Option<u64>,
+    #[serde(skip)]
+    rounds: Vec<Round>,
+}
+
+/// A peer's row over ours.
+#[derive(Clone, Debug, Serialize)]
+pub struct Ratio {
+    /// What over what.
+    pub name: String,
+    /// The median of the rounds: how many times as long the peer takes.
+    pub ratio: f64,
+    /// The lowest round.
+    pub lowest: f64,
+    /// The highest round.
+    pub highest: f64,
+}
+
+/// What `odafs bench peers --json` prints.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The machine.
+    pub machine: Machine,
+    /// The commit.
+    pub commit: &'static str,
+    /// `peers`.
+    pub bench: &'static str,
+    /// The rows.
+    pub rows: Vec<Row>,
+    /// Peers over ours.
+    pub ratios: Vec<Ratio>,
+}
+
+#[derive(Clone, Debug)]
+struct Round {
+    reads: u64,
+    p50_ns: u64,
+    p99_ns: u64,
+    p999_ns: u64,
+    per_read_ns: u64,
+    client_cpu: u64,
+    server_cpu: Option<u64>,
+}
+
+/// Something that reads can be asked of and that answers them, in any order.
+trait Asks {
+    /// Sends a read; the number comes back with its answer.
+    fn ask(&mut self, offset: u64, length: usize) -> Result<u64>;
+    /// Waits for an answer: the number of the read, and its data.
+    fn answer(&mut self) -> Result<(u64, &[u8])>;
+}
+
+/// Measures. `tick` is told what is measured next.
+///
+/// # Errors
+/// A server could not be started or reached, a read failed or returned other
+/// bytes than the file holds.
+pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
+    let machine = Machine::here();
+    let setting = Setting::new(plan, &mut tick)?;
+    let candidates = setting.candidates(plan);
+    let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); candidates.len()];
+    for number in 0..plan.rounds {
+        for (candidate, rounds) in candidates.iter().zip(&mut rounds) {
+            let spec = &candidate.spec;
+            tick(&format!(
+                "round {}: {} {} {}",
+                number + 1,
+                spec.peer,
+                spec.route,
+                spec.wait
+            ));
+            let label = || format!("{} {} ({})", spec.peer, spec.route, spec.wait);
+            rounds.push(measure(candidate, &setting, plan.time).with_context(label)?);
+        }
+    }
+    let rows: Vec<Row> = candidates
+        .into_iter()
+        .zip(rounds)
+        .map(|(c, rounds)| row(c.spec, rounds))
+        .collect();
+    let ratios = ratios(&rows);
+    Ok(Report {
+        machine,
+        commit: crate::machine::commit(),
+        bench: "peers",
+        rows,
+        ratios,
+    })
+}
+
+fn measure(candidate: &Candidate, setting: &Setting, time: Duration) -> Result<Round> {
+    setting.settle();
+    let mut offsets = Offsets::new(&candidate.spec, setting.file_bytes());
+    let mut asks = setting.connect(candidate)?;
+    check(&mut *asks, &candidate.spec, setting, &mut offsets)?;
+    let (client, server) = (cpu::own_ns(), setting.cpu_ns(candidate));
+    let (latencies, elapsed) = drive(&mut *asks, &candidate.spec, &mut offsets, time)?;
+    let reads = latencies.len().max(1);
+    let spent = |before: u64, after: u64| after.saturating_sub(before) / reads;
+    Ok(Round {
+        reads,
+        p50_ns: latencies.at(0.5),
+        p99_ns: latencies.at(0.99),
+        p999_ns: latencies.at(0.999),
+        per_read_ns: (elapsed.as_nanos() as u64 / reads).max(1),
+        client_cpu: spent(client, cpu::own_ns()),
+        server_cpu: server
+            .zip(setting.cpu_ns(candidate))
+            .map(|(before, after)| spent(before, after)),
+    })
+}
+
+/// Reads before the first that counts; their bytes are compared with the file.
+fn check(asks: &mut dyn Asks, spec: &Spec, setting: &Setting, offsets: &mut Offsets) -> Result<()> {
+    for _ in 0..200 {
+        let offset = offsets.next();
+        let wanted = asks.ask(offset, spec.size_bytes)?;
+        let (number, data) = asks.answer()?;
+        let same = number == wanted && data == setting.expected(offset, spec.size_bytes);
+        ensure!(same, "the read at {offset} did not return the file's bytes");
+    }
+    Ok(())
+}
+
+/// Keeps `depth` reads in flight for so long.
+fn drive(
+    asks: &mut dyn Asks,
+    spec: &Spec,
+    offsets: &mut Offsets,
+    time: Duration,
+) -> Result<(Latencies, Duration)> {
+    let clock_ns = clock::overhead_ns();
+    let mut latencies = Latencies::default();
+    let mut pending: VecDeque<(u64, Instant)> = VecDeque::with_capacity(spec.depth);
+    let begin = Instant::now();
+    loop {
+        let now = Instant::now();
+        if now - begin >= time && pending.is_empty() {
+            return Ok((latencies, now - begin));
+        }
+        while pending.len() < spec.depth && now - begin < time {
+            let start = Instant::now();
+            pending.push_back((asks.ask(offsets.next(), spec.size_bytes)?, start));
+        }
+        let (number, data) = asks.answer()?;
+        ensure!(
+            data.len() == spec.size_bytes,
+            "{} of {} bytes came",
+            data.len(),
+            spec.size_bytes
+        );
+        let end = Instant::now();
+        let found = pending
+            .iter()
+            .position(|(n, _)| *n == number)
+            .context("an answer to no question")?;
+        if let Some((_, start)) = pending.remove(found) {
+            latencies.record(clock::nanos(start, end).saturating_sub(clock_ns));
+        }
+    }
+}
+
+struct Offsets {
+    random: Option<Random>,
+    next: u64,
+    pieces: u64,
+    size: u64,
+}
+
+impl Offsets {
+    fn new(spec: &Spec, bytes: u64) -> Self {
+        let size = spec.size_bytes as u64;
+        let random = (spec.pattern == "random").then(|| Random::new(1));
+        Self {
+            random,
+            next: 0,
+            pieces: (bytes / size).max(1),
+            size,
+        }
+    }
+
+    fn next(&mut self) -> u64 {
+        self.next = match &mut self.random {
+            Some(random) => random.below(self.pieces),
+            None => (self.next + 1) % self.pieces,
+        };
+        self.next * self.size
+    }
+}
+
+fn row(spec: Spec, rounds: Vec<Round>) -> Row {
+    let middle = |value: fn(&Round) -> u64| median(rounds.iter().map(value));
+    let per_second = 1_000_000_000 / middle(|r| r.per_read_ns).max(1);
+    let known = rounds.iter().all(|r| r.server_cpu.is_some());
+    Row {
+        reads: rounds.iter().map(|r| r.reads).sum(),
+        p50_ns: middle(|r| r.p50_ns),
+        p99_ns: middle(|r| r.p99_ns),
+        p999_ns: middle(|r| r.p999_ns),
+        reads_per_second: per_second,
+        mib_per_second: per_second * spec.size_bytes as u64 >> 20,
+        client_cpu_ns_per_read: middle(|r| r.client_cpu),
+        server_cpu_ns_per_read: known.then(|| middle(|r| r.server_cpu.unwrap_or(0))),
+        spec,
+        rounds,
+    }
+}
+
+/// Every peer's row over ours of the same size, depth and pattern: NFS over
+/// NFS, the key-value stores over each of our routes that waits alike.
+fn ratios(rows: &[Row]) -> Vec<Ratio> {
+    let (ours, peers): (Vec<&Row>, Vec<&Row>) =
+        rows.iter().partition(|r| r.spec.peer == setting::OURS);
+    let mut ratios = Vec::new();
+    for peer in peers {
+        for our in &ours {
+            let (p, o) = (&peer.spec, &our.spec);
+            let alike = (p.size_bytes, p.depth, p.pattern, p.wait)
+                == (o.size_bytes, o.depth, o.pattern, o.wait);
+            let same_kind = (p.route == Route::Nfs.name()) == (o.route == Route::Nfs.name());
+            if alike && same_kind {
+                ratios.extend(ratio(peer, our));
+            }
+        }
+    }
+    ratios
+}
+
+fn ratio(peer: &Row, our: &Row) -> Option<Ratio> {
+    let figure = if peer.spec.depth == 1 {
+        |r: &Round| r.p50_ns
+    } else {
+        |r: &Round| r.per_read_ns
+    };
+    let each = peer
+        .rounds
+        .iter()
+        .zip(&our.rounds)
+        .map(|(p, o)| figure(p) as f64 / figure(o).max(1) as f64);
+    let mut each: Vec<f64> = each.collect();
+    each.sort_by(f64::total_cmp);
+    let what = if peer.spec.depth == 1 {
+        "p50"
+    } else {
+        "time a read"
+    };
+    let (p, o) = (&peer.spec, &our.spec);
+    Some(Ratio {
+        name: format!(
+            "{} {} / ours, {} ({}, {} at depth {}, {what})",
+            p.peer,
+            p.route,
+            o.route,
+            p.wait,
+            crate::table::bytes(p.size_bytes as u64),
+            p.depth,
+        ),
+        ratio: *each.get((each.len().max(1) - 1) / 2)?,
+        lowest: *each.first()?,
+        highest: *each.last()?,
+    })
+}

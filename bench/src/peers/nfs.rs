@@ -1,0 +1,130 @@
+//! A reader over NFS version 3 and TCP, used alike against every server: one
+//! connection, many READs in flight (RFC 1813, RFC 5531).
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use odafs_common::wire::mount3::{self, DirPath, MountResult};
+use odafs_common::wire::nfs3::{
+    self, DirectoryName, FileHandle, LookupResult, ReadArgs, ReadResult,
+};
+use odafs_common::wire::record::RecordMark;
+use odafs_common::wire::rpc::{self, Auth, AuthSys, Groups};
+use odafs_common::wire::xdr::{Decode, Encode, Reader, Writer};
+
+use super::Asks;
+use super::stream::Stream;
+
+/// An RPC program on a connection.
+struct Program {
+    stream: Stream,
+    number: u32,
+    xid: u32,
+    message: Vec<u8>,
+}
+
+impl Program {
+    fn send(&mut self, procedure: u32, arguments: &impl Encode) -> Result<u32> {
+        self.xid = self.xid.wrapping_add(1);
+        self.message.clear();
+        let mut w = Writer::new(&mut self.message);
+        w.u32(0);
+        let credential = Auth::Sys(AuthSys {
+            stamp: 0,
+            machine: b"bench",
+            uid: 0,
+            gid: 0,
+            gids: Groups::new(&[]),
+        });
+        rpc::call(&mut w, self.xid, self.number, 3, procedure, &credential);
+        arguments.encode(&mut w);
+        let length = (self.message.len() - RecordMark::BYTES) as u32;
+        self.message[..RecordMark::BYTES].copy_from_slice(&RecordMark::whole(length).to_bytes());
+        self.stream.send(&self.message)?;
+        Ok(self.xid)
+    }
+
+    /// The next reply, as one record in one fragment.
+    fn receive(&mut self) -> Result<(u32, Reader<'_>)> {
+        let mark: [u8; RecordMark::BYTES] = self.stream.take(RecordMark::BYTES)?.try_into()?;
+        let mark = RecordMark::from_bytes(mark);
+        ensure!(
+            mark.last && mark.length < 4 << 20,
+            "a reply in several fragments, or of {} bytes",
+            mark.length
+        );
+        let record = self.stream.take(mark.length as usize)?;
+        let reply = rpc::parse_reply(record).map_err(|error| anyhow!("not a reply: {error}"))?;
+        let body = reply.body.map_err(|rejection| anyhow!("{rejection}"))?;
+        Ok((reply.xid, body))
+    }
+}
+
+/// A file on an NFS server.
+pub struct NfsFile {
+    program: Program,
+    handle: Vec<u8>,
+}
+
+impl NfsFile {
+    /// Mounts the directory of the URL's file and looks the file up.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or does not let us in.
+    pub fn open(url: &odafs::Url, spin: bool) -> Result<Self> {
+        let odafs::ServerAddress::Nfs(host) = &url.server else {
+            bail!("{url} is no nfs:// URL");
+        };
+        let cut = url.path.iter().rposition(|&b| b == b'/').unwrap_or(0);
+        let (directory, name) = (&url.path[..cut.max(1)], &url.path[cut + 1..]);
+        let connect = |port, number, spin| -> Result<Program> {
+            Ok(Program {
+                stream: Stream::tcp((&host.name, port), spin)?,
+                number,
+                xid: 0,
+                message: Vec::new(),
+            })
+        };
+        let mut mount = connect(url.mount_port.unwrap_or(host.port), mount3::PROGRAM, false)?;
+        mount.send(mount3::Procedure::Mount.code(), &DirPath(directory))?;
+        let (_, mut body) = mount.receive()?;
+        let mounted = MountResult::decode(&mut body)?;
+        let root = mounted
+            .map_err(|status| anyhow!("MOUNT is refused: {status:?}"))?
+            .file
+            .0
+            .to_vec();
+        let mut program = connect(host.port, nfs3::PROGRAM, spin)?;
+        let wanted = DirectoryName {
+            directory: FileHandle(&root),
+            name,
+        };
+        program.send(nfs3::Procedure::Lookup.code(), &wanted)?;
+        let (_, mut body) = program.receive()?;
+        let found = LookupResult::decode(&mut body)?;
+        let handle = found
+            .map_err(|failed| anyhow!("LOOKUP fails: {:?}", failed.status))?
+            .file
+            .0
+            .to_vec();
+        Ok(Self { program, handle })
+    }
+}
+
+impl Asks for NfsFile {
+    fn ask(&mut self, offset: u64, length: usize) -> Result<u64> {
+        let arguments = ReadArgs {
+            file: FileHandle(&self.handle),
+            offset,
+            count: length as u32,
+        };
+        self.program
+            .send(nfs3::Procedure::Read.code(), &arguments)
+            .map(u64::from)
+    }
+
+    fn answer(&mut self) -> Result<(u64, &[u8])> {
+        let (xid, mut body) = self.program.receive()?;
+        let read = ReadResult::decode(&mut body).context("not the result of a READ")?;
+        let read = read.map_err(|failed| anyhow!("READ fails: {:?}", failed.status))?;
+        Ok((u64::from(xid), read.data.0))
+    }
+}

@@ -1,0 +1,300 @@
+//! The servers of a comparison, and the rows that they make possible.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use odafs::{Cache, Options, Url, Wait};
+
+use super::memory::{PAGE, Pages, Store};
+use super::nfs::NfsFile;
+use super::{Asks, Plan, Spec};
+use crate::cpu::{self, Placement};
+use crate::floors::memory::Mapping;
+use crate::process::{ServerPlan, ServerProcess};
+
+/// The name of our own server in the rows.
+pub const OURS: &str = "odafs";
+
+/// As in the latency bench: a spinning server sleeps between the rows.
+const SPIN: Duration = Duration::from_millis(20);
+
+/// What carries the reads of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route {
+    /// NFS version 3 over TCP.
+    Nfs,
+    /// GET of a page over a Unix socket.
+    Get(Store),
+    /// Our client, over shared memory.
+    Client(odafs::Route),
+}
+
+impl Route {
+    /// Its name in a row.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Nfs => "NFSv3/TCP READ",
+            Self::Get(_) => "GET over a Unix socket",
+            Self::Client(odafs::Route::Rpc) => "rpc over shm",
+            Self::Client(odafs::Route::Guarded) => "guarded over shm",
+            Self::Client(_) => "one-sided over shm",
+        }
+    }
+}
+
+/// A row to measure, and at whom.
+pub struct Candidate {
+    /// The row.
+    pub spec: Spec,
+    route: Route,
+    url: Option<Url>,
+    socket: Option<PathBuf>,
+}
+
+/// What all rows share.
+pub struct Setting {
+    map: Mapping,
+    spinning: ServerProcess,
+    sleeping: ServerProcess,
+    name: String,
+    processes: Vec<(String, u32)>,
+}
+
+impl Setting {
+    /// Starts our servers and fills the stores.
+    pub fn new(plan: &Plan, tick: &mut impl FnMut(&str)) -> Result<Self> {
+        let file = File::open(&plan.file)
+            .with_context(|| format!("cannot open {}", plan.file.display()))?;
+        let map =
+            Mapping::of(&file).with_context(|| format!("cannot map {}", plan.file.display()))?;
+        let (Some(directory), Some(name)) = (plan.file.parent(), plan.file.file_name()) else {
+            bail!("{} names no file", plan.file.display());
+        };
+        let placement = Placement::apart();
+        if let Some(placement) = &placement {
+            cpu::bind(&placement.client)?;
+        }
+        let start = |spin| {
+            ServerProcess::start(&ServerPlan {
+                program: plan.program.clone(),
+                directory: directory.to_owned(),
+                cache_bytes: (map.bytes().len() as u64) * 5 / 4 + (16 << 20),
+                spin,
+                nfs: true,
+                cpus: placement.as_ref().map(|p| p.server.clone()),
+                arguments: Vec::new(),
+            })
+        };
+        tick("starting servers");
+        let (spinning, sleeping) = (start(SPIN)?, start(Duration::ZERO)?);
+        for (store, socket) in stores(plan) {
+            tick(&format!("filling {store:?}"));
+            Pages::connect(store, &socket, false)?.load(map.bytes())?;
+        }
+        let name = name.to_string_lossy().into_owned();
+        Ok(Self {
+            map,
+            spinning,
+            sleeping,
+            name,
+            processes: plan.processes.clone(),
+        })
+    }
+
+    /// All rows, in the order of the table.
+    pub fn candidates(&self, plan: &Plan) -> Vec<Candidate> {
+        let mut all = Vec::new();
+        for wait in ["spin", "block"] {
+            for (store, socket) in stores(plan) {
+                let candidate = candidate(
+                    &format!("{store:?}").to_lowercase(),
+                    Route::Get(store),
+                    wait,
+                );
+                all.push(Candidate {
+                    socket: Some(socket),
+                    ..candidate
+                });
+            }
+            for route in [
+                odafs::Route::Rpc,
+                odafs::Route::Guarded,
+                odafs::Route::OneSided,
+            ] {
+                all.push(candidate(OURS, Route::Client(route), wait));
+            }
+        }
+        let servers = || {
+            let peers = plan
+                .nfs
+                .iter()
+                .map(|(name, url)| (name.as_str(), Some(url.clone())));
+            peers.chain([(OURS, None)])
+        };
+        for (wait, size_bytes, depth, pattern) in [
+            ("spin", PAGE, 1, "random"),
+            ("block", PAGE, 1, "random"),
+            ("block", PAGE, 32, "random"),
+            ("block", 1 << 20, 4, "sequential"),
+        ] {
+            for (name, url) in servers() {
+                let one = candidate(name, Route::Nfs, wait);
+                all.push(Candidate {
+                    url,
+                    spec: Spec {
+                        size_bytes,
+                        depth,
+                        pattern,
+                        ..one.spec
+                    },
+                    ..one
+                });
+            }
+        }
+        all
+    }
+
+    /// Bytes of the file.
+    pub fn file_bytes(&self) -> u64 {
+        self.map.bytes().len() as u64
+    }
+
+    /// What a read must return.
+    pub fn expected(&self, offset: u64, length: usize) -> &[u8] {
+        &self.map.bytes()[offset as usize..offset as usize + length]
+    }
+
+    /// Lets the spinning server fall asleep.
+    pub fn settle(&self) {
+        std::thread::sleep(SPIN * 3 / 2);
+    }
+
+    /// CPU time that the row's server has used, if it is known.
+    pub fn cpu_ns(&self, candidate: &Candidate) -> Option<u64> {
+        if candidate.spec.peer == OURS {
+            return Some(self.server(candidate).cpu_ns());
+        }
+        let known = self
+            .processes
+            .iter()
+            .find(|(name, _)| *name == candidate.spec.peer);
+        known.and_then(|(_, pid)| cpu::process_ns(*pid).ok())
+    }
+
+    fn server(&self, candidate: &Candidate) -> &ServerProcess {
+        if candidate.spec.wait == "spin" {
+            &self.spinning
+        } else {
+            &self.sleeping
+        }
+    }
+
+    /// A fresh connection for a row.
+    pub fn connect(&self, candidate: &Candidate) -> Result<Box<dyn Asks>> {
+        let spin = candidate.spec.wait == "spin";
+        let server = self.server(candidate);
+        match (&candidate.route, &candidate.url, &candidate.socket) {
+            (Route::Get(store), _, Some(socket)) => {
+                Ok(Box::new(Pages::connect(*store, socket, spin)?))
+            }
+            (Route::Nfs, Some(url), _) => Ok(Box::new(NfsFile::open(url, spin)?)),
+            (Route::Nfs, None, _) => {
+                let address = server.nfs().context("our server has no NFS port")?;
+                let host = odafs::Host {
+                    name: address.ip().to_string(),
+                    port: address.port(),
+                };
+                let path = format!("/{}", self.name).into_bytes();
+                let url = Url {
+                    server: odafs::ServerAddress::Nfs(host),
+                    path,
+                    mount_port: None,
+                };
+                Ok(Box::new(NfsFile::open(&url, spin)?))
+            }
+            (Route::Client(route), _, _) => {
+                let wait = if spin {
+                    Wait::Spin
+                } else {
+                    Wait::Block {
+                        spin: Duration::ZERO,
+                    }
+                };
+                let options = Options {
+                    route: *route,
+                    wait,
+                    cache: Cache::Off,
+                    ..Options::default()
+                };
+                let client = odafs::Client::connect_with(&server.url(), options)?;
+                let file = client.open(&self.name)?;
+                if *route != odafs::Route::Rpc {
+                    // What was never read has no reference: bring the pages in first.
+                    let mut piece = vec![0; 1 << 20];
+                    for offset in (0..self.file_bytes()).step_by(piece.len()) {
+                        file.read_at(&mut piece, offset)?;
+                    }
+                    file.learn(0, self.file_bytes())?;
+                }
+                Ok(Box::new(OurFile {
+                    file,
+                    page: Vec::new(),
+                    asked: 0,
+                    offset: 0,
+                }))
+            }
+            (Route::Get(_), _, None) => bail!("no socket"),
+        }
+    }
+}
+
+fn stores(plan: &Plan) -> impl Iterator<Item = (Store, PathBuf)> {
+    let redis = plan.redis.clone().map(|socket| (Store::Redis, socket));
+    redis.into_iter().chain(
+        plan.memcached
+            .clone()
+            .map(|socket| (Store::Memcached, socket)),
+    )
+}
+
+fn candidate(peer: &str, route: Route, wait: &'static str) -> Candidate {
+    let name = route.name();
+    let spec = Spec {
+        peer: peer.to_owned(),
+        route: name,
+        wait,
+        size_bytes: PAGE,
+        depth: 1,
+        pattern: "random",
+    };
+    Candidate {
+        spec,
+        route,
+        url: None,
+        socket: None,
+    }
+}
+
+/// Our client, one read at a time.
+struct OurFile {
+    file: odafs::File,
+    page: Vec<u8>,
+    asked: u64,
+    offset: u64,
+}
+
+impl Asks for OurFile {
+    fn ask(&mut self, offset: u64, length: usize) -> Result<u64> {
+        self.page.resize(length, 0);
+        self.offset = offset;
+        self.asked += 1;
+        Ok(self.asked)
+    }
+
+    fn answer(&mut self) -> Result<(u64, &[u8])> {
+        let bytes = self.file.read_at(&mut self.page, self.offset)?;
+        Ok((self.asked, &self.page[..bytes]))
+    }
+}

@@ -1,0 +1,158 @@
+//! `odafs bench peers`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use odafs::{ServerAddress, Url};
+use odafs_bench::peers::{self, Plan, Report, Row};
+use odafs_bench::table::{Table, bytes, count, time};
+
+use crate::{Usage, output, units};
+
+/// The same reads from other servers and from ours, in turn
+#[derive(Args)]
+#[command(after_help = "Example:
+  odafs bench peers --file /dev/shm/x/file --redis /tmp/redis.sock \\
+      --nfs nfs-ganesha=nfs://127.0.0.1:12049/dev/shm/x/file?mountport=12048
+
+The script bench/peers/run installs the peers, starts them, and calls this. Every row is
+measured once a round, in turn, on a new connection. The client is bound to the first
+processor and our servers to the second; the script does the same for the peers. Peers' servers
+sleep while they wait; ours does as its client does.")]
+pub struct Arguments {
+    /// The file to read; our servers serve its directory, read-only
+    #[arg(long, value_name = "FILE")]
+    file: PathBuf,
+    /// Redis' Unix socket; its pages are put in as page:N
+    #[arg(long, value_name = "SOCKET")]
+    redis: Option<PathBuf>,
+    /// Memcached's Unix socket; its pages are put in as page:N
+    #[arg(long, value_name = "SOCKET")]
+    memcached: Option<PathBuf>,
+    /// An NFS server that serves the same file [may be repeated]
+    #[arg(long, value_name = "NAME=URL", value_parser = named_url)]
+    nfs: Vec<(String, Url)>,
+    /// The process of a peer, for its CPU time [may be repeated]
+    #[arg(long, value_name = "NAME=PID", value_parser = named_process)]
+    process: Vec<(String, u32)>,
+    /// How often every row is measured
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: u32,
+    /// Time for a row in a round
+    #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "300ms")]
+    time: Duration,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn named_url(text: &str) -> Result<(String, Url), String> {
+    let (name, url) = text
+        .split_once('=')
+        .ok_or("a name goes before it, as in ganesha=nfs://HOST/FILE")?;
+    let url = crate::connection::url(url)?;
+    match url.server {
+        ServerAddress::Nfs(_) => Ok((name.to_owned(), url)),
+        _ => Err("it begins with nfs://".to_owned()),
+    }
+}
+
+fn named_process(text: &str) -> Result<(String, u32), String> {
+    let (name, pid) = text
+        .split_once('=')
+        .ok_or("a name goes before it, as in redis=123")?;
+    let pid = pid
+        .parse()
+        .map_err(|_| "a process number follows the =".to_owned())?;
+    Ok((name.to_owned(), pid))
+}
+
+/// Measures.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let length = std::fs::metadata(&arguments.file)
+        .with_context(|| format!("cannot read {}", arguments.file.display()))?
+        .len();
+    if length < 4 << 20 || length % (1 << 20) != 0 {
+        bail!(Usage(format!(
+            "{}: some whole MiB are needed, four at least",
+            arguments.file.display()
+        )));
+    }
+    let plan = Plan {
+        program: std::env::current_exe().context("cannot find this program")?,
+        file: arguments.file.canonicalize()?,
+        redis: arguments.redis,
+        memcached: arguments.memcached,
+        nfs: arguments.nfs,
+        processes: arguments.process,
+        time: arguments.time,
+        rounds: arguments.rounds.max(1),
+    };
+    let progress = output::step_progress(0, "");
+    let report = peers::run(&plan, |what| {
+        progress.set_message(what.to_owned());
+        progress.inc(1);
+    })?;
+    progress.finish_and_clear();
+    if arguments.json {
+        output::json(&report)
+    } else {
+        print(&report, length)
+    }
+}
+
+fn print(report: &Report, length: u64) -> Result<()> {
+    output::text(&format!(
+        "{}\ncommit {}\nReads of a file of {} in memory\n\n",
+        report.machine.sentence(),
+        report.commit,
+        bytes(length)
+    ))?;
+    let mut table = Table::new([
+        "<server",
+        "<route",
+        "<wait",
+        "size",
+        "depth",
+        "<pattern",
+        "p50",
+        "p99",
+        "p99.9",
+        "reads/s",
+        "MiB/s",
+        "client CPU",
+        "server CPU",
+    ]);
+    for row in &report.rows {
+        table.row(cells(row));
+    }
+    output::table(&table)?;
+    output::text("\nPeer over ours, the median of the rounds (lowest, highest):\n")?;
+    let mut table = Table::new(["<ratio", "median", "lowest", "highest"]);
+    for r in &report.ratios {
+        let figures = [r.ratio, r.lowest, r.highest].map(|n| format!("{n:.2}"));
+        table.row([r.name.clone()].into_iter().chain(figures).collect());
+    }
+    output::table(&table)
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let s = &row.spec;
+    vec![
+        s.peer.clone(),
+        s.route.to_owned(),
+        s.wait.to_owned(),
+        bytes(s.size_bytes as u64),
+        s.depth.to_string(),
+        s.pattern.to_owned(),
+        time(row.p50_ns),
+        time(row.p99_ns),
+        time(row.p999_ns),
+        count(row.reads_per_second),
+        count(row.mib_per_second),
+        time(row.client_cpu_ns_per_read),
+        row.server_cpu_ns_per_read.map_or("?".to_owned(), time),
+    ]
+}
