@@ -50,6 +50,7 @@ pub struct HandleError;
 
 /// The key of the MAC in file handles. Wiped when dropped.
 #[derive(Clone)]
+#[cfg_attr(test, derive(PartialEq, Eq))]
 pub struct HandleKey(Zeroizing<[u8; 32]>);
 
 impl From<[u8; 32]> for HandleKey {

@@ -7,6 +7,7 @@ use super::{Credential, Result};
 const READ: u32 = 4;
 const WRITE: u32 = 2;
 const EXECUTE: u32 = 1;
+const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 const STICKY: u32 = 0o1000;
 
@@ -84,12 +85,34 @@ pub(crate) fn check_list(directory: &Attributes, credential: &Credential) -> Res
     )
 }
 
+/// Writing, without the owner's privilege.
+pub(crate) fn check_write(attributes: &Attributes, credential: &Credential) -> Result<()> {
+    require(
+        class_bits(attributes, credential) & WRITE != 0,
+        Status::Access,
+    )
+}
+
 /// Adding a name.
 pub(crate) fn check_add(directory: &Attributes, credential: &Credential) -> Result<()> {
     let wanted = WRITE | EXECUTE;
     require(
         class_bits(directory, credential) & wanted == wanted,
         Status::Access,
+    )
+}
+
+/// Giving an object one more name: its owner, and whoever may read and write it unless it runs with the rights
+/// of another (Linux's `fs.protected_hardlinks`).
+pub(crate) fn check_link(object: &Attributes, credential: &Credential) -> Result<()> {
+    let bits = class_bits(object, credential);
+    let set_id = object.mode & SET_USER_ID != 0
+        || object.mode & (SET_GROUP_ID | 0o010) == SET_GROUP_ID | 0o010;
+    let harmless = object.kind == FileType::Regular && !set_id;
+    let owner = [0, object.uid].contains(&credential.uid);
+    require(
+        owner || (harmless && bits & READ != 0 && bits & WRITE != 0),
+        Status::Perm,
     )
 }
 
@@ -133,10 +156,54 @@ pub(crate) fn check_set(
     Ok(())
 }
 
+/// The mode of a new object in that directory: mkdir(2) takes no set-id bits, and set-group-id for a group that
+/// comes from the directory is for its members.
+pub(crate) fn made_mode(
+    mode: u32,
+    kind: FileType,
+    directory: &Attributes,
+    credential: &Credential,
+) -> u32 {
+    let executable_by_group = SET_GROUP_ID | 0o010;
+    let member = credential.uid == 0 || credential.is_member(directory.gid);
+    if kind == FileType::Directory {
+        mode & 0o1777
+    } else if mode & executable_by_group == executable_by_group
+        && directory.mode & SET_GROUP_ID != 0
+        && !member
+    {
+        mode & 0o7777 & !SET_GROUP_ID
+    } else {
+        mode & 0o7777
+    }
+}
+
 /// The mode that a chmod by this caller leads to: set-group-id only by members of the group.
 pub(crate) fn settable_mode(mode: u32, gid: u32, credential: &Credential) -> u32 {
     let keeps = credential.uid == 0 || credential.is_member(gid);
     mode & 0o7777 & if keeps { !0 } else { !SET_GROUP_ID }
+}
+
+/// The mode of a file after someone wrote to it or changed its size: set-id bits do not outlive it, but for root.
+pub(crate) fn mode_after_change(attributes: &Attributes, credential: &Credential) -> u32 {
+    let exempt = credential.uid == 0 || attributes.kind != FileType::Regular;
+    if exempt {
+        attributes.mode
+    } else {
+        mode_after_giving(attributes, credential)
+    }
+}
+
+/// The mode after a change of owner or group, whoever did it. Set-group-id without the group's right to execute
+/// is no set-group-id (it once stood for mandatory locks), and stays for members of the group.
+pub(crate) fn mode_after_giving(attributes: &Attributes, credential: &Credential) -> u32 {
+    let mode = attributes.mode;
+    if attributes.kind == FileType::Directory {
+        return mode;
+    }
+    let keeps = credential.uid == 0 || credential.is_member(attributes.gid);
+    let stays = keeps && mode & 0o010 == 0;
+    mode & !SET_USER_ID & if stays { !0 } else { !SET_GROUP_ID }
 }
 
 fn require(granted: bool, otherwise: Status) -> Result<()> {

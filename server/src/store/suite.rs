@@ -10,10 +10,12 @@ use odafs_common::wire::nfs3::{FileType, SetAttributes, SetTime, Status, Time, a
 
 use super::*;
 
+type Test = fn(&dyn Store);
+
 /// Runs every test below, each on a store of its own that `make` gives; listing with that many entries.
 pub(crate) fn all<S: Store>(make: impl Fn() -> S, entries: usize) {
     listing(&make(), entries);
-    let tests: &[(&str, fn(&dyn Store))] = &[
+    let tests: &[(&str, Test)] = &[
         ("root", root),
         ("bytes", bytes),
         ("create", create),
@@ -41,7 +43,7 @@ pub(crate) fn all<S: Store>(make: impl Fn() -> S, entries: usize) {
 
 /// Runs the tests that need several users.
 pub(crate) fn others<S: Store>(make: impl Fn() -> S) {
-    let tests: &[(&str, fn(&dyn Store))] = &[
+    let tests: &[(&str, Test)] = &[
         ("classes", classes),
         ("owners", owners),
         ("sticky", sticky),

@@ -5,12 +5,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, SetTime, Status, access};
 use rustix::fs::{
     Access, AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, accessat,
-    chmodat, chownat, fstat, fstatvfs, ftruncate, getxattr_query, utimensat,
+    chmodat, chownat, fstatvfs, ftruncate, getxattr_query, utimensat,
 };
 use rustix::io::Errno;
 
 use super::LocalStore;
-use super::descriptors::{Descriptor, Use, magic_path};
+use super::descriptors::{Descriptor, Use};
 use super::identity::Judge;
 use crate::store::permission::{attributes_permit, check_set};
 use crate::store::{Credential, Limits, ObjectId, Result, Space};
@@ -59,10 +59,15 @@ impl LocalStore {
         };
         let touch_as_ourselves = {
             let judge = self.judge_set(who, &path, &before, new)?;
+            // What may be refused comes first, and the mode after what takes set-id bits away.
+            apply_ids(path.as_fd(), new)?;
             if let Some((file, size)) = &file {
                 ftruncate(&**file, *size)?;
             }
-            apply_ids_and_mode(path.as_fd(), new)?;
+            if let Some(mode) = new.mode {
+                let mode = Mode::from_raw_mode(mode & 0o7777);
+                chmodat(CWD, path.magic_path(), mode, AtFlags::empty())?;
+            }
             let touch = matches!(judge, Judge::Kernel(Some(_))) && who.uid != before.uid;
             if !touch {
                 apply_times(path.as_fd(), new)?;
@@ -159,18 +164,13 @@ fn permitted_by_kernel(object: &Descriptor) -> u32 {
     granted
 }
 
-/// Owner and group before the mode: a change of them takes set-id bits away.
-pub(super) fn apply_ids_and_mode(object: BorrowedFd<'_>, new: &SetAttributes) -> Result<()> {
+pub(super) fn apply_ids(object: BorrowedFd<'_>, new: &SetAttributes) -> Result<()> {
     if new.uid == Some(u32::MAX) || new.gid == Some(u32::MAX) {
         return Err(Status::Inval.into());
     }
     if new.uid.is_some() || new.gid.is_some() {
         let (uid, gid) = (new.uid.map(Uid::from_raw), new.gid.map(Gid::from_raw));
         chownat(object, c"", uid, gid, AtFlags::EMPTY_PATH)?;
-    }
-    if let Some(mode) = new.mode {
-        let mode = Mode::from_raw_mode(mode & 0o7777);
-        chmodat(CWD, magic_path(object), mode, AtFlags::empty())?;
     }
     Ok(())
 }
@@ -199,29 +199,5 @@ pub(super) fn apply_times(object: BorrowedFd<'_>, new: &SetAttributes) -> Result
         last_modification: time(new.mtime)?,
     };
     utimensat(object, c"", &times, AtFlags::EMPTY_PATH)?;
-    Ok(())
-}
-
-/// Brings a new object's mode to what was asked for, as far as the process's umask has cut it (a directory's
-/// default ACL may do so too, and then has the last word).
-pub(super) fn undo_umask(
-    object: BorrowedFd<'_>,
-    directory: &Descriptor,
-    wanted: u32,
-) -> Result<()> {
-    let stat = fstat(object.as_fd())?;
-    let got = stat.st_mode & 0o7777;
-    let wanted = wanted & 0o7777 | got & 0o2000;
-    if got == wanted {
-        return Ok(());
-    }
-    if getxattr_query(directory.magic_path(), c"system.posix_acl_default").is_err() {
-        chmodat(
-            CWD,
-            magic_path(object),
-            Mode::from_raw_mode(wanted),
-            AtFlags::empty(),
-        )?;
-    }
     Ok(())
 }

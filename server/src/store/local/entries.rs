@@ -11,9 +11,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::LocalStore;
-use super::attributes::{apply_ids_and_mode, apply_times, undo_umask};
+use super::attributes::{apply_ids, apply_times};
 use super::descriptors::{Descriptor, Use};
-use super::identity::Judge;
+use super::identity::{Judge, without_umask};
 use super::objects::{BENEATH, open_path};
 use crate::store::names::{Name, check_target, verifier_times};
 use crate::store::permission::{check_add, check_take};
@@ -44,6 +44,7 @@ impl LocalStore {
 
     /// Who makes something must be someone that it can be given to.
     fn judge_maker(&self, who: &Credential) -> Result<Judge<'_>> {
+        without_umask()?;
         match self.identity.judge(who)? {
             Judge::Ourselves => Err(Status::Perm.into()),
             judge => Ok(judge),
@@ -121,7 +122,7 @@ impl LocalStore {
                 self.take_back(place, AtFlags::empty());
                 return Err(errno.into());
             }
-            self.dress(place, &fd, mode, &new)?;
+            self.dress(place, &fd, &new)?;
             fd
         };
         fsync(&fd)?;
@@ -129,18 +130,9 @@ impl LocalStore {
     }
 
     /// The attributes of a new object, as its maker. It is taken back if they are refused.
-    fn dress(
-        &self,
-        place: &NewName<'_>,
-        fd: &OwnedFd,
-        mode: u32,
-        new: &SetAttributes,
-    ) -> Result<()> {
-        // Giving it away would take set-id bits along, so the mode comes after.
-        let ids = SetAttributes { mode: None, ..*new };
-        let dressed = apply_ids_and_mode(fd.as_fd(), &ids)
-            .and_then(|()| undo_umask(fd.as_fd(), &place.within, mode))
-            .and_then(|()| apply_times(fd.as_fd(), new));
+    fn dress(&self, place: &NewName<'_>, fd: &OwnedFd, new: &SetAttributes) -> Result<()> {
+        // It was made with its mode, or with as much of it as a default ACL left.
+        let dressed = apply_ids(fd.as_fd(), new).and_then(|()| apply_times(fd.as_fd(), new));
         if dressed.is_err() {
             let directory = fstat(fd).is_ok_and(|stat| stat.st_mode & 0o170_000 == 0o040_000);
             let flags = if directory {
@@ -191,7 +183,7 @@ impl LocalStore {
         })?;
         {
             let _judge = self.judge_maker(who)?;
-            self.dress(&place, &fd, mode, new)?;
+            self.dress(&place, &fd, new)?;
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(opened) = openat(&fd, c".", flags, Mode::empty()) {
@@ -215,14 +207,7 @@ impl LocalStore {
         })?;
         {
             let _judge = self.judge_maker(who)?;
-            // Its mode means nothing, and is not to be changed.
-            let new = SetAttributes { mode: None, ..*new };
-            let dressed =
-                apply_ids_and_mode(fd.as_fd(), &new).and_then(|()| apply_times(fd.as_fd(), &new));
-            if dressed.is_err() {
-                self.take_back(&place, AtFlags::empty());
-            }
-            dressed?;
+            self.dress(&place, &fd, new)?;
         }
         self.finish(&place, fd, Use::Path)
     }
@@ -255,7 +240,7 @@ impl LocalStore {
         })?;
         {
             let _judge = self.judge_maker(who)?;
-            self.dress(&place, &fd, mode, new)?;
+            self.dress(&place, &fd, new)?;
         }
         self.finish(&place, fd, Use::Path)
     }

@@ -8,9 +8,11 @@
 //! Any other server cannot. It judges ids that are not its own by mode bits, and only lets them read and write
 //! what is there: see [`Judge::Ourselves`].
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 
 use odafs_common::wire::nfs3::Status;
+use rustix::fs::Mode;
 use rustix::process::Gid;
 use rustix::thread::CapabilitySet;
 
@@ -115,6 +117,18 @@ impl Drop for Acting<'_> {
             std::process::abort();
         }
     }
+}
+
+/// Takes the umask from the calling thread, for good: clients have applied theirs. Nothing else of the process is
+/// concerned, but the thread then has a working directory of its own too.
+pub(super) fn without_umask() -> Result<()> {
+    thread_local!(static GONE: Cell<bool> = const { Cell::new(false) });
+    if !GONE.get() {
+        sys::unshare_umask()?;
+        rustix::process::umask(Mode::empty());
+        GONE.set(true);
+    }
+    Ok(())
 }
 
 fn effective() -> CapabilitySet {

@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn places_survive_a_restart_and_follow_renames() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir_in(super::super::tests::directory_in_memory()).unwrap();
         let path = directory.path().join("handles");
         let index = Index::open(&path, 9, ROOT).unwrap();
         let (d, f) = (object(10, 1), object(11, 5));
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn a_torn_tail_costs_the_tail_alone() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir_in(super::super::tests::directory_in_memory()).unwrap();
         let path = directory.path().join("handles");
         let whole = {
             let index = Index::open(&path, 9, ROOT).unwrap();
@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn the_log_does_not_grow_without_end() {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir_in(super::super::tests::directory_in_memory()).unwrap();
         let path = directory.path().join("handles");
         let index = Index::open(&path, 9, ROOT).unwrap();
         let f = object(11, 5);

@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use odafs_common::wire::nfs3::Attributes;
-use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom, openat, seek, statat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SeekFrom, openat, seek, statat};
 
 use super::identity::Judge;
 use super::{LocalStore, objects};
@@ -37,10 +37,12 @@ impl LocalStore {
             check_list(&attributes, who)?;
             plus &= check_search(&attributes, who).is_ok();
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        // With a position of its own; and not as `.` in it, which it would take the right to search for.
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let path = within.magic_path();
         let listed = self
             .descriptors
-            .with_room(|| Ok(openat(&*within, c".", flags, Mode::empty())?))?;
+            .with_room(|| Ok(openat(CWD, &*path, flags, Mode::empty())?))?;
         let mut entries = Vec::new();
         self.list_dots(directory, within.as_fd(), range.cookie, &mut entries)?;
         entries.truncate(range.max_entries.max(1));

@@ -30,6 +30,8 @@ mod sys;
 mod watch;
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;
 
 use std::io;

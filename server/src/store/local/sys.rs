@@ -107,3 +107,9 @@ pub fn set_file_gid(gid: u32) -> bool {
     };
     now.cast_unsigned() == gid
 }
+
+/// Gives the calling thread a working directory, root and umask of its own.
+pub fn unshare_umask() -> rustix::io::Result<()> {
+    // SAFETY: of what may be unshared only the table of descriptors can break anything, and it is not asked for.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }
+}

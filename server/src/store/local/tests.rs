@@ -7,17 +7,16 @@ use super::*;
 use crate::store::suite::{self, content, expect_event, file, list, me, new_mode, refused};
 
 /// A directory to serve and one for the state, side by side.
-struct Place {
+pub(super) struct Place {
     directory: TempDir,
 }
 
 impl Place {
-    /// In memory, where a sync costs nothing.
-    fn in_memory() -> Self {
-        Self::within(Path::new("/dev/shm"))
+    pub fn in_memory() -> Self {
+        Self::within(&directory_in_memory())
     }
 
-    fn on_disk() -> Self {
+    pub fn on_disk() -> Self {
         Self::within(&std::env::temp_dir())
     }
 
@@ -46,7 +45,7 @@ impl Place {
         StateDir::open(Some(&self.outside("state")), &self.served()).unwrap()
     }
 
-    fn open(self, by_handle: bool) -> Served {
+    pub fn open(self, by_handle: bool) -> Served {
         let options = LocalOptions::default();
         let state = self.state();
         let store = LocalStore::open_with(&self.served(), &state, options, by_handle).unwrap();
@@ -59,7 +58,7 @@ impl Place {
 }
 
 /// A store with all that it stands on.
-struct Served {
+pub(super) struct Served {
     store: LocalStore,
     state: StateDir,
     place: Place,
@@ -76,6 +75,16 @@ impl Served {
         drop(store);
         drop(state);
         place.open(by_handle)
+    }
+}
+
+/// Where a sync costs nothing.
+pub(super) fn directory_in_memory() -> PathBuf {
+    let shared = PathBuf::from("/dev/shm");
+    if shared.is_dir() {
+        shared
+    } else {
+        std::env::temp_dir()
     }
 }
 
@@ -118,7 +127,7 @@ forward! {
     interrupt() -> ();
 }
 
-fn can_act() -> bool {
+pub(super) fn can_act() -> bool {
     Identity::of_this_process().switches()
 }
 
@@ -134,12 +143,12 @@ fn suite_in_memory_by_name() {
 
 #[test]
 fn suite_on_disk_by_handle() {
-    suite::all(|| Place::on_disk().open(true), 300);
+    suite::all(|| Place::on_disk().open(true), 50);
 }
 
 #[test]
 fn suite_on_disk_by_name() {
-    suite::all(|| Place::on_disk().open(false), 300);
+    suite::all(|| Place::on_disk().open(false), 50);
 }
 
 #[test]
@@ -148,6 +157,128 @@ fn suite_of_other_users() {
         suite::others(|| Place::in_memory().open(true));
         suite::others(|| Place::on_disk().open(false));
     }
+}
+
+/// Has an ordinary user run all tests of this store again.
+#[test]
+fn all_of_it_as_an_ordinary_user() {
+    use std::os::unix::process::CommandExt as _;
+    if !can_act() {
+        return;
+    }
+    // Wherever this program lies: that user may not be able to get there.
+    let copy = tempfile::tempdir().unwrap();
+    let program = copy.path().join("tests");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    for path in [copy.path(), &program] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let output = std::process::Command::new(program)
+        .args(["store::local", "--skip", "ten_thousand"])
+        .current_dir(copy.path())
+        .uid(4000)
+        .gid(4000)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.contains("strangers_at_an_ordinary_users_server ... ok"),
+        "{text}"
+    );
+}
+
+#[test]
+fn strangers_at_an_ordinary_users_server() {
+    if rustix::process::geteuid().is_root() {
+        return;
+    }
+    let served = Place::in_memory().open(true);
+    assert!(!served.store.acts_as_callers() && !served.store.opens_by_handle());
+    let root = served.root();
+    let f = file(&served, &me(), "f", 0o646);
+    let secret = file(&served, &me(), "secret", 0o600);
+    let alice = Credential::of(4001, 4001, &[]);
+    assert_eq!(served.access(&alice, f, 0x3f).unwrap(), 0x1 | 0x4 | 0x8);
+    assert_eq!(served.access(&alice, secret, 0x3f).unwrap(), 0);
+    assert_eq!(served.write_at(&alice, f, 0, b"hers").unwrap(), 4);
+    refused(served.write_at(&alice, secret, 0, b"no"), Status::Access);
+    refused(served.setattr(&alice, f, &new_mode(0o777)), Status::Perm);
+    let cut = SetAttributes {
+        size: Some(2),
+        ..SetAttributes::default()
+    };
+    assert_eq!(served.setattr(&alice, f, &cut).unwrap().size, 2);
+    // What she made would not be hers.
+    let (all, _) = served
+        .mkdir(&me(), root, b"all", &new_mode(0o1777))
+        .unwrap();
+    let new = new_mode(0o6777);
+    refused(
+        served.create(&alice, all, b"x", CreateHow::Unchecked(&new)),
+        Status::Perm,
+    );
+    refused(served.mkdir(&alice, all, b"x", &new), Status::Perm);
+    refused(served.symlink(&alice, all, b"x", b"t", &new), Status::Perm);
+    refused(
+        served.mknod(&alice, all, b"x", Special::Fifo, &new),
+        Status::Perm,
+    );
+    refused(served.link(&alice, f, all, b"x"), Status::Perm);
+    // Taking away goes by mode.
+    served.rename(&me(), (root, b"f"), (all, b"f")).unwrap();
+    refused(served.remove(&alice, all, b"f"), Status::Perm);
+    served.setattr(&me(), all, &new_mode(0o777)).unwrap();
+    served.rename(&alice, (all, b"f"), (all, b"g")).unwrap();
+    served.remove(&alice, all, b"g").unwrap();
+    refused(served.remove(&alice, root, b"secret"), Status::Access);
+    served.setattr(&me(), root, &new_mode(0o700)).unwrap();
+    refused(served.lookup(&alice, root, b"secret"), Status::Access);
+    let range = ReaddirRange {
+        cookie: 0,
+        verifier: [0; 8],
+        max_entries: 9,
+        plus: false,
+    };
+    refused(served.readdir(&alice, root, range), Status::Access);
+    // Root on a client is as good as the serving user, and no better.
+    let root_there = Credential::of(0, 0, &[]);
+    assert_eq!(
+        served.lookup(&root_there, root, b"secret").unwrap().0,
+        secret
+    );
+    let made = file(&served, &root_there, "made", 0o644);
+    assert_eq!(served.getattr(made).unwrap().uid, me().uid);
+    let give = SetAttributes {
+        uid: Some(4001),
+        ..SetAttributes::default()
+    };
+    refused(served.setattr(&root_there, made, &give), Status::Perm);
+}
+
+#[test]
+fn an_ordinary_owner_writes_on_to_a_file_without_write_permission() {
+    let served = Place::in_memory().open(true);
+    let f = file(&served, &me(), "f", 0o444);
+    for round in 0..3 {
+        served.write_at(&me(), f, round, b"x").unwrap();
+        served.sync(f, true).unwrap();
+    }
+    assert_eq!(content(&served, f), b"xxx");
+}
+
+#[test]
+fn a_synced_file_can_be_executed() {
+    let served = Place::on_disk().open(true);
+    let f = file(&served, &me(), "script", 0o755);
+    served
+        .write_at(&me(), f, 0, b"#!/bin/sh\nexit 7\n")
+        .unwrap();
+    served.sync(f, true).unwrap();
+    let status = std::process::Command::new(served.place.served().join("script"))
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(7));
 }
 
 #[test]
@@ -233,8 +364,10 @@ fn what_others_rename_is_found_by_handle_and_not_by_name() {
         assert_eq!(content(&served, f), b"x");
         let served = served.restart(by_handle);
         match served.open_handle(&handle) {
-            Ok(found) => assert!(by_handle && found == f),
-            Err(error) => assert!(!by_handle && error.status == Status::Stale),
+            Ok(found) => assert!(served.store.opens_by_handle() && found == f),
+            Err(error) => {
+                assert!(!served.store.opens_by_handle() && error.status == Status::Stale);
+            }
         }
         // Looking it up finds it again, under the same handle.
         assert_eq!(served.lookup(&me(), served.root(), b"g").unwrap().0, f);

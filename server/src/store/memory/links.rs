@@ -6,7 +6,7 @@ use super::Operation;
 use super::node::{Body, Node};
 use super::tree::Tree;
 use crate::store::names::Name;
-use crate::store::permission::{check_add, check_search, check_take};
+use crate::store::permission::{check_add, check_link, check_search, check_take, check_write};
 use crate::store::{Credential, ObjectId, Result, Unlinked};
 
 impl Tree {
@@ -19,15 +19,16 @@ impl Tree {
     ) -> Result<Attributes> {
         self.may_change(Operation::Directory)?;
         let name = Name::proper(name, Status::Exist, Status::Exist)?;
+        let parent = self.node(directory)?;
+        let taken = parent.names()?.find(name).is_some();
         if self.node(object)?.is_directory() {
             return Err(Status::IsDir.into());
         }
-        let parent = self.node(directory)?;
-        let taken = parent.names()?.find(name).is_some();
         check_search(&parent.attributes, who)?;
         if taken {
             return Err(Status::Exist.into());
         }
+        check_link(&self.node(object)?.attributes, who)?;
         check_add(&parent.attributes, who)?;
         let now = self.tick();
         let parent = self.node_mut(directory)?;
@@ -105,33 +106,47 @@ impl Tree {
         (to, to_name): (ObjectId, &[u8]),
     ) -> Result<Option<Unlinked>> {
         self.may_change(Operation::Directory)?;
+        for directory in [from, to] {
+            self.node(directory)?.names()?;
+        }
         let moved = self.lookup(who, from, from_name)?;
         let target = match self.lookup(who, to, to_name) {
             Ok(found) => Some(found),
             Err(refused) if refused.status == Status::NoEnt => None,
             Err(refused) => return Err(refused),
         };
-        check_take(&self.node(from)?.attributes, &moved.attributes, who)?;
-        check_add(&self.node(to)?.attributes, who)?;
-        if let Some(target) = target {
-            if target.id() == moved.id() {
-                return Ok(None);
-            }
-            check_take(&self.node(to)?.attributes, &target.attributes, who)?;
-            match (moved.is_directory(), target.is_directory()) {
-                (true, false) => return Err(Status::NotDir.into()),
-                (false, true) => return Err(Status::IsDir.into()),
-                (true, true) if !target.names()?.is_empty() => {
-                    return Err(Status::NotEmpty.into());
-                }
-                _ => {}
-            }
-        }
-        let (is_directory, target) = (moved.is_directory(), target.map(Node::id));
-        let moved = moved.id();
-        if is_directory && self.is_within(to.ino, moved.ino) {
+        // The order of the checks is Linux's.
+        let (source, into) = (self.node(from)?.attributes, self.node(to)?.attributes);
+        let is_directory = moved.is_directory();
+        if is_directory && self.is_within(to.ino, moved.id().ino) {
             return Err(Status::Inval.into());
         }
+        if target.is_some_and(|target| self.is_within(from.ino, target.id().ino)) {
+            return Err(Status::NotEmpty.into());
+        }
+        if target.is_some_and(|target| target.id() == moved.id()) {
+            return Ok(None);
+        }
+        check_take(&source, &moved.attributes, who)?;
+        match target {
+            None => check_add(&into, who)?,
+            Some(target) => {
+                check_take(&into, &target.attributes, who)?;
+                match (is_directory, target.is_directory()) {
+                    (true, false) => return Err(Status::NotDir.into()),
+                    (false, true) => return Err(Status::IsDir.into()),
+                    _ => {}
+                }
+            }
+        }
+        if is_directory && from != to {
+            // Its `..` changes.
+            check_write(&moved.attributes, who)?;
+        }
+        if target.is_some_and(|target| target.names().is_ok_and(|names| !names.is_empty())) {
+            return Err(Status::NotEmpty.into());
+        }
+        let (moved, target) = (moved.id(), target.map(Node::id));
         self.detach(from, from_name)?;
         let replaced = target.map(|target| self.drop_link(target)).transpose()?;
         self.attach(moved, is_directory, from, to, to_name)?;

@@ -307,7 +307,8 @@ impl Store for MemoryStore {
         check_list(&node.attributes, who)?;
         let searchable = check_search(&node.attributes, who).is_ok();
         let entry = |cookie, name: &[u8], ino| {
-            let found = tree.named(ino).ok().filter(|_| range.plus && searchable);
+            let shown = range.plus && (searchable || ino == directory.ino);
+            let found = tree.named(ino).ok().filter(|_| shown);
             let object = found.map(|node| (node.id(), node.attributes));
             DirEntry {
                 fileid: ino,

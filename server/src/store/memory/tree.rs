@@ -9,7 +9,10 @@ use odafs_common::wire::nfs3::{
 use super::node::{Body, Chance, Content, Names, Node, SIZE_MAX};
 use super::{Operation, OutsideChange};
 use crate::store::names::{Name, verifier_times};
-use crate::store::permission::{check_add, check_search, check_set, may_write, settable_mode};
+use crate::store::permission::{
+    check_add, check_search, check_set, made_mode, may_write, mode_after_change, mode_after_giving,
+    settable_mode,
+};
 use crate::store::{CreateHow, Created, Credential, ObjectId, OutsideEvent, Result, default_mode};
 
 pub(super) const ROOT: u64 = 2;
@@ -227,7 +230,7 @@ impl Tree {
         }
         check_add(&parent.attributes, who)?;
         let parent = parent.attributes;
-        let mode = new.mode.unwrap_or(default_mode(kind));
+        let mode = made_mode(new.mode.unwrap_or(default_mode(kind)), kind, &parent, who);
         let object = self.insert(who, Some(&parent), kind, body, mode);
         self.node_mut(object)?.attributes.device = device;
         let rest = SetAttributes { mode: None, ..*new };
@@ -321,18 +324,25 @@ impl Tree {
     }
 
     fn set(&mut self, who: &Credential, object: ObjectId, new: &SetAttributes) -> Result<()> {
-        check_set(&self.node(object)?.attributes, who, new)?;
+        let node = self.node_mut(object)?;
+        if new.size.is_some() {
+            node.file()?;
+        }
+        check_set(&node.attributes, who, new)?;
         if let Some(size) = new.size {
             self.resize(object, size)?;
         }
         let now = self.tick();
         let node = self.node_mut(object)?;
         let attributes = &mut node.attributes;
+        if new.size.is_some() {
+            attributes.mode = mode_after_change(attributes, who);
+        }
+        if new.uid.is_some() || new.gid.is_some() {
+            attributes.mode = mode_after_giving(attributes, who);
+        }
         attributes.uid = new.uid.unwrap_or(attributes.uid);
         attributes.gid = new.gid.unwrap_or(attributes.gid);
-        if (new.uid.is_some() || new.gid.is_some()) && who.uid != 0 {
-            attributes.mode &= !0o6000;
-        }
         if let Some(mode) = new.mode {
             attributes.mode = settable_mode(mode, attributes.gid, who);
         }
@@ -379,13 +389,14 @@ impl Tree {
         data: &[u8],
     ) -> Result<usize> {
         self.may_change(Operation::Write)?;
-        if !may_write(&self.node(object)?.attributes, who) {
+        let node = self.node_mut(object)?;
+        node.file()?;
+        if !may_write(&node.attributes, who) {
             return Err(Status::Access.into());
         }
         let written = self.put(object, offset, data)?;
-        if who.uid != 0 {
-            self.node_mut(object)?.attributes.mode &= !0o6000;
-        }
+        let attributes = &mut self.node_mut(object)?.attributes;
+        attributes.mode = mode_after_change(attributes, who);
         self.report(object);
         Ok(written)
     }
