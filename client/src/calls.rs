@@ -321,7 +321,6 @@ impl Line {
 }
 
 /// The xid of a reply and a reader of its result, or why there is none.
-#[expect(clippy::type_complexity)]
 pub fn answer<'a>(
     message: &'a [u8],
     procedure: &Procedure,

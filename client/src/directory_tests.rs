@@ -233,10 +233,10 @@ proptest! {
             prop_assert!(directory.bytes() <= chunks * CHUNK_BYTES as u64);
         }
         let mut held = 0;
-        for file in 0..2 {
+        for (file, tree) in trees.iter().enumerate() {
             for page in (0..600).chain(64_900..66_300) {
                 let expected = model.get(&(file, page)).copied();
-                match directory.lookup(&trees[file], page, session, SIZE) {
+                match directory.lookup(tree, page, session, SIZE) {
                     Lookup::Found(found) => {
                         held += 1;
                         prop_assert_eq!(Some(found), expected);

@@ -81,7 +81,7 @@ fn query_some(
         let answer = shared.calls.call(&GET_REFS, &arguments, &Trusting, |r| {
             odafs::GetRefsResult::decode(r)
         })?;
-        let answer = answer.map_err(|status| refused(status))?;
+        let answer = answer.map_err(refused)?;
         for told in &answer.files {
             let Some((range, answer)) = ranges
                 .get(told.range as usize)

@@ -305,7 +305,7 @@ impl Session {
                 tag,
             },
             &Trusting,
-            |r| odafs::RekeyResult::decode(r),
+            odafs::RekeyResult::decode,
         );
         match answer {
             Ok(Ok(rekeyed)) if rekeyed.generation == generation => {

@@ -1,0 +1,380 @@
+//! The client against a plain NFSv3 server that misbehaves on demand.
+
+mod fake;
+
+use fake::{Fake, Trouble};
+use odafs::{
+    Cache, CallError, Changes, Client, CreateOptions, FileKind, Options, PathError, ReadError,
+    ReadRequest, Taken, Why,
+};
+use odafs_common::wire::nfs3::Procedure as P;
+use std::time::Duration;
+
+fn options() -> Options {
+    Options {
+        cache: Cache::Off,
+        deadline: Duration::from_secs(20),
+        ..Options::default()
+    }
+}
+
+fn connect(fake: &Fake, options: Options) -> Client {
+    Client::connect_with(&fake.url(), options).unwrap()
+}
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|i| (i * 7 + i / 251) as u8).collect()
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    let data = pattern(100_000);
+    let file = client.create("a").unwrap();
+    file.write_at(&data, 0).unwrap();
+    file.sync().unwrap();
+    assert_eq!(fake.content("a"), data);
+    let file = client.open("/export/a").unwrap();
+    assert_eq!(file.read_to_end().unwrap(), data);
+    let mut buf = vec![0; 5000];
+    assert_eq!(file.read_at(&mut buf, 99_000).unwrap(), 1000);
+    assert_eq!(buf[..1000], data[99_000..]);
+    assert_eq!(file.read_at(&mut buf, 200_000).unwrap(), 0);
+    file.read_exact_at(&mut buf, 4095).unwrap();
+    assert_eq!(buf, data[4095..9095]);
+    assert!(matches!(
+        file.read_exact_at(&mut buf, 99_000),
+        Err(ReadError::EndOfFile {
+            bytes: 1000,
+            wanted: 5000,
+            ..
+        })
+    ));
+    let facts = client.server();
+    assert!(!facts.odafs && facts.granted.is_none(), "{facts:?}");
+    assert_eq!((facts.fabric, facts.export.as_str()), ("nfs", "/export"));
+    let counted = client.statistics();
+    assert_eq!(counted.cache_hits + counted.direct_hits, 0);
+    assert_eq!(counted.bytes_written, 100_000);
+}
+
+#[test]
+fn a_batch_is_read_together() {
+    let fake = Fake::start();
+    fake.put("a", &pattern(50_000));
+    let client = connect(&fake, options());
+    let file = client.open("a").unwrap();
+    let mut bufs = vec![vec![0; 3000]; 20];
+    let mut requests: Vec<_> = bufs
+        .iter_mut()
+        .zip(0u64..)
+        .map(|(buf, at)| ReadRequest::new(at * 2700, buf))
+        .collect();
+    file.read_batch(&mut requests).unwrap();
+    let got: Vec<usize> = requests.iter().map(|request| request.bytes).collect();
+    drop(requests);
+    for ((buf, got), at) in bufs.iter().zip(got).zip(0usize..) {
+        let expected = &pattern(50_000)[(at * 2700).min(50_000)..(at * 2700 + 3000).min(50_000)];
+        assert_eq!(&buf[..got], expected, "{at}");
+    }
+    assert_eq!(client.statistics().rpc_reads, 20);
+}
+
+#[test]
+fn names_and_attributes() {
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    client.mkdir("d").unwrap();
+    for name in ["d/x", "d/y", "d/z", "d/w"] {
+        client.create(name).unwrap();
+    }
+    let mut names: Vec<_> = client
+        .read_dir("d")
+        .unwrap()
+        .map(|entry| entry.unwrap().name)
+        .collect();
+    names.sort();
+    assert_eq!(names, ["w", "x", "y", "z"]);
+    client.symlink("x", "d/link").unwrap();
+    client.symlink("/export/d", "to_d").unwrap();
+    client.symlink("loop", "loop").unwrap();
+    assert_eq!(client.readlink("d/link").unwrap().to_str(), Some("x"));
+    assert_eq!(
+        client.stat("to_d/link").unwrap().file_id,
+        client.stat("d/x").unwrap().file_id
+    );
+    assert_eq!(
+        client.stat_link("to_d/link").unwrap().kind,
+        FileKind::Symlink
+    );
+    assert_eq!(client.stat("d/../d/./x").unwrap().kind, FileKind::Regular);
+    assert_eq!(client.stat("../../d").unwrap().kind, FileKind::Directory);
+    assert!(matches!(client.stat("loop"), Err(PathError::Loop { .. })));
+    client.rename("d/x", "d/x2").unwrap();
+    client.hard_link("d/x2", "d/x3").unwrap();
+    assert_eq!(
+        client.stat("d/x2").unwrap().file_id,
+        client.stat("d/x3").unwrap().file_id
+    );
+    client.remove("d/x2").unwrap();
+    let gone = client.open("d/x2").unwrap_err();
+    assert_eq!(gone.kind(), std::io::ErrorKind::NotFound);
+    assert!(
+        gone.to_string().contains("open d/x2: no such file"),
+        "{gone}"
+    );
+    let changed = client.set_attributes(
+        "d/y",
+        &Changes {
+            mode: Some(0o600),
+            size: Some(10),
+            ..Changes::default()
+        },
+    );
+    assert_eq!(changed.unwrap().mode, 0o600);
+    assert_eq!(client.stat("d/y").unwrap().size, 10);
+    let new = CreateOptions {
+        mode: 0o640,
+        exclusive: true,
+        truncate: true,
+    };
+    client.create_with("new", &new).unwrap();
+    assert_eq!(client.stat("new").unwrap().mode, 0o640);
+    assert_eq!(
+        client.create_new("new").unwrap_err().kind(),
+        std::io::ErrorKind::AlreadyExists
+    );
+    assert_eq!(
+        client.open("d").unwrap_err().kind(),
+        std::io::ErrorKind::IsADirectory
+    );
+    assert!(matches!(
+        client.stat("/elsewhere"),
+        Err(PathError::OutsideExport { .. })
+    ));
+    assert!(matches!(client.stat(""), Err(PathError::BadPath { .. })));
+    assert_eq!(client.space().unwrap().available_bytes, 400);
+    client.ping().unwrap();
+}
+
+#[test]
+fn a_call_that_is_not_answered_times_out() {
+    let fake = Fake::start();
+    fake.put("a", b"abc");
+    let client = connect(
+        &fake,
+        Options {
+            deadline: Duration::from_millis(300),
+            ..options()
+        },
+    );
+    let file = client.open("a").unwrap();
+    fake.plan(&[(P::Read, Trouble::Stall)]);
+    let mut buf = [7; 3];
+    let error = file.read_at(&mut buf, 0).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ReadError::Call {
+                source: CallError::TimedOut { .. },
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(
+        file.read_at(&mut buf, 0).unwrap(),
+        3,
+        "the connection is good for the next call"
+    );
+    assert_eq!(&buf, b"abc");
+    fake.plan(&[(P::GetAttributes, Trouble::Stall)]);
+    assert_eq!(
+        file.metadata().unwrap_err().kind(),
+        std::io::ErrorKind::TimedOut
+    );
+}
+
+#[test]
+fn lost_connections_are_made_again_and_calls_repeated() {
+    let fake = Fake::start();
+    fake.put("a", &pattern(60_000));
+    let client = connect(&fake, options());
+    let file = client.open("a").unwrap();
+    fake.plan(&[
+        (P::Read, Trouble::CutBefore),
+        (P::Read, Trouble::CutAfter),
+        (P::Read, Trouble::Short(100)),
+    ]);
+    assert_eq!(file.read_to_end().unwrap(), pattern(60_000));
+    fake.plan(&[
+        (P::Write, Trouble::CutAfter),
+        (P::Write, Trouble::Short(1)),
+        (P::Write, Trouble::Jukebox),
+    ]);
+    file.write_at(&pattern(30_000), 1).unwrap();
+    assert_eq!(fake.content("a")[1..30_001], pattern(30_000));
+    fake.plan(&[(P::GetAttributes, Trouble::CutBefore)]);
+    assert_eq!(file.metadata().unwrap().size, 60_000);
+    fake.plan(&[(P::Remove, Trouble::CutBefore)]);
+    client.remove("a").unwrap();
+    assert_eq!(client.statistics().reconnects, 5);
+}
+
+#[test]
+fn a_server_that_is_gone_is_an_error_that_says_so() {
+    let client = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("nfs://{}/", listener.local_addr().unwrap())
+            .parse()
+            .unwrap();
+        drop(listener);
+        Client::connect_with(&url, options())
+    };
+    let error = client.unwrap_err();
+    assert!(error.to_string().contains("is it running"), "{error}");
+}
+
+#[test]
+fn answers_that_make_no_sense_are_errors() {
+    let fake = Fake::start();
+    fake.put("a", b"abcd");
+    let client = connect(&fake, options());
+    let file = client.open("a").unwrap();
+    for procedure in [P::Read, P::GetAttributes] {
+        fake.plan(&[(procedure, Trouble::Garbled)]);
+        let error = match procedure {
+            P::Read => file.read_at(&mut [0; 4], 0).unwrap_err().to_string(),
+            _ => file.metadata().unwrap_err().to_string(),
+        };
+        assert!(error.contains("misbehaved"), "{error}");
+    }
+}
+
+#[test]
+fn what_a_restart_lost_is_written_again() {
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    let file = client.create("a").unwrap();
+    file.write_at(&pattern(20_000), 0).unwrap();
+    fake.plan(&[(P::Commit, Trouble::Restart)]);
+    file.write_at(b"again", 5).unwrap();
+    file.sync().unwrap();
+    let mut expected = pattern(20_000);
+    expected[5..10].copy_from_slice(b"again");
+    assert_eq!(fake.content("a"), expected);
+    assert_eq!(fake.count(P::Commit), 2);
+    file.sync().unwrap();
+    assert_eq!(fake.count(P::Commit), 2, "there is nothing left to commit");
+    file.write_stable_at(b"stable", 0).unwrap();
+    file.sync().unwrap();
+    assert_eq!(fake.count(P::Commit), 2);
+}
+
+#[test]
+fn pages_are_cached_from_open_to_open() {
+    let fake = Fake::start();
+    fake.put("a", b"one");
+    let client = connect(
+        &fake,
+        Options {
+            cache: Cache::CloseToOpen,
+            ..options()
+        },
+    );
+    let read = |expected: &[u8]| {
+        let mut buf = [0; 10];
+        let file = client.open("a").unwrap();
+        let bytes = file.read_at(&mut buf, 0).unwrap();
+        assert_eq!(&buf[..bytes], expected);
+        let traced = file.read_traced(&mut buf, 0).unwrap();
+        assert_eq!(
+            (traced.steps[0].taken, traced.steps[0].why),
+            (Taken::Cache, Why::Cached)
+        );
+        file
+    };
+    read(b"one");
+    let reads = fake.count(P::Read);
+    let file = read(b"one");
+    assert_eq!(fake.count(P::Read), reads, "the file has not changed");
+    fake.put("a", b"two!");
+    assert_eq!(file.read_at(&mut [0; 10], 0).unwrap(), 3, "close-to-open");
+    read(b"two!");
+    file.write_at(b"2", 0).unwrap();
+    read(b"2wo!");
+    file.write_at(b"longer", 4).unwrap();
+    read(b"2wo!longer");
+    client
+        .set_attributes(
+            "a",
+            &Changes {
+                size: Some(2),
+                ..Changes::default()
+            },
+        )
+        .unwrap();
+    read(b"2w");
+    client.create("a").unwrap().write_at(b"new", 0).unwrap();
+    read(b"new");
+    assert!(client.statistics().cache_hits >= 7);
+}
+
+#[test]
+fn own_writes_keep_the_other_pages() {
+    let fake = Fake::start();
+    fake.put("a", &pattern(40_960));
+    let client = connect(
+        &fake,
+        Options {
+            cache: Cache::CloseToOpen,
+            ..options()
+        },
+    );
+    let file = client.open("a").unwrap();
+    file.read_to_end().unwrap();
+    file.write_at(b"xyz", 4096 * 3 + 7).unwrap();
+    let before = fake.count(P::Read);
+    let mut expected = pattern(40_960);
+    expected[4096 * 3 + 7..][..3].copy_from_slice(b"xyz");
+    let file = client.open("a").unwrap();
+    assert_eq!(file.read_to_end().unwrap(), expected);
+    assert!(
+        fake.count(P::Read) - before <= 2,
+        "one page, and the end of the file"
+    );
+}
+
+#[test]
+fn many_threads_read_side_by_side() {
+    let fake = Fake::start();
+    fake.put("a", &pattern(200_000));
+    let client = connect(
+        &fake,
+        Options {
+            cache: Cache::CloseToOpen,
+            memory_bytes: 100_000,
+            lanes: 3,
+            ..options()
+        },
+    );
+    let file = client.open("a").unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..6usize {
+            let file = file.clone();
+            scope.spawn(move || {
+                let mut buf = [0; 777];
+                for i in 0..300 {
+                    let at = (thread * 7919 + i * 104_729) % 199_000;
+                    file.read_exact_at(&mut buf, at as u64).unwrap();
+                    assert_eq!(buf, pattern(200_000)[at..at + 777]);
+                }
+            });
+        }
+    });
+    let counted = client.statistics();
+    assert_eq!(counted.cache_hits + counted.rpc_reads, 1800);
+    assert_eq!(counted.bytes_read, 1800 * 777);
+    assert!(counted.cache_bytes <= 100_000);
+}
