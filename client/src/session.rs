@@ -76,6 +76,7 @@ pub struct Session {
     rekey_requests: u64,
     rekey_span: Nanos,
     rekeyed_at: AtomicU64,
+    rekeying: Mutex<()>,
     denied_in_row: AtomicU32,
     over: AtomicBool,
     /// Owns the mapping: a server that ends it, or dies, ends the session.
@@ -205,6 +206,7 @@ impl Session {
             rekey_requests: accepted.rekey_requests.max(1),
             rekey_span: Nanos::from_secs(u64::from(accepted.rekey_seconds.max(1))),
             rekeyed_at: AtomicU64::new(clock::now().0),
+            rekeying: Mutex::new(()),
             denied_in_row: AtomicU32::new(0),
             over: AtomicBool::new(false),
             first: Mutex::new(None),
@@ -288,6 +290,9 @@ impl Session {
     /// Moves to the next request key.
     pub fn rekey(&self, calls: &Calls) {
         // Whoever comes first does it; the others' requests are good under the old key meanwhile.
+        let Some(_mine) = self.rekeying.try_lock() else {
+            return;
+        };
         let requests = self.requests.swap(0, Relaxed);
         self.rekeyed_at.store(clock::now().0, Relaxed);
         let (session, generation) = (self.id, self.generation().wrapping_add(1));
@@ -305,15 +310,15 @@ impl Session {
                 tag,
             },
             &Trusting,
-            odafs::RekeyResult::decode,
+            |r| Ok(odafs::RekeyResult::decode(r)?.map(|rekeyed| (rekeyed.generation, rekeyed.tag))),
         );
         match answer {
-            Ok(Ok(rekeyed)) if rekeyed.generation == generation => {
+            Ok(Ok((confirmed, tag))) if confirmed == generation => {
                 if (Control::Rekeyed {
                     session,
                     generation,
                 })
-                .verify(&key, &rekeyed.tag)
+                .verify(&key, &tag)
                 {
                     self.generation.store(generation, Release);
                 } else {
