@@ -41,6 +41,8 @@ pub struct ServerConfig {
     pub cache_bytes: u64,
     /// Page size.
     pub page: PageSize,
+    /// Ask for 2 MiB pages of memory behind the cache; takes about 2 s a GiB at the start.
+    pub huge_pages: bool,
     /// Refuse changes.
     pub read_only: bool,
     /// Who may call, beyond loopback.
@@ -72,6 +74,7 @@ impl ServerConfig {
             state: None,
             cache_bytes: 1 << 30,
             page: PageSize::DEFAULT,
+            huge_pages: true,
             read_only: false,
             allow: Vec::new(),
             squash: Squash::All,

@@ -13,6 +13,7 @@ mod references;
 mod sessions;
 
 pub mod access;
+pub mod assembly;
 pub mod change;
 pub mod config;
 pub mod drc;
@@ -36,3 +37,6 @@ pub mod store;
 #[cfg(not(shuttle))]
 pub mod tcp;
 pub mod write;
+
+/// The most frames of an export: handles above belong to change counters.
+pub const MAX_FRAMES: u32 = counters::COUNTER_HANDLES;

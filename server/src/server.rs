@@ -1,9 +1,28 @@
 //! A running server: everything wired together.
 
-use std::net::SocketAddr;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use odafs_common::session::Identity;
+use odafs_fabric::Listener;
+use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
+use odafs_fabric::shm;
+use odafs_nic::calls::Transport;
+use odafs_nic::engine::EngineConfig;
+use odafs_nic::nic::NicConfig;
+
+use crate::access::Access;
+use crate::assembly::{Assembly, Parts};
 use crate::config::ServerConfig;
+use crate::export::ExportConfig;
+use crate::metrics_http::MetricsServer;
+use crate::odafs::SessionPolicy;
+use crate::portmap::Port;
+use crate::state::StateDir;
+use crate::store::{Credential, LocalOptions, LocalStore};
+use crate::tcp::{self, TcpServer};
 
 /// Where a server listens: the real ports, open listeners only.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,22 +51,83 @@ pub enum StartError {
         /// What was tried.
         action: String,
         /// Why it failed.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// An option that cannot be met.
     #[error("{0}")]
     Config(String),
 }
 
-/// A running server. Dropping it stops it without draining.
+/// Names what failed.
+fn trying<T>(action: impl Into<String>, result: io::Result<T>) -> Result<T, StartError> {
+    result.map_err(|source| StartError::Io {
+        action: action.into(),
+        source,
+    })
+}
+
+/// A running server. Dropping it stops it too.
 pub struct Server {
     addresses: Addresses,
+    config: ServerConfig,
+    // Dropped in this order: who brings calls, what serves them, the lock on the state.
+    tcp: Option<TcpServer>,
+    metrics: Option<MetricsServer>,
+    assembly: Assembly,
+    _state: StateDir,
 }
+
+/// Threads that serve connections over TCP.
+const TCP_THREADS: usize = 2;
 
 impl Server {
     /// Opens the state, the store and the listeners, and serves until [`Server::shutdown`].
-    pub fn start(_config: ServerConfig) -> Result<Server, StartError> {
-        todo!()
+    ///
+    /// # Errors
+    /// Something is in the way; the text says what, and what to do.
+    pub fn start(config: ServerConfig) -> Result<Server, StartError> {
+        check(&config)?;
+        let state = StateDir::open(config.state.as_deref(), &config.directory)?;
+        // We hold the lock: whoever held it before is dead, or its mappings soon will be worth nothing. Nothing
+        // is accepted before that.
+        let life = trying(
+            "make the life word",
+            LifeWord::create(&state.life_file(), state.life()),
+        )?;
+        let doors = Doors::open(&config)?;
+        let addresses = doors.addresses.clone();
+
+        let port = Port::default();
+        if let Some(address) = addresses.nfs {
+            port.set(address.port());
+        }
+        let parts = parts(&config, &state, life, port)?;
+        let assembly = trying("start the engine", Assembly::start(parts, doors.fabrics))?;
+        let tcp = doors.nfs.map(|listener| {
+            let (calls, workers) = (assembly.calls(), assembly.workers());
+            TcpServer::start(
+                listener,
+                TCP_THREADS,
+                calls,
+                workers,
+                tcp::Limits::default(),
+            )
+        });
+        let tcp = trying("serve NFS", tcp.transpose())?;
+        let metrics = doors.metrics.map(|listener| {
+            let export = Arc::clone(assembly.export());
+            let text = move || export.metrics().text(export.nic().map(|nic| &**nic));
+            MetricsServer::start(listener, Arc::new(text))
+        });
+        let metrics = trying("serve metrics", metrics.transpose())?;
+        Ok(Server {
+            addresses,
+            config,
+            tcp,
+            metrics,
+            assembly,
+            _state: state,
+        })
     }
 
     /// Where it listens.
@@ -55,8 +135,150 @@ impl Server {
         &self.addresses
     }
 
-    /// Drains and stops: no new connections, references worth nothing, calls under way finished.
-    pub fn shutdown(self) {
-        todo!()
+    /// What it serves, for whoever embeds it.
+    pub fn assembly(&self) -> &Assembly {
+        &self.assembly
     }
+
+    /// Drains and stops: no new connections, references worth nothing, calls under way finished.
+    pub fn shutdown(mut self) {
+        self.assembly.poison();
+        if let Some(tcp) = self.tcp.take() {
+            tcp.shutdown();
+        }
+        self.metrics.take();
+        self.assembly.stop();
+        if let Some(socket) = &self.config.shm {
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+}
+
+/// What this server does not have, and what it would not work with.
+fn check(config: &ServerConfig) -> Result<(), StartError> {
+    let missing = [
+        (config.rdma.is_some(), "the iWARP listener (--rdma)"),
+        (config.verbs.is_some(), "the RDMA listener (--verbs)"),
+        (config.trace.is_some(), "the packet trace (--trace)"),
+    ];
+    if let Some((_, what)) = missing.iter().find(|(asked, _)| *asked) {
+        return Err(StartError::Config(format!(
+            "{what} is not part of this build: leave it out"
+        )));
+    }
+    let frames = config.cache_bytes >> config.page.shift();
+    if frames < 64 {
+        return Err(StartError::Config(format!(
+            "a cache of {} bytes is too small: give it at least {} (64 pages) with --cache",
+            config.cache_bytes,
+            64 << config.page.shift()
+        )));
+    }
+    if frames > u64::from(crate::MAX_FRAMES) {
+        return Err(StartError::Config(format!(
+            "a cache of {} bytes has too many pages of {} bytes: ask for less with --cache, or for larger pages with --page",
+            config.cache_bytes,
+            config.page.bytes()
+        )));
+    }
+    Ok(())
+}
+
+fn parts(
+    config: &ServerConfig,
+    state: &StateDir,
+    life: LifeWord,
+    port: Port,
+) -> Result<Parts, StartError> {
+    let directory = config.directory.display();
+    let options = LocalOptions {
+        read_only: config.read_only,
+    };
+    let store = trying(
+        format!("serve {directory}"),
+        LocalStore::open(&config.directory, state, options),
+    )?;
+    let frames = (config.cache_bytes >> config.page.shift()) as u32;
+    let arena = ArenaConfig {
+        frames,
+        page: config.page,
+        huge: config.huge_pages,
+        populate: false,
+    };
+    let arena = trying(
+        format!("get {} bytes of memory for the page cache", config.cache_bytes),
+        Arena::create(&arena),
+    )?;
+    let serving = Credential::of_this_process();
+    Ok(Parts {
+        store: Arc::new(store),
+        arena: Arc::new(arena),
+        export: ExportConfig {
+            name: config.export.clone(),
+            direct: config.direct,
+            // No life makes as many changes.
+            change_base: state.life() << 40,
+            nic: NicConfig {
+                // Room for every page and its neighbours in a set, so that the NIC seldom has to ask.
+                tpt_entries: (frames as usize * 2).next_power_of_two(),
+                ..NicConfig::default()
+            },
+            ..ExportConfig::default()
+        },
+        sessions: SessionPolicy {
+            identity: Some(Identity::from_secret(**state.identity())),
+            life: state.life(),
+            serving_uid: serving.uid,
+            ..SessionPolicy::default()
+        },
+        access: Access::new(config.allow.clone(), config.squash, serving),
+        life: Some(Arc::new(life)),
+        workers: config.workers,
+        engine: EngineConfig {
+            spin: config.spin.into(),
+            ..EngineConfig::default()
+        },
+        port,
+    })
+}
+
+/// Listeners, open before anything is served from them.
+struct Doors {
+    nfs: Option<TcpListener>,
+    metrics: Option<TcpListener>,
+    fabrics: Vec<(Box<dyn Listener>, Transport)>,
+    addresses: Addresses,
+}
+
+impl Doors {
+    fn open(config: &ServerConfig) -> Result<Doors, StartError> {
+        let nfs = config.nfs.map(listen).transpose()?;
+        let metrics = config.metrics.map(listen).transpose()?;
+        let mut fabrics: Vec<(Box<dyn Listener>, Transport)> = Vec::new();
+        if let Some(path) = &config.shm {
+            let listener = trying(
+                format!("listen at {}", path.display()),
+                shm::Listener::bind(path, shm::Limits::default()),
+            )?;
+            fabrics.push((Box::new(listener), Transport::Shm));
+        }
+        let addresses = Addresses {
+            nfs: nfs.as_ref().map(|(_, address)| *address),
+            metrics: metrics.as_ref().map(|(_, address)| *address),
+            shm: config.shm.clone(),
+            ..Addresses::default()
+        };
+        Ok(Doors {
+            nfs: nfs.map(|(listener, _)| listener),
+            metrics: metrics.map(|(listener, _)| listener),
+            fabrics,
+            addresses,
+        })
+    }
+}
+
+fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let listener = trying(format!("listen on {address}"), TcpListener::bind(address))?;
+    let real = trying(format!("listen on {address}"), listener.local_addr())?;
+    Ok((listener, real))
 }
