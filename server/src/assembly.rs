@@ -5,12 +5,12 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use odafs_fabric::Listener;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, LifeWord};
 use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 use odafs_fabric::sync::thread::{self, JoinHandle};
-use odafs_fabric::Listener;
 use odafs_nic::calls::{Calls, Transport, Workers};
 use odafs_nic::engine::{Engine, EngineConfig, Serves, Stopper};
 
@@ -73,10 +73,7 @@ impl Assembly {
     ///
     /// # Errors
     /// The system has no more threads or descriptors.
-    pub fn start(
-        parts: Parts,
-        listeners: Vec<(Box<dyn Listener>, Transport)>,
-    ) -> io::Result<Self> {
+    pub fn start(parts: Parts, listeners: Vec<(Box<dyn Listener>, Transport)>) -> io::Result<Self> {
         let export = Arc::new(Export::new(
             parts.export,
             parts.store,

@@ -206,7 +206,10 @@ fn parts(
         populate: false,
     };
     let arena = trying(
-        format!("get {} bytes of memory for the page cache", config.cache_bytes),
+        format!(
+            "get {} bytes of memory for the page cache",
+            config.cache_bytes
+        ),
         Arena::create(&arena),
     )?;
     let serving = Credential::of_this_process();
