@@ -1,4 +1,4 @@
-# Sourced by the test scripts: odafs_binary sets and exports $ODAFS, the program under test.
+# Sourced, with packages.sh, by the test scripts: odafs_binary sets and exports $ODAFS, the program under test.
 # $ODAFS if it is set already, else target/release/odafs or target/debug/odafs, whichever is
 # newer, else a debug build.
 odafs_binary() {
@@ -8,11 +8,11 @@ odafs_binary() {
     if [ -z "${ODAFS:-}" ]; then
         newest=$(ls -t "$target/release/odafs" "$target/debug/odafs" 2>/dev/null | head -1 || true)
         if [ -z "$newest" ]; then
-            (cd "$root" && cargo build --locked -p odafs-cli) || { echo "FAILED: odafs does not build" >&2; exit 1; }
+            (cd "$root" && cargo build --locked -p odafs-cli) || fail "odafs does not build"
             newest=$target/debug/odafs
         fi
         ODAFS=$newest
     fi
-    [ -x "$ODAFS" ] || { echo "FAILED: no program at $ODAFS" >&2; exit 1; }
+    [ -x "$ODAFS" ] || fail "no program at $ODAFS"
     export ODAFS
 }

@@ -7,28 +7,39 @@
 # TOUR_SERVER='COMMAND' TOUR_EXPORT=/x TOUR_TREE=DIR walk it through another server instead.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-. "$here/uml.sh"
 . "$here/../binary.sh"
+. "$here/../packages.sh"
+. "$here/uml.sh"
 
 if [ -z "${TOUR_INSIDE:-}" ]; then
     [ "$(id -u)" = 0 ] || fail "the tour makes a network namespace: run it as root"
     need ip=iproute2 unshare=util-linux setpriv=util-linux
     uml_fetch
     [ -n "${TOUR_SERVER:-}" ] || odafs_binary
-    TOUR_INSIDE=1 exec unshare --net --mount -- "$0" "$@"
+    TOUR_INSIDE=1 exec unshare --net --mount --pid --fork --kill-child --mount-proc -- "$0" "$@"
 fi
 
 if [ $# -gt 0 ]; then
     mkdir -p "$1"; out=$(cd "$1" && pwd)
     rm -f "$out"/restart* "$out/can-restart"
 else
-    out=$(mktemp -d); trap 'rm -rf "$out"' EXIT
+    out=$(mktemp -d); scratch=$out
 fi
+server= scratch=${scratch:-}
+stop_server() {
+    [ -n "$server" ] || return 0
+    kill "$1" "$server" 2>/dev/null || true
+    wait "$server" 2>/dev/null || true
+    server=
+}
+clean_up() { stop_server -KILL; [ -z "$scratch" ] || rm -rf "$scratch"; }
+trap clean_up EXIT
 tree=${TOUR_TREE:-$out/tree}
-rm -rf "$out/state" "$out/tree"; mkdir -p "$tree"
+rm -rf "$out/state" "$out/tree"
+mkdir -p "$tree/many"
+(cd "$tree/many" && seq -f 'entry-number-%g' 0 8999 | xargs touch)
 uml_network
 
-server=
 start_server() {
     if [ -n "${TOUR_SERVER:-}" ]; then
         bash -c "exec $TOUR_SERVER" >>"$out/server.log" 2>&1 &
@@ -48,31 +59,27 @@ start_server() {
     tail -20 "$out/server.log" >&2
     fail "the server did not start (see $out/server.log)"
 }
-stop_server() { if [ -n "$server" ]; then kill "$1" $server 2>/dev/null || true; wait $server 2>/dev/null || true; server=; fi; }
 
-# Waits for the guest's wish, lets it get into its write, kills the server and starts it again.
-restart_on_demand() {
-    while [ ! -e "$out/restart-please" ]; do sleep 0.05; done
+# Kills the server in the middle of what the guest is doing, and starts it again on the same state.
+restart_server() {
     sleep 0.15
-    kill -9 "$1"
+    stop_server -KILL
     sleep 1
+    start_server
+    touch "$out/restarted"
 }
 
 start_server
 [ -n "${TOUR_SERVER:-}" ] || touch "$out/can-restart"
 { echo "EXPORT=${TOUR_EXPORT:-/} MOUNT_PORT=${TOUR_MOUNT_PORT:-2049}"; cat "$here/tour.guest.sh"; } >"$out/guest.sh"
 ( uml_boot "$out" "$out/guest.sh" ) & guest=$!
-if [ -e "$out/can-restart" ]; then
-    restart_on_demand $server & watcher=$!
-    while kill -0 $guest 2>/dev/null && kill -0 $watcher 2>/dev/null; do sleep 0.1; done
-    if ! kill -0 $watcher 2>/dev/null; then
-        wait $server 2>/dev/null || true
-        start_server
-        touch "$out/restarted"
-    else
-        kill $watcher 2>/dev/null || true
+while kill -0 $guest 2>/dev/null; do
+    if [ -e "$out/restart-please" ]; then
+        rm "$out/restart-please"
+        restart_server
     fi
-fi
+    sleep 0.05
+done
 status=0; wait $guest || status=$?
 cat "$out/guest.log" 2>/dev/null || true
 [ $status = 0 ] || { tail -5 "$out/server.log" >&2; fail "the tour ended with status $status"; }
@@ -87,5 +94,4 @@ if [ -e "$out/can-restart" ]; then
     kill -TERM $server; code=0; wait $server || code=$?; server=
     [ $code = 0 ] || fail "the server ended with status $code on SIGTERM"
 fi
-stop_server -TERM
 echo "tour passed"

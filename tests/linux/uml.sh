@@ -1,4 +1,4 @@
-# Sourced by the tests that need a stock Linux NFS client: User Mode Linux,
+# Sourced, after packages.sh, by the tests that need a stock Linux NFS client: User Mode Linux,
 # an unmodified Debian kernel that runs as a process.
 #
 #   uml_fetch              downloads the kernel once (Debian packages, unpacked, not installed)
@@ -12,24 +12,6 @@
 UML_CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/odafs-tests/uml
 UML_HOST=10.77.0.1
 UML_GUEST=10.77.0.2
-
-fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
-
-# Runs apt-get as root, whichever way this machine offers.
-apt() {
-    if [ "$(id -u)" = 0 ]; then apt-get "$@"; else sudo -n apt-get "$@"; fi
-}
-
-# Installs those of the given PROGRAM=PACKAGE pairs whose program is missing.
-need() {
-    local pair missing=()
-    for pair in "$@"; do
-        command -v "${pair%%=*}" >/dev/null || missing+=("${pair#*=}")
-    done
-    [ ${#missing[@]} = 0 ] && return
-    apt -qq update && apt -qq -y --no-install-recommends install "${missing[@]}" >/dev/null ||
-        fail "cannot install ${missing[*]}: install by hand and run again"
-}
 
 uml_fetch() {
     [ -e "$UML_CACHE/complete" ] && return

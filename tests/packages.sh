@@ -1,0 +1,19 @@
+# Sourced by the test scripts: what they all need.
+
+fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
+
+# Runs apt-get as root, whichever way this machine offers.
+apt() {
+    if [ "$(id -u)" = 0 ]; then apt-get "$@"; else sudo -n apt-get "$@"; fi
+}
+
+# Installs those of the given PROGRAM=PACKAGE pairs whose program is missing.
+need() {
+    local pair missing=()
+    for pair in "$@"; do
+        command -v "${pair%%=*}" >/dev/null || missing+=("${pair#*=}")
+    done
+    [ ${#missing[@]} = 0 ] && return
+    { apt -qq update && apt -qq -y --no-install-recommends install "${missing[@]}"; } >/dev/null ||
+        fail "cannot install ${missing[*]}: install by hand and run again"
+}
