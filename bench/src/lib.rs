@@ -6,6 +6,7 @@
 //! a machine whose speed drifts.
 #![deny(unsafe_code)]
 
+pub mod breakdown;
 pub mod clock;
 pub mod cpu;
 pub mod demo;

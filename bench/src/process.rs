@@ -17,8 +17,10 @@ use crate::cpu;
 pub struct ServerPlan {
     /// The program `odafs`.
     pub program: PathBuf,
-    /// The directory to serve, read-only.
+    /// The directory to serve.
     pub directory: PathBuf,
+    /// Whether it refuses changes.
+    pub read_only: bool,
     /// Bytes of its page cache.
     pub cache_bytes: u64,
     /// How long its engine polls before it sleeps.
@@ -56,11 +58,11 @@ impl ServerProcess {
         let shm = directory.path().join("sock");
         let mut command = Command::new(&plan.program);
         command.arg("serve").arg(&plan.directory).args([
-            "--read-only",
             "--direct",
             "one-sided",
             "--until-stdin-ends",
         ]);
+        command.args(plan.read_only.then_some("--read-only"));
         command
             .arg("--state")
             .arg(directory.path().join("state"))

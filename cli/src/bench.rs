@@ -1,5 +1,6 @@
 //! `odafs bench`: measurements.
 
+mod breakdown;
 mod latency;
 mod peers;
 
@@ -14,6 +15,7 @@ use clap::Subcommand;
 )]
 pub enum Command {
     Latency(latency::Arguments),
+    Breakdown(breakdown::Arguments),
     Peers(peers::Arguments),
 }
 
@@ -21,6 +23,7 @@ pub enum Command {
 pub fn run(command: Command) -> Result<()> {
     match command {
         Command::Latency(arguments) => latency::run(arguments),
+        Command::Breakdown(arguments) => breakdown::run(arguments),
         Command::Peers(arguments) => peers::run(arguments),
     }
 }

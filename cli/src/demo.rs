@@ -142,6 +142,7 @@ fn measure(arguments: &Arguments, root: &Path, listing: &Listing) -> Result<Demo
     let server = ServerProcess::start(&ServerPlan {
         program: std::env::current_exe().context("cannot find this program")?,
         directory: root.to_owned(),
+        read_only: true,
         cache_bytes: arguments.cache,
         spin: if wait == WaitName::Spin {
             SPIN

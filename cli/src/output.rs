@@ -1,7 +1,6 @@
 //! What goes to stdout and stderr: tables, JSON, progress.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
 use anyhow::Result;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -72,11 +71,6 @@ fn bar(length: u64, what: &str, template: &str) -> ProgressBar {
     }
     bar.set_message(what.to_owned());
     bar
-}
-
-/// A time with a unit that keeps three digits.
-pub fn time(time: Duration) -> String {
-    odafs_bench::table::time(time.as_nanos() as u64)
 }
 
 /// A name for a table: control characters as escapes, so that a name cannot

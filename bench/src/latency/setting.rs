@@ -123,6 +123,7 @@ impl Setting {
         let process = ServerProcess::start(&ServerPlan {
             program: plan.program.clone(),
             directory: served.to_owned(),
+            read_only: true,
             cache_bytes: plan.file_bytes + plan.file_bytes / 16 + (16 << 20),
             spin: if kind.ends_with("spin") {
                 SPIN

@@ -280,7 +280,7 @@ fn row(spec: Spec, rounds: Vec<Round>) -> Row {
         p99_ns: middle(|r| r.p99_ns),
         p999_ns: middle(|r| r.p999_ns),
         reads_per_second: per_second,
-        mib_per_second: per_second * spec.size_bytes as u64 >> 20,
+        mib_per_second: (per_second * spec.size_bytes as u64) >> 20,
         client_cpu_ns_per_read: middle(|r| r.client_cpu),
         server_cpu_ns_per_read: known.then(|| middle(|r| r.server_cpu.unwrap_or(0))),
         spec,

@@ -80,6 +80,7 @@ impl Setting {
             ServerProcess::start(&ServerPlan {
                 program: plan.program.clone(),
                 directory: directory.to_owned(),
+                read_only: true,
                 cache_bytes: (map.bytes().len() as u64) * 5 / 4 + (16 << 20),
                 spin,
                 nfs: true,

@@ -1,0 +1,102 @@
+//! `odafs bench breakdown`.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use odafs_bench::breakdown::{self, Plan, Report};
+use odafs_bench::table::{Table, bytes, count};
+
+use crate::{Usage, output, units};
+
+/// The terms that a read's time is made of, each alone
+#[derive(Args)]
+#[command(after_help = "Example:
+  odafs bench breakdown --json
+
+T_NullRPC   a call that does nothing
+T_FS        the server's file system: finding, locking and copying a resident page
+T_MAC       making and verifying the MAC of a request
+T_exc       the NIC's judgement of a direct read, and its calls to the host's VM, through shared
+            memory and through a queue to a thread of the host
+T_copy      copying out of the page cache
+T_stale     a direct read that is refused
+
+Terms of one processor are the mean of a batch of 256 and the median over batches; terms between
+client and server are timed one by one. All are the median of the rounds.")]
+pub struct Arguments {
+    /// Memory that terms work over at random
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "256MiB")]
+    set: u64,
+    /// How often every term is measured
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: u32,
+    /// Time for all of it, about [default: a tenth of a second for a term in a round]
+    #[arg(long, value_name = "N", value_parser = units::duration)]
+    seconds: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How many terms there are, about.
+const TERMS: u32 = 24;
+
+/// Measures.
+pub fn run(arguments: Arguments) -> Result<()> {
+    if arguments.rounds == 0 || !(1 << 20..=1 << 40).contains(&arguments.set) {
+        bail!(Usage(
+            "--rounds: at least 1; --set: at least 1MiB".to_owned()
+        ));
+    }
+    let default = Duration::from_millis(100);
+    let plan = Plan {
+        program: std::env::current_exe().context("cannot find this program")?,
+        set_bytes: arguments.set,
+        time: arguments
+            .seconds
+            .map_or(default, |all| all / (TERMS * arguments.rounds)),
+        rounds: arguments.rounds,
+    };
+    let progress = output::step_progress(u64::from(TERMS * plan.rounds), "");
+    let report = breakdown::run(&plan, |what| {
+        progress.set_message(what.to_owned());
+        progress.inc(1);
+    })?;
+    progress.finish_and_clear();
+    if arguments.json {
+        output::json(&report)
+    } else {
+        print(&report)
+    }
+}
+
+fn print(report: &Report) -> Result<()> {
+    output::text(&format!(
+        "{}\ncommit {}\nAt random over {} on pages of {}\n\n",
+        report.machine.sentence(),
+        report.commit,
+        bytes(report.set_bytes),
+        bytes(report.backing_bytes)
+    ))?;
+    let mut table = Table::new([
+        "<term", "<what", "<wait", "size", "times", "ns", "lowest", "highest",
+    ]);
+    for row in &report.rows {
+        let figures = [row.ns, row.lowest_ns, row.highest_ns].map(|ns| format!("{ns:.0}"));
+        let size = if row.size_bytes == 0 {
+            String::new()
+        } else {
+            bytes(row.size_bytes as u64)
+        };
+        let words = [
+            row.term.to_owned(),
+            row.what.clone(),
+            row.wait.to_owned(),
+            size,
+            count(row.times),
+        ];
+        table.row(words.into_iter().chain(figures).collect());
+    }
+    output::table(&table)
+}

@@ -1,0 +1,109 @@
+//! The program under test, and a server of it.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// The program.
+pub fn odafs() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_odafs"))
+}
+
+/// What it printed.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A server that ends with the test.
+#[allow(dead_code)]
+pub struct Server {
+    child: Child,
+    pub shm: PathBuf,
+    pub nfs: String,
+    _state: tempfile::TempDir,
+}
+
+#[allow(dead_code)]
+impl Server {
+    /// `odafs serve DIR` with a state directory and a socket of its own, an NFS port that is free, and these arguments.
+    pub fn start(dir: &Path, arguments: &[&str]) -> Self {
+        let state = tempfile::tempdir().unwrap();
+        let socket = state.path().join("sock");
+        let mut child = odafs()
+            .arg("serve")
+            .arg(dir)
+            .args([
+                "--until-stdin-ends",
+                "--nfs",
+                "127.0.0.1:0",
+                "--cache",
+                "64MiB",
+                "--shm",
+            ])
+            .arg(&socket)
+            .arg("--state")
+            .arg(state.path().join("state"))
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        assert!(line.starts_with("ready "), "{line:?}");
+        let word = |key: &str| {
+            line.split_whitespace()
+                .find_map(|w| w.strip_prefix(key))
+                .unwrap()
+                .to_owned()
+        };
+        Self {
+            child,
+            shm: word("shm=").into(),
+            nfs: word("nfs="),
+            _state: state,
+        }
+    }
+
+    /// The URL of a path over shared memory.
+    pub fn shm_url(&self, path: &str) -> String {
+        format!("odafs+shm://{}?{path}", self.shm.display())
+    }
+
+    /// The URL of a path over NFS.
+    pub fn nfs_url(&self, path: &str) -> String {
+        format!("nfs://{}{path}", self.nfs)
+    }
+
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Whether it still ran or has ended, afterwards it is gone.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs the program; it must succeed.
+#[allow(dead_code)]
+pub fn run(arguments: &[&str]) -> Output {
+    let output = odafs().args(arguments).output().unwrap();
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        text(&output.stderr)
+    );
+    output
+}

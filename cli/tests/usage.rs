@@ -1,0 +1,170 @@
+//! The command line itself: help, wrong usage, and what needs no server.
+
+mod common;
+
+use common::{odafs, text};
+use serde_json::Value;
+
+const COMMANDS: [&str; 13] = [
+    "demo", "serve", "ls", "stat", "cat", "get", "put", "rm", "mkdir", "mv", "refs", "doctor",
+    "bench",
+];
+
+#[test]
+fn every_command_explains_itself_with_an_example() {
+    for command in COMMANDS {
+        let output = odafs().args([command, "--help"]).output().unwrap();
+        assert!(output.status.success(), "{command}");
+        let help = text(&output.stdout);
+        assert!(
+            help.contains("Example") || command == "bench",
+            "{command}: {help}"
+        );
+        assert!(
+            text(&odafs().arg("--help").output().unwrap().stdout).contains(&format!("  {command}")),
+            "{command}"
+        );
+    }
+}
+
+#[test]
+fn wrong_usage_ends_with_2_and_says_why() {
+    let cases: [(&[&str], &str); 16] = [
+        (&[], "Usage"),
+        (&["fly"], "fly"),
+        (&["ls"], "URL"),
+        (&["ls", "http://example/"], "odafs+shm://"),
+        (&["ls", "odafs+shm://relative?/"], "absolute"),
+        (&["serve"], "odafs serve DIR"),
+        (&["serve", "/", "--cache", "plenty"], "size"),
+        (&["serve", "/", "--page", "5000"], "power of two"),
+        (
+            &["serve", "/", "--rdma", "127.0.0.1:20049"],
+            "not in this version",
+        ),
+        (
+            &["serve", "/", "--verbs", "127.0.0.1:20049"],
+            "not in this version",
+        ),
+        (&["serve", "/", "--trace", "x.pcap"], "--trace"),
+        (&["serve", "/", "--export", "data"], "slash"),
+        (&["demo", "--fabric", "tcp"], "only --fabric shm"),
+        (&["demo", "--seconds", "0"], "--seconds"),
+        (&["mv", "nfs://a/x", "nfs://b/x"], "same server"),
+        (
+            &["bench", "latency", "--route", "rpc", "--fabric", "local"],
+            "no row is left",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let output = odafs().args(arguments).output().unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(2),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+        assert!(
+            text(&output.stderr).contains(expected),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn a_server_that_cannot_start_ends_with_1_and_names_the_thing_and_the_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    let path = |p: &std::path::Path| p.display().to_string();
+    let cases: [(Vec<String>, &str); 4] = [
+        (vec![path(&dir.path().join("missing"))], "missing"),
+        (vec![path(&file)], "not a directory"),
+        (
+            vec![path(dir.path()), "--shm".into(), path(&file)],
+            "no socket",
+        ),
+        (
+            vec![
+                path(dir.path()),
+                "--shm".into(),
+                path(&dir.path().join("no/sock")),
+            ],
+            "there is no directory",
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let output = odafs().arg("serve").args(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        assert!(
+            text(&output.stderr).contains(expected),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn wrong_names_in_a_configuration_are_usage_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("odafs.toml");
+    std::fs::write(&file, "dir = '/'\ncash = '1GiB'\n").unwrap();
+    let output = odafs()
+        .args(["serve", "--config"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        text(&output.stderr).contains("cash"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn doctor_has_a_finding_for_each_check_and_a_remedy_for_each_lack() {
+    let output = odafs().args(["doctor", "--json"]).output().unwrap();
+    let findings: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let findings = findings.as_array().unwrap();
+    for check in [
+        "locked memory",
+        "2 MiB pages",
+        "inotify watches",
+        "sealed memory",
+        "RDMA devices",
+        "NFS port",
+    ] {
+        assert!(findings.iter().any(|f| f["check"] == check), "{check}");
+    }
+    for finding in findings {
+        assert_eq!(
+            finding["state"] == "ok",
+            finding["remedy"] == "",
+            "{finding}"
+        );
+    }
+}
+
+#[test]
+fn local_rows_need_no_server() {
+    let arguments =
+        "bench latency --fabric local --file-size 4MiB --rounds 2 --reads 500 --size 4096 --json";
+    let output = odafs().args(arguments.split(' ')).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = report["rows"].as_array().unwrap();
+    for route in ["pread", "mmap"] {
+        let row = rows
+            .iter()
+            .find(|r| r["route"] == route && r["backing_bytes"] == 4096)
+            .unwrap();
+        assert_eq!(
+            (&row["fabric"], &row["depth"], &row["size_bytes"]),
+            (&"local".into(), &1.into(), &4096.into())
+        );
+        assert_eq!(row["reads"], 1000);
+        assert!(row["p50_ns"].as_u64() <= row["p999_ns"].as_u64());
+    }
+}
