@@ -13,7 +13,7 @@ pub fn fill(bytes: &mut [u8]) {
 #[cfg(shuttle)]
 pub fn fill(bytes: &mut [u8]) {
     use shuttle::rand::RngCore;
-    shuttle::rand::rng().fill_bytes(bytes);
+    shuttle::rand::thread_rng().fill_bytes(bytes);
 }
 
 /// A random `u64`.

@@ -139,8 +139,7 @@ pub enum Source<'a> {
 pub struct Exposed {
     /// The frames: a reference's address is an offset here.
     pub arena: SteeringTag,
-    /// The stamps: one little-endian `u64` per frame; the life word's value is at
-    /// [`Exposed::life_offset`].
+    /// The stamps: one `u64` per frame in the server's byte order.
     pub stamps: SteeringTag,
 }
 

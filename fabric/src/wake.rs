@@ -2,6 +2,7 @@
 
 use crate::clock::Nanos;
 use std::io;
+#[cfg(not(shuttle))]
 use std::os::fd::BorrowedFd;
 
 /// Wakes a thread that serves many queue pairs, listeners and queues.

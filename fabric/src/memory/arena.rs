@@ -1,9 +1,11 @@
+use super::mapping::{HUGE_BYTES, Mapping};
+use super::protocol::{self, PinRefused, State, UNPUBLISHED};
 use super::FrameNumber;
+use crate::sync::Arc;
 use odafs_common::page::PageSize;
 use odafs_common::reference::Epoch;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What an arena is made of.
 #[derive(Clone, Copy, Debug)]
@@ -18,121 +20,183 @@ pub struct ArenaConfig {
     pub populate: bool,
 }
 
-/// Why a frame could not be pinned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PinRefused {
-    /// Its content has changed (or may have) since the reference was issued.
-    Stale,
-    /// Too many pins.
-    Busy,
-}
-
 /// Read-only descriptors of an arena, for a client to map.
+///
+/// Sealed: nobody can map them writable, write to them, punch holes or change their size, not
+/// even through another descriptor of the same memory.
+#[cfg(not(shuttle))]
 #[derive(Debug)]
 pub struct SharedArena {
     /// The frames.
-    pub data: OwnedFd,
+    pub data: std::os::fd::OwnedFd,
     /// The stamps.
-    pub stamps: OwnedFd,
+    pub stamps: std::os::fd::OwnedFd,
 }
 
+/// The export's epoch, alone in its cache line: every request reads it.
+#[repr(align(128))]
+struct EpochLine(AtomicU64);
+
 /// The page cache's memory. See the [module](super) for the rule of its stamps.
-pub struct Arena {}
+pub struct Arena {
+    data: Arc<Mapping>,
+    stamps: Arc<Mapping>,
+    states: Box<[State]>,
+    page: PageSize,
+    backing_bytes: u32,
+    epoch: EpochLine,
+    #[cfg(not(shuttle))]
+    shared: SharedArena,
+}
 
 impl Arena {
     /// Creates an arena whose frames are all unpublished and zero.
     pub fn create(config: &ArenaConfig) -> io::Result<Arena> {
-        todo!("{config:?}")
+        if config.frames == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "an arena of no frames"));
+        }
+        let bytes = u64::from(config.frames) << config.page.shift();
+        let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        let stamps_length = (config.frames as usize * 8).next_multiple_of(4096);
+        let arena = Self::map(config, length, stamps_length)?;
+        for frame in 0..config.frames {
+            arena.stamp(FrameNumber(frame)).store(UNPUBLISHED, Ordering::Relaxed);
+        }
+        Ok(arena)
+    }
+
+    #[cfg(not(shuttle))]
+    fn map(config: &ArenaConfig, length: usize, stamps_length: usize) -> io::Result<Arena> {
+        use super::mapping::Access;
+        use super::memfd;
+        use std::os::fd::AsFd;
+
+        let data_fd = memfd::create("odafs-arena", length as u64)?;
+        let stamps_fd = memfd::create("odafs-stamps", stamps_length as u64)?;
+        let data = Mapping::of(data_fd.as_fd(), length, Access::ReadWrite)?;
+        let stamps = Mapping::of(stamps_fd.as_fd(), stamps_length, Access::ReadWrite)?;
+        let mut backing_bytes = 4096;
+        if config.huge {
+            data.welcome_huge();
+        }
+        if config.huge || config.populate {
+            data.populate()?;
+        }
+        if config.huge && data.collapse() {
+            backing_bytes = HUGE_BYTES as u32;
+            stamps.collapse();
+        }
+        let shared = SharedArena {
+            data: memfd::reopen_read_only(&data_fd)?,
+            stamps: memfd::reopen_read_only(&stamps_fd)?,
+        };
+        memfd::freeze(&data_fd)?;
+        memfd::freeze(&stamps_fd)?;
+        let states = (0..config.frames).map(|_| State::new()).collect();
+        let epoch = EpochLine(AtomicU64::new(1));
+        let (data, stamps) = (Arc::new(data), Arc::new(stamps));
+        Ok(Arena { data, stamps, states, page: config.page, backing_bytes, epoch, shared })
+    }
+
+    #[cfg(shuttle)]
+    fn map(config: &ArenaConfig, length: usize, stamps_length: usize) -> io::Result<Arena> {
+        let backing_bytes = if config.huge { HUGE_BYTES as u32 } else { 4096 };
+        let (data, stamps) = (Arc::new(Mapping::heap(length)?), Arc::new(Mapping::heap(stamps_length)?));
+        let states = (0..config.frames).map(|_| State::new()).collect();
+        let epoch = EpochLine(AtomicU64::new(1));
+        Ok(Arena { data, stamps, states, page: config.page, backing_bytes, epoch })
     }
 
     /// Number of frames.
     pub fn frames(&self) -> u32 {
-        todo!()
+        self.states.len() as u32
     }
 
     /// Size of a frame.
     pub fn page(&self) -> PageSize {
-        todo!()
+        self.page
     }
 
     /// Size of the pages behind the memory: 2 MiB if the kernel gave them, else 4 KiB.
     pub fn backing_bytes(&self) -> u32 {
-        todo!()
+        self.backing_bytes
     }
 
     /// Where a frame begins: a reference's address.
     pub fn address(&self, frame: FrameNumber) -> u64 {
-        todo!("{frame:?}")
+        u64::from(frame.0) << self.page.shift()
     }
 
     /// The frame that holds the byte at `address`, if there is one.
     pub fn frame_at(&self, address: u64) -> Option<FrameNumber> {
-        todo!("{address}")
+        let frame = u32::try_from(address >> self.page.shift()).ok()?;
+        (frame < self.frames()).then_some(FrameNumber(frame))
     }
 
     /// The epoch to issue references with. Load it under the page's lock.
     pub fn current_epoch(&self) -> Epoch {
-        todo!()
+        Epoch(self.epoch.0.load(Ordering::SeqCst))
     }
 
     /// Makes every reference to the frame stale, before its content may change. `true`: somebody
     /// holds a pin and may still read what is there.
     pub fn revoke(&self, frame: FrameNumber) -> bool {
-        todo!("{frame:?}")
+        protocol::revoke(self.stamp(frame), self.state(frame), &self.epoch.0, false)
     }
 
     /// As [`Arena::revoke`], and nothing validates nor pins until [`Arena::publish`].
     pub fn unpublish(&self, frame: FrameNumber) -> bool {
-        todo!("{frame:?}")
+        protocol::revoke(self.stamp(frame), self.state(frame), &self.epoch.0, true)
     }
 
     /// Opens a filled frame to readers. References with the epoch that is returned, or a later one, read it.
     pub fn publish(&self, frame: FrameNumber) -> Epoch {
-        todo!("{frame:?}")
+        Epoch(protocol::publish(self.stamp(frame), &self.epoch.0))
     }
 
     /// Keeps the frame's content as it is until [`Arena::unpin`], if its stamp is above neither
     /// the `request`'s epoch nor the TPT `entry`'s.
     pub fn pin(&self, frame: FrameNumber, request: Epoch, entry: Epoch) -> Result<(), PinRefused> {
-        todo!("{frame:?} {request:?} {entry:?}")
+        protocol::pin(self.stamp(frame), self.state(frame), request.0.min(entry.0))
     }
 
     /// Ends one [`Arena::pin`].
     pub fn unpin(&self, frame: FrameNumber) {
-        todo!("{frame:?}")
+        self.state(frame).unpin();
     }
 
     /// Whether anybody holds a pin.
     pub fn is_pinned(&self, frame: FrameNumber) -> bool {
-        todo!("{frame:?}")
+        self.state(frame).is_pinned()
     }
 
     /// Says that the frame was used.
     pub fn set_referenced(&self, frame: FrameNumber) {
-        todo!("{frame:?}")
+        self.state(frame).set_referenced();
     }
 
     /// Whether the frame was used since the last time; clears it.
     pub fn take_referenced(&self, frame: FrameNumber) -> bool {
-        todo!("{frame:?}")
+        self.state(frame).take_referenced()
     }
 
     /// Says that a reference to the frame has been handed out (or no longer counts).
     pub fn set_handed_out(&self, frame: FrameNumber, handed_out: bool) {
-        todo!("{frame:?} {handed_out}")
+        self.state(frame).set_handed_out(handed_out);
     }
 
     /// Whether a reference to the frame has been handed out.
     pub fn is_handed_out(&self, frame: FrameNumber) -> bool {
-        todo!("{frame:?}")
+        self.state(frame).is_handed_out()
     }
 
     /// Copies from a frame. The frame should be pinned or its page locked.
     ///
     /// # Panics
     /// If the range is beyond the frame.
+    #[inline]
     pub fn copy_out(&self, frame: FrameNumber, offset: u32, into: &mut [u8]) {
-        todo!("{frame:?} {offset} {into:?}")
+        self.data.load(self.place(frame, offset, into.len()), into);
     }
 
     /// Copies into a frame, which is unpublished or revoked and not pinned.
@@ -140,7 +204,7 @@ impl Arena {
     /// # Panics
     /// If the range is beyond the frame.
     pub fn copy_in(&self, frame: FrameNumber, offset: u32, from: &[u8]) {
-        todo!("{frame:?} {offset} {from:?}")
+        self.data.store(self.place(frame, offset, from.len()), from);
     }
 
     /// Zeroes the bytes `from..to` of a frame, which is unpublished or revoked and not pinned.
@@ -148,7 +212,8 @@ impl Arena {
     /// # Panics
     /// If the range is beyond the frame.
     pub fn zero(&self, frame: FrameNumber, from: u32, to: u32) {
-        todo!("{frame:?} {from} {to}")
+        let length = to.saturating_sub(from) as usize;
+        self.data.zero(self.place(frame, from, length), length);
     }
 
     /// An aligned word of a frame, shared with the clients: a change counter.
@@ -156,11 +221,53 @@ impl Arena {
     /// # Panics
     /// If `offset` is not a multiple of 8 or beyond the frame.
     pub fn word(&self, frame: FrameNumber, offset: u32) -> &AtomicU64 {
-        todo!("{frame:?} {offset}")
+        self.data.word(self.place(frame, offset, 8))
     }
 
     /// Read-only descriptors of frames and stamps.
+    #[cfg(not(shuttle))]
     pub fn share(&self) -> io::Result<SharedArena> {
-        todo!()
+        Ok(SharedArena { data: self.shared.data.try_clone()?, stamps: self.shared.stamps.try_clone()? })
+    }
+
+    /// The descriptors themselves, to pass on without making more.
+    #[cfg(not(shuttle))]
+    pub(crate) fn shared(&self) -> &SharedArena {
+        &self.shared
+    }
+
+    /// The memory of the frames.
+    pub(crate) fn data(&self) -> &Arc<Mapping> {
+        &self.data
+    }
+
+    /// The memory of the stamps.
+    pub(crate) fn stamps(&self) -> &Arc<Mapping> {
+        &self.stamps
+    }
+
+    /// Where a range of a frame lies in the data.
+    ///
+    /// # Panics
+    /// If the range is beyond the frame.
+    #[inline]
+    pub(crate) fn place(&self, frame: FrameNumber, offset: u32, length: usize) -> usize {
+        let page = self.page.bytes();
+        assert!(frame.0 < self.frames(), "no such frame");
+        assert!(offset as usize <= page && length <= page - offset as usize, "beyond the frame");
+        (frame.0 as usize) * page + offset as usize
+    }
+
+    #[inline]
+    fn stamp(&self, frame: FrameNumber) -> &AtomicU64 {
+        self.stamps.word(frame.0 as usize * 8)
+    }
+
+    #[inline]
+    fn state(&self, frame: FrameNumber) -> &State {
+        &self.states[frame.0 as usize]
     }
 }
+
+#[cfg(test)]
+mod tests;

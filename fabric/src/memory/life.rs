@@ -1,50 +1,202 @@
+use super::mapping::Mapping;
+use crate::sync::Arc;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::sync::atomic::Ordering;
 
-/// The control word of one server life: while it holds the life's number, what clients read in
-/// the arena counts. It lives in a file of the state directory, so that a successor can poison
-/// it when a killed server could not.
-pub struct LifeWord {}
+/// The value of a word whose life is over.
+#[cfg(not(shuttle))]
+const POISON: u64 = 0;
 
-impl LifeWord {
-    /// Starts the life `life` (not 0) with a new file at `path`, after poisoning what is there.
-    pub fn create(path: &Path, life: u64) -> io::Result<LifeWord> {
-        todo!("{path:?} {life}")
-    }
-
-    /// A life without a file, for servers without a state directory: nobody can poison it after a kill.
-    pub fn in_memory(life: u64) -> io::Result<LifeWord> {
-        todo!("{life}")
-    }
-
-    /// Ends the validity of all that the server of an earlier life handed out. No file: nothing to do.
-    pub fn poison_predecessor(path: &Path) -> io::Result<()> {
-        todo!("{path:?}")
-    }
-
-    /// Ends the validity of all that this server handed out.
-    pub fn poison(&self) {
-        todo!()
-    }
-
-    /// The number of this life.
-    pub fn life(&self) -> u64 {
-        todo!()
-    }
-
-    /// A read-only descriptor for a client to map.
-    pub fn share(&self) -> io::Result<OwnedFd> {
-        todo!()
-    }
-}
+/// Bytes of the control page.
+pub(crate) const CONTROL_BYTES: usize = 4096;
 
 /// A client's mapping of a life word.
-pub struct LifeView {}
+#[derive(Clone)]
+pub struct LifeView {
+    control: Arc<Mapping>,
+    life: u64,
+}
 
 impl LifeView {
+    pub(crate) fn new(control: Arc<Mapping>, life: u64) -> Self {
+        Self { control, life }
+    }
+
     /// Whether that server life still counts.
+    #[inline]
     pub fn is_alive(&self) -> bool {
-        todo!()
+        self.control.word(0).load(Ordering::Acquire) == self.life
     }
 }
+
+#[cfg(not(shuttle))]
+mod in_file {
+    use super::{Arc, CONTROL_BYTES, LifeView, Mapping, POISON, io};
+    use crate::memory::mapping::Access;
+    use crate::memory::memfd;
+    use rustix::fs::{Mode, OFlags, fstat, open};
+    use std::fs::{self, File};
+    use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+    use std::os::unix::fs::FileExt;
+    use std::path::Path;
+
+    /// The control word of one server life: while it holds the life's number, what clients read in
+    /// the arena counts. It lives in a file of the state directory, so that a successor can poison
+    /// it when a killed server could not.
+    ///
+    /// The server writes the file rather than a mapping of it: whatever has happened to the file, that
+    /// cannot fault.
+    #[derive(Debug)]
+    pub struct LifeWord {
+        file: File,
+        shared: OwnedFd,
+        life: u64,
+    }
+
+    impl LifeWord {
+        /// Starts the life `life` (not 0) with a new file at `path`, after poisoning what is there.
+        pub fn create(path: &Path, life: u64) -> io::Result<LifeWord> {
+            Self::poison_predecessor(path)?;
+            let fresh = path.with_extension("new");
+            match fs::remove_file(&fresh) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let file = File::from(open(&fresh, flags, Mode::RUSR | Mode::WUSR)?);
+            let word = Self::start(file, life)?;
+            fs::rename(&fresh, path)?;
+            Ok(word)
+        }
+
+        /// A life without a file, for servers without a state directory: nobody can poison it after a kill.
+        pub fn in_memory(life: u64) -> io::Result<LifeWord> {
+            Self::start(File::from(memfd::create("odafs-life", CONTROL_BYTES as u64)?), life)
+        }
+
+        fn start(file: File, life: u64) -> io::Result<LifeWord> {
+            if life == POISON {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "life 0 is the dead one"));
+            }
+            let mut control = [0; CONTROL_BYTES];
+            control[..8].copy_from_slice(&life.to_ne_bytes());
+            file.write_all_at(&control, 0)?;
+            let file = OwnedFd::from(file);
+            let shared = memfd::reopen_read_only(&file)?;
+            Ok(LifeWord { file: file.into(), shared, life })
+        }
+
+        /// Ends the validity of all that the server of an earlier life handed out. No file: nothing to do.
+        pub fn poison_predecessor(path: &Path) -> io::Result<()> {
+            let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            match open(path, flags, Mode::empty()) {
+                Ok(fd) => File::from(fd).write_all_at(&POISON.to_ne_bytes(), 0),
+                Err(rustix::io::Errno::NOENT) => Ok(()),
+                Err(error) => Err(error.into()),
+            }
+        }
+
+        /// Ends the validity of all that this server handed out.
+        pub fn poison(&self) {
+            if let Err(error) = self.file.write_all_at(&POISON.to_ne_bytes(), 0) {
+                tracing::error!(%error, "the life word could not be poisoned: clients may go on reading the old arena");
+            }
+        }
+
+        /// The number of this life.
+        pub fn life(&self) -> u64 {
+            self.life
+        }
+
+        /// A read-only descriptor for a client to map.
+        pub fn share(&self) -> io::Result<OwnedFd> {
+            self.shared.try_clone()
+        }
+
+        /// The descriptor itself, to pass on without making more.
+        pub(crate) fn shared(&self) -> BorrowedFd<'_> {
+            self.shared.as_fd()
+        }
+
+        /// A view of this process.
+        pub(crate) fn view(&self) -> io::Result<LifeView> {
+            LifeView::map(self.shared.as_fd(), self.life)
+        }
+    }
+
+    impl LifeView {
+        /// Maps a descriptor from [`LifeWord::share`].
+        pub fn map(fd: BorrowedFd<'_>, life: u64) -> io::Result<LifeView> {
+            let length = fstat(fd)?.st_size;
+            if life == POISON || length != CONTROL_BYTES as i64 {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, "not a life word"));
+            }
+            let control = Mapping::of(fd, CONTROL_BYTES, Access::ReadOnly)?;
+            Ok(LifeView::new(Arc::new(control), life))
+        }
+    }
+}
+
+#[cfg(not(shuttle))]
+pub use in_file::LifeWord;
+
+#[cfg(shuttle)]
+mod in_heap {
+    use super::{Arc, CONTROL_BYTES, LifeView, Mapping, Ordering, io};
+    use std::collections::BTreeMap;
+    use std::path::{Path, PathBuf};
+    use std::sync::{Mutex, PoisonError};
+
+    static FILES: Mutex<BTreeMap<PathBuf, Arc<Mapping>>> = Mutex::new(BTreeMap::new());
+
+    /// The control word of one server life; the "file" is an entry of a table.
+    pub struct LifeWord {
+        control: Arc<Mapping>,
+        life: u64,
+    }
+
+    impl LifeWord {
+        /// Starts the life `life` under `path`, after poisoning what is there.
+        pub fn create(path: &Path, life: u64) -> io::Result<LifeWord> {
+            Self::poison_predecessor(path)?;
+            let word = Self::in_memory(life)?;
+            let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+            files.insert(path.to_owned(), Arc::clone(&word.control));
+            Ok(word)
+        }
+
+        /// A life that no successor can poison.
+        pub fn in_memory(life: u64) -> io::Result<LifeWord> {
+            let control = Arc::new(Mapping::heap(CONTROL_BYTES)?);
+            control.word(0).store(life, Ordering::Release);
+            Ok(LifeWord { control, life })
+        }
+
+        /// Ends the validity of all that the server of an earlier life handed out.
+        pub fn poison_predecessor(path: &Path) -> io::Result<()> {
+            let mut files = FILES.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(control) = files.remove(path) {
+                control.word(0).store(0, Ordering::Release);
+            }
+            Ok(())
+        }
+
+        /// Ends the validity of all that this server handed out.
+        pub fn poison(&self) {
+            self.control.word(0).store(0, Ordering::Release);
+        }
+
+        /// The number of this life.
+        pub fn life(&self) -> u64 {
+            self.life
+        }
+
+        /// A view of this process.
+        pub(crate) fn view(&self) -> io::Result<LifeView> {
+            Ok(LifeView::new(Arc::clone(&self.control), self.life))
+        }
+    }
+}
+
+#[cfg(shuttle)]
+pub use in_heap::LifeWord;

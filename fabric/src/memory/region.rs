@@ -1,13 +1,21 @@
+use super::mapping::Mapping;
 use crate::fabric::SteeringTag;
 
 /// Memory that a peer may read and write at any time. All access is by relaxed word copies: what
 /// comes out is untrusted bytes, perhaps torn, never undefined behaviour.
-pub struct Region {}
+pub struct Region {
+    memory: Mapping,
+    tag: SteeringTag,
+}
 
 impl Region {
+    pub(crate) fn new(memory: Mapping, tag: SteeringTag) -> Self {
+        Self { memory, tag }
+    }
+
     /// Bytes.
     pub fn len(&self) -> usize {
-        todo!()
+        self.memory.len()
     }
 
     /// Whether it has no bytes at all.
@@ -17,18 +25,43 @@ impl Region {
 
     /// The name under which the peer reaches it.
     pub fn tag(&self) -> SteeringTag {
-        todo!()
+        self.tag
     }
 
     /// Copies from the region. `false` (and nothing done) if the range is beyond it.
     #[must_use]
+    #[inline]
     pub fn load(&self, offset: usize, into: &mut [u8]) -> bool {
-        todo!("{offset} {into:?}")
+        let holds = self.memory.holds(offset, into.len());
+        if holds {
+            self.memory.load(offset, into);
+        }
+        holds
     }
 
     /// Copies into the region. `false` (and nothing done) if the range is beyond it.
     #[must_use]
+    #[inline]
     pub fn store(&self, offset: usize, from: &[u8]) -> bool {
-        todo!("{offset} {from:?}")
+        let holds = self.memory.holds(offset, from.len());
+        if holds {
+            self.memory.store(offset, from);
+        }
+        holds
+    }
+
+    /// Copies into the region from other memory. `false` (and nothing done) if a range is beyond
+    /// its memory, or both are one.
+    #[must_use]
+    pub(crate) fn copy_from(&self, offset: usize, from: &Mapping, at: usize, length: usize) -> bool {
+        let holds = self.memory.holds(offset, length) && from.holds(at, length) && !std::ptr::eq(&self.memory, from);
+        if holds {
+            self.memory.copy_across(offset, from, at, length);
+        }
+        holds
+    }
+
+    pub(crate) fn memory(&self) -> &Mapping {
+        &self.memory
     }
 }

@@ -1,0 +1,231 @@
+//! Memory that others may read or write at any time.
+
+use super::copy;
+use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Size of a huge page.
+pub const HUGE_BYTES: usize = 2 << 20;
+
+/// A range of shared memory that lives as long as this value. Every access is checked against
+/// its bounds and made by assembly or relaxed atomics.
+pub struct Mapping {
+    base: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the memory is reached through atomics and assembly only, from whatever thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above: no access needs `&mut`.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether `length` bytes from `offset` are there.
+    #[inline]
+    pub fn holds(&self, offset: usize, length: usize) -> bool {
+        offset.checked_add(length).is_some_and(|end| end <= self.length)
+    }
+
+    /// Copies from the memory.
+    ///
+    /// # Panics
+    /// If the range is out of bounds.
+    #[inline]
+    pub fn load(&self, offset: usize, into: &mut [u8]) {
+        assert!(self.holds(offset, into.len()), "out of bounds");
+        // SAFETY: the range was just checked and the memory lives as long as `self`.
+        unsafe { copy::load(self.base.as_ptr().add(offset), into) };
+    }
+
+    /// Copies into the memory, which must be writable.
+    ///
+    /// # Panics
+    /// If the range is out of bounds.
+    #[inline]
+    pub fn store(&self, offset: usize, from: &[u8]) {
+        assert!(self.holds(offset, from.len()), "out of bounds");
+        // SAFETY: the range was just checked and the memory lives as long as `self`.
+        unsafe { copy::store(self.base.as_ptr().add(offset), from) };
+    }
+
+    /// Zeroes a range of the memory, which must be writable.
+    ///
+    /// # Panics
+    /// If the range is out of bounds.
+    pub fn zero(&self, offset: usize, length: usize) {
+        assert!(self.holds(offset, length), "out of bounds");
+        // SAFETY: the range was just checked and the memory lives as long as `self`.
+        unsafe { copy::zero(self.base.as_ptr().add(offset), length) };
+    }
+
+    /// Copies from one shared memory to another, which must be writable and not the same.
+    ///
+    /// # Panics
+    /// If a range is out of bounds, or both are of one memory.
+    pub fn copy_across(&self, offset: usize, from: &Mapping, at: usize, length: usize) {
+        assert!(self.holds(offset, length) && from.holds(at, length), "out of bounds");
+        assert!(self.base != from.base, "one memory");
+        // SAFETY: both ranges were just checked, do not overlap, and live as long as the mappings.
+        unsafe { copy::across(self.base.as_ptr().add(offset), from.base.as_ptr().add(at), length) };
+    }
+
+    /// An aligned word. Only to be stored to if the memory is writable.
+    ///
+    /// # Panics
+    /// If it is out of bounds or not aligned.
+    #[inline]
+    pub fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(self.holds(offset, 8) && offset.is_multiple_of(8), "out of bounds");
+        // SAFETY: checked just now; the base is aligned to a page, or to 8 bytes under shuttle.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// An aligned half word. Only to be stored to if the memory is writable.
+    ///
+    /// # Panics
+    /// If it is out of bounds or not aligned.
+    #[inline]
+    pub fn half_word(&self, offset: usize) -> &AtomicU32 {
+        assert!(self.holds(offset, 4) && offset.is_multiple_of(4), "out of bounds");
+        // SAFETY: checked just now; the base is aligned to a page, or to 8 bytes under shuttle.
+        unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// Fetches the cache line of a byte; out of bounds it does nothing.
+    #[inline]
+    pub fn prefetch(&self, offset: usize) {
+        #[cfg(all(target_arch = "x86_64", not(miri), not(shuttle)))]
+        if offset < self.length {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: the byte is in bounds (and a prefetch of any address is harmless).
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.as_ptr().add(offset).cast_const().cast()) };
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri), not(shuttle))))]
+        let _ = offset;
+    }
+}
+
+#[cfg(shuttle)]
+mod heap {
+    use super::{AtomicU64, Mapping, NonNull, io};
+
+    impl Mapping {
+        /// Zeroed memory of this process.
+        pub fn heap(length: usize) -> io::Result<Mapping> {
+            let words: Box<[AtomicU64]> = (0..length.div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
+            let base = NonNull::from(Box::leak(words)).cast();
+            Ok(Mapping { base, length })
+        }
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            let words = std::ptr::slice_from_raw_parts_mut(self.base.as_ptr().cast::<AtomicU64>(), self.length.div_ceil(8));
+            // SAFETY: `heap` leaked a box of exactly these words, and nobody borrows from a value that is dropped.
+            drop(unsafe { Box::from_raw(words) });
+        }
+    }
+}
+
+#[cfg(not(shuttle))]
+mod mapped {
+    use super::{HUGE_BYTES, Mapping, NonNull, io};
+    use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+    use std::os::fd::BorrowedFd;
+    use std::ptr;
+
+    /// Whether a mapping may be written through.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub enum Access {
+        ReadOnly,
+        ReadWrite,
+    }
+
+    impl Mapping {
+        /// Maps the first `length` bytes of a descriptor that cannot shrink below them.
+        pub fn of(fd: BorrowedFd<'_>, length: usize, access: Access) -> io::Result<Mapping> {
+            if length == 0 {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "an empty mapping"));
+            }
+            let protection = match access {
+                Access::ReadOnly => ProtFlags::READ,
+                Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+            };
+            let align = if length >= HUGE_BYTES { HUGE_BYTES } else { 4096 };
+            let hole = reserve(length, align)?;
+            // SAFETY: the pages that are replaced are those of the hole just reserved, which nobody else knows.
+            let mapped = unsafe { mmap(hole.cast(), length, protection, MapFlags::SHARED | MapFlags::FIXED, fd, 0) };
+            if let Err(error) = mapped {
+                // SAFETY: the hole is ours and nothing refers to it.
+                let _ = unsafe { munmap(hole.cast(), length) };
+                return Err(error.into());
+            }
+            let base = NonNull::new(hole).ok_or(io::ErrorKind::OutOfMemory)?;
+            Ok(Mapping { base, length })
+        }
+
+        /// Touches all pages for writing.
+        pub fn populate(&self) -> io::Result<()> {
+            self.advise(0, self.length, libc::MADV_POPULATE_WRITE)
+        }
+
+        /// Asks for huge pages behind all whole 2 MiB of the (populated) memory; whether all came.
+        pub fn collapse(&self) -> bool {
+            let whole = self.length / HUGE_BYTES * HUGE_BYTES;
+            let mut all = whole == self.length;
+            for offset in (0..whole).step_by(64 * HUGE_BYTES) {
+                let length = (whole - offset).min(64 * HUGE_BYTES);
+                all &= self.advise(offset, length, libc::MADV_COLLAPSE).is_ok();
+            }
+            all
+        }
+
+        /// Tells the kernel, before the memory is touched, that huge pages are welcome.
+        pub fn welcome_huge(&self) {
+            // Where they are switched off this fails, and `collapse` decides.
+            let _ = self.advise(0, self.length, libc::MADV_HUGEPAGE);
+        }
+
+        fn advise(&self, offset: usize, length: usize, advice: libc::c_int) -> io::Result<()> {
+            assert!(self.holds(offset, length), "out of bounds");
+            // SAFETY: the range is ours, and none of the advice used here changes what the memory holds.
+            let result = unsafe { libc::madvise(self.base.as_ptr().add(offset).cast(), length, advice) };
+            if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+        }
+    }
+
+    /// A hole of `length` bytes in the address space at a multiple of `align`.
+    fn reserve(length: usize, align: usize) -> io::Result<*mut u8> {
+        let length = length.next_multiple_of(4096);
+        let total = length.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: an anonymous mapping where the kernel likes touches nothing that exists.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), total, ProtFlags::empty(), flags)? }.cast::<u8>();
+        let before = start.align_offset(align);
+        let base = start.wrapping_add(before);
+        if before > 0 {
+            // SAFETY: the slack before the hole is ours and nothing refers to it.
+            unsafe { munmap(start.cast(), before)? };
+        }
+        // SAFETY: the slack behind the hole is ours and nothing refers to it.
+        unsafe { munmap(base.wrapping_add(length).cast(), align - before)? };
+        Ok(base)
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            let length = self.length.next_multiple_of(4096);
+            // SAFETY: the range was mapped by `of`, and nobody borrows from a value that is dropped.
+            let _ = unsafe { munmap(self.base.as_ptr().cast(), length) };
+        }
+    }
+}
+
+#[cfg(not(shuttle))]
+pub use mapped::Access;

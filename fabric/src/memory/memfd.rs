@@ -1,0 +1,45 @@
+//! Sealed memory in descriptors.
+
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create, open};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+/// A new memfd of `length` bytes, which can neither shrink nor grow from now on.
+pub fn create(name: &str, length: u64) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    // Before Linux 6.3 the flag that forbids to execute it is unknown.
+    let fd = match memfd_create(name, flags | MemfdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL)) {
+        Err(rustix::io::Errno::INVAL) => memfd_create(name, flags)?,
+        made => made?,
+    };
+    ftruncate(&fd, length)?;
+    fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
+    Ok(fd)
+}
+
+/// Forbids every way of writing but the mappings that exist: new writable mappings, `write`,
+/// holes. Then forbids to seal any further, and takes the write permission from the mode, which
+/// is what a reopening through `/proc` would ask.
+pub fn freeze(fd: &OwnedFd) -> io::Result<()> {
+    fcntl_add_seals(fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL)?;
+    Ok(fchmod(fd, Mode::RUSR)?)
+}
+
+/// Forbids to seal any further: nobody can take the peer's right to write.
+pub fn settle(fd: &OwnedFd) -> io::Result<()> {
+    Ok(fcntl_add_seals(fd, SealFlags::SEAL)?)
+}
+
+/// Another descriptor of the same memory that can only be read.
+pub fn reopen_read_only(fd: &OwnedFd) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+/// Its length, if it is sealed against shrinking: then loads from it cannot fault.
+pub fn sealed_length(fd: BorrowedFd<'_>) -> io::Result<u64> {
+    if !fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer's memory is not sealed"));
+    }
+    u64::try_from(fstat(fd)?.st_size).map_err(|_| io::ErrorKind::InvalidData.into())
+}
