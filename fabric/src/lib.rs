@@ -10,23 +10,16 @@
 
 #![deny(unsafe_code)]
 
-#[cfg(not(loom))]
 pub mod clock;
-#[cfg(not(loom))]
 pub mod entropy;
-#[cfg(not(loom))]
 pub mod fabric;
 pub mod memory;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(shuttle))]
 pub mod shm;
-#[cfg(not(loom))]
 pub mod sim;
-#[cfg(not(loom))]
 pub mod sync;
-#[cfg(not(loom))]
 pub mod wake;
 
-#[cfg(not(loom))]
 pub use fabric::{
     Completion, Exposed, Fault, Incoming, Listener, Local, Peer, PostError, Posted, QueuePair,
     Region, Remote, Source, SteeringTag,

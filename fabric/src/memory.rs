@@ -7,41 +7,31 @@
 
 #![allow(unsafe_code)]
 
-#[cfg(not(loom))]
 mod arena;
-#[cfg(not(loom))]
 mod copy;
-#[cfg(not(loom))]
 mod life;
-#[cfg(not(loom))]
 pub(crate) mod mapping;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(shuttle))]
 pub(crate) mod memfd;
 mod protocol;
-#[cfg(not(loom))]
 mod region;
-#[cfg(not(loom))]
 mod view;
 
-#[cfg(not(loom))]
-pub use arena::{Arena, ArenaConfig};
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(shuttle))]
 pub use arena::SharedArena;
-#[cfg(not(loom))]
+pub use arena::{Arena, ArenaConfig};
 pub use life::{LifeView, LifeWord};
 pub use protocol::PinRefused;
-#[cfg(not(loom))]
 pub use region::Region;
-#[cfg(not(loom))]
 pub use view::ArenaView;
 
 /// The atomics that live in shared memory: never shuttle's, whose size is their own.
 mod atomic {
-    #[cfg(loom)]
-    pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-    #[cfg(not(loom))]
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 }
+
+#[cfg(all(test, loom))]
+mod explored;
 
 /// Number of a frame: a page-sized slot of the arena.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,6 +1,6 @@
+use super::FrameNumber;
 use super::mapping::{HUGE_BYTES, Mapping};
 use super::protocol::{self, PinRefused, State, UNPUBLISHED};
-use super::FrameNumber;
 use crate::sync::Arc;
 use odafs_common::page::PageSize;
 use odafs_common::reference::Epoch;
@@ -53,14 +53,19 @@ impl Arena {
     /// Creates an arena whose frames are all unpublished and zero.
     pub fn create(config: &ArenaConfig) -> io::Result<Arena> {
         if config.frames == 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "an arena of no frames"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "an arena of no frames",
+            ));
         }
         let bytes = u64::from(config.frames) << config.page.shift();
         let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let stamps_length = (config.frames as usize * 8).next_multiple_of(4096);
         let arena = Self::map(config, length, stamps_length)?;
         for frame in 0..config.frames {
-            arena.stamp(FrameNumber(frame)).store(UNPUBLISHED, Ordering::Relaxed);
+            arena
+                .stamp(FrameNumber(frame))
+                .store(UNPUBLISHED, Ordering::Relaxed);
         }
         Ok(arena)
     }
@@ -95,16 +100,34 @@ impl Arena {
         let states = (0..config.frames).map(|_| State::new()).collect();
         let epoch = EpochLine(AtomicU64::new(1));
         let (data, stamps) = (Arc::new(data), Arc::new(stamps));
-        Ok(Arena { data, stamps, states, page: config.page, backing_bytes, epoch, shared })
+        Ok(Arena {
+            data,
+            stamps,
+            states,
+            page: config.page,
+            backing_bytes,
+            epoch,
+            shared,
+        })
     }
 
     #[cfg(shuttle)]
     fn map(config: &ArenaConfig, length: usize, stamps_length: usize) -> io::Result<Arena> {
         let backing_bytes = if config.huge { HUGE_BYTES as u32 } else { 4096 };
-        let (data, stamps) = (Arc::new(Mapping::heap(length)?), Arc::new(Mapping::heap(stamps_length)?));
+        let (data, stamps) = (
+            Arc::new(Mapping::heap(length)?),
+            Arc::new(Mapping::heap(stamps_length)?),
+        );
         let states = (0..config.frames).map(|_| State::new()).collect();
         let epoch = EpochLine(AtomicU64::new(1));
-        Ok(Arena { data, stamps, states, page: config.page, backing_bytes, epoch })
+        Ok(Arena {
+            data,
+            stamps,
+            states,
+            page: config.page,
+            backing_bytes,
+            epoch,
+        })
     }
 
     /// Number of frames.
@@ -227,7 +250,10 @@ impl Arena {
     /// Read-only descriptors of frames and stamps.
     #[cfg(not(shuttle))]
     pub fn share(&self) -> io::Result<SharedArena> {
-        Ok(SharedArena { data: self.shared.data.try_clone()?, stamps: self.shared.stamps.try_clone()? })
+        Ok(SharedArena {
+            data: self.shared.data.try_clone()?,
+            stamps: self.shared.stamps.try_clone()?,
+        })
     }
 
     /// The descriptors themselves, to pass on without making more.
@@ -254,7 +280,10 @@ impl Arena {
     pub(crate) fn place(&self, frame: FrameNumber, offset: u32, length: usize) -> usize {
         let page = self.page.bytes();
         assert!(frame.0 < self.frames(), "no such frame");
-        assert!(offset as usize <= page && length <= page - offset as usize, "beyond the frame");
+        assert!(
+            offset as usize <= page && length <= page - offset as usize,
+            "beyond the frame"
+        );
         (frame.0 as usize) * page + offset as usize
     }
 

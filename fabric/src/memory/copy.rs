@@ -107,7 +107,8 @@ unsafe fn load_words(from: *const u8, into: &mut [u8]) {
     }
     for (index, byte) in tail_bytes.iter_mut().enumerate() {
         // SAFETY: within the caller's range; bytes are always aligned.
-        *byte = unsafe { AtomicU8::from_ptr(from.add(head + words * 8 + index).cast_mut()) }.load(Relaxed);
+        *byte = unsafe { AtomicU8::from_ptr(from.add(head + words * 8 + index).cast_mut()) }
+            .load(Relaxed);
     }
 }
 
@@ -128,7 +129,8 @@ unsafe fn store_words(into: *mut u8, from: &[u8]) {
     }
     for (index, byte) in tail_bytes.iter().enumerate() {
         // SAFETY: within the caller's range; bytes are always aligned.
-        unsafe { AtomicU8::from_ptr(into.add(head + words.len() * 8 + index)) }.store(*byte, Relaxed);
+        unsafe { AtomicU8::from_ptr(into.add(head + words.len() * 8 + index)) }
+            .store(*byte, Relaxed);
     }
 }
 
@@ -251,10 +253,21 @@ mod tests {
                 unsafe { store(stored.as_mut_ptr().add(to), wanted) };
                 let mut moved = vec![0xaa; 700];
                 // SAFETY: both have the bytes.
-                unsafe { across(moved.as_mut_ptr().add(to), source.as_ptr().add(from), length) };
+                unsafe {
+                    across(
+                        moved.as_mut_ptr().add(to),
+                        source.as_ptr().add(from),
+                        length,
+                    )
+                };
                 for copy in [loaded, stored, moved] {
                     assert_eq!(&copy[to..to + length], wanted);
-                    assert!(copy[..to].iter().chain(&copy[to + length..]).all(|byte| *byte == 0xaa));
+                    assert!(
+                        copy[..to]
+                            .iter()
+                            .chain(&copy[to + length..])
+                            .all(|byte| *byte == 0xaa)
+                    );
                 }
             }
         }
@@ -267,7 +280,12 @@ mod tests {
             // SAFETY: `bytes` has `3 + length` bytes.
             unsafe { zero(bytes.as_mut_ptr().add(3), length) };
             assert!(bytes[3..3 + length].iter().all(|byte| *byte == 0));
-            assert!(bytes[..3].iter().chain(&bytes[3 + length..]).all(|byte| *byte == 0xaa));
+            assert!(
+                bytes[..3]
+                    .iter()
+                    .chain(&bytes[3 + length..])
+                    .all(|byte| *byte == 0xaa)
+            );
         }
     }
 }

@@ -62,7 +62,8 @@ mod in_file {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
-            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let flags =
+                OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
             let file = File::from(open(&fresh, flags, Mode::RUSR | Mode::WUSR)?);
             let word = Self::start(file, life)?;
             fs::rename(&fresh, path)?;
@@ -71,19 +72,29 @@ mod in_file {
 
         /// A life without a file, for servers without a state directory: nobody can poison it after a kill.
         pub fn in_memory(life: u64) -> io::Result<LifeWord> {
-            Self::start(File::from(memfd::create("odafs-life", CONTROL_BYTES as u64)?), life)
+            Self::start(
+                File::from(memfd::create("odafs-life", CONTROL_BYTES as u64)?),
+                life,
+            )
         }
 
         fn start(file: File, life: u64) -> io::Result<LifeWord> {
             if life == POISON {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, "life 0 is the dead one"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "life 0 is the dead one",
+                ));
             }
             let mut control = [0; CONTROL_BYTES];
             control[..8].copy_from_slice(&life.to_ne_bytes());
             file.write_all_at(&control, 0)?;
             let file = OwnedFd::from(file);
             let shared = memfd::reopen_read_only(&file)?;
-            Ok(LifeWord { file: file.into(), shared, life })
+            Ok(LifeWord {
+                file: file.into(),
+                shared,
+                life,
+            })
         }
 
         /// Ends the validity of all that the server of an earlier life handed out. No file: nothing to do.
@@ -129,7 +140,10 @@ mod in_file {
         pub fn map(fd: BorrowedFd<'_>, life: u64) -> io::Result<LifeView> {
             let length = fstat(fd)?.st_size;
             if life == POISON || length != CONTROL_BYTES as i64 {
-                return Err(io::Error::new(io::ErrorKind::InvalidData, "not a life word"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidData,
+                    "not a life word",
+                ));
             }
             let control = Mapping::of(fd, CONTROL_BYTES, Access::ReadOnly)?;
             Ok(LifeView::new(Arc::new(control), life))

@@ -29,7 +29,9 @@ impl Mapping {
     /// Whether `length` bytes from `offset` are there.
     #[inline]
     pub fn holds(&self, offset: usize, length: usize) -> bool {
-        offset.checked_add(length).is_some_and(|end| end <= self.length)
+        offset
+            .checked_add(length)
+            .is_some_and(|end| end <= self.length)
     }
 
     /// Copies from the memory.
@@ -69,10 +71,19 @@ impl Mapping {
     /// # Panics
     /// If a range is out of bounds, or both are of one memory.
     pub fn copy_across(&self, offset: usize, from: &Mapping, at: usize, length: usize) {
-        assert!(self.holds(offset, length) && from.holds(at, length), "out of bounds");
+        assert!(
+            self.holds(offset, length) && from.holds(at, length),
+            "out of bounds"
+        );
         assert!(self.base != from.base, "one memory");
         // SAFETY: both ranges were just checked, do not overlap, and live as long as the mappings.
-        unsafe { copy::across(self.base.as_ptr().add(offset), from.base.as_ptr().add(at), length) };
+        unsafe {
+            copy::across(
+                self.base.as_ptr().add(offset),
+                from.base.as_ptr().add(at),
+                length,
+            )
+        };
     }
 
     /// An aligned word. Only to be stored to if the memory is writable.
@@ -81,7 +92,10 @@ impl Mapping {
     /// If it is out of bounds or not aligned.
     #[inline]
     pub fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(self.holds(offset, 8) && offset.is_multiple_of(8), "out of bounds");
+        assert!(
+            self.holds(offset, 8) && offset.is_multiple_of(8),
+            "out of bounds"
+        );
         // SAFETY: checked just now; the base is aligned to a page, or to 8 bytes under shuttle.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
@@ -92,7 +106,10 @@ impl Mapping {
     /// If it is out of bounds or not aligned.
     #[inline]
     pub fn half_word(&self, offset: usize) -> &AtomicU32 {
-        assert!(self.holds(offset, 4) && offset.is_multiple_of(4), "out of bounds");
+        assert!(
+            self.holds(offset, 4) && offset.is_multiple_of(4),
+            "out of bounds"
+        );
         // SAFETY: checked just now; the base is aligned to a page, or to 8 bytes under shuttle.
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
@@ -104,7 +121,9 @@ impl Mapping {
         if offset < self.length {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: the byte is in bounds (and a prefetch of any address is harmless).
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.as_ptr().add(offset).cast_const().cast()) };
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(self.base.as_ptr().add(offset).cast_const().cast())
+            };
         }
         #[cfg(not(all(target_arch = "x86_64", not(miri), not(shuttle))))]
         let _ = offset;
@@ -118,7 +137,8 @@ mod heap {
     impl Mapping {
         /// Zeroed memory of this process.
         pub fn heap(length: usize) -> io::Result<Mapping> {
-            let words: Box<[AtomicU64]> = (0..length.div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
+            let words: Box<[AtomicU64]> =
+                (0..length.div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
             let base = NonNull::from(Box::leak(words)).cast();
             Ok(Mapping { base, length })
         }
@@ -126,7 +146,10 @@ mod heap {
 
     impl Drop for Mapping {
         fn drop(&mut self) {
-            let words = std::ptr::slice_from_raw_parts_mut(self.base.as_ptr().cast::<AtomicU64>(), self.length.div_ceil(8));
+            let words = std::ptr::slice_from_raw_parts_mut(
+                self.base.as_ptr().cast::<AtomicU64>(),
+                self.length.div_ceil(8),
+            );
             // SAFETY: `heap` leaked a box of exactly these words, and nobody borrows from a value that is dropped.
             drop(unsafe { Box::from_raw(words) });
         }
@@ -151,16 +174,32 @@ mod mapped {
         /// Maps the first `length` bytes of a descriptor that cannot shrink below them.
         pub fn of(fd: BorrowedFd<'_>, length: usize, access: Access) -> io::Result<Mapping> {
             if length == 0 {
-                return Err(io::Error::new(io::ErrorKind::InvalidInput, "an empty mapping"));
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "an empty mapping",
+                ));
             }
             let protection = match access {
                 Access::ReadOnly => ProtFlags::READ,
                 Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
             };
-            let align = if length >= HUGE_BYTES { HUGE_BYTES } else { 4096 };
+            let align = if length >= HUGE_BYTES {
+                HUGE_BYTES
+            } else {
+                4096
+            };
             let hole = reserve(length, align)?;
             // SAFETY: the pages that are replaced are those of the hole just reserved, which nobody else knows.
-            let mapped = unsafe { mmap(hole.cast(), length, protection, MapFlags::SHARED | MapFlags::FIXED, fd, 0) };
+            let mapped = unsafe {
+                mmap(
+                    hole.cast(),
+                    length,
+                    protection,
+                    MapFlags::SHARED | MapFlags::FIXED,
+                    fd,
+                    0,
+                )
+            };
             if let Err(error) = mapped {
                 // SAFETY: the hole is ours and nothing refers to it.
                 let _ = unsafe { munmap(hole.cast(), length) };
@@ -195,18 +234,26 @@ mod mapped {
         fn advise(&self, offset: usize, length: usize, advice: libc::c_int) -> io::Result<()> {
             assert!(self.holds(offset, length), "out of bounds");
             // SAFETY: the range is ours, and none of the advice used here changes what the memory holds.
-            let result = unsafe { libc::madvise(self.base.as_ptr().add(offset).cast(), length, advice) };
-            if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+            let result =
+                unsafe { libc::madvise(self.base.as_ptr().add(offset).cast(), length, advice) };
+            if result == 0 {
+                Ok(())
+            } else {
+                Err(io::Error::last_os_error())
+            }
         }
     }
 
     /// A hole of `length` bytes in the address space at a multiple of `align`.
     fn reserve(length: usize, align: usize) -> io::Result<*mut u8> {
         let length = length.next_multiple_of(4096);
-        let total = length.checked_add(align).ok_or(io::ErrorKind::OutOfMemory)?;
+        let total = length
+            .checked_add(align)
+            .ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: an anonymous mapping where the kernel likes touches nothing that exists.
-        let start = unsafe { mmap_anonymous(ptr::null_mut(), total, ProtFlags::empty(), flags)? }.cast::<u8>();
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), total, ProtFlags::empty(), flags)? }
+            .cast::<u8>();
         let before = start.align_offset(align);
         let base = start.wrapping_add(before);
         if before > 0 {

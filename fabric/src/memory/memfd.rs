@@ -1,6 +1,9 @@
 //! Sealed memory in descriptors.
 
-use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create, open};
+use rustix::fs::{
+    MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, fcntl_get_seals, fstat,
+    ftruncate, memfd_create, open,
+};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
@@ -8,7 +11,10 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 pub fn create(name: &str, length: u64) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // Before Linux 6.3 the flag that forbids to execute it is unknown.
-    let fd = match memfd_create(name, flags | MemfdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL)) {
+    let fd = match memfd_create(
+        name,
+        flags | MemfdFlags::from_bits_retain(libc::MFD_NOEXEC_SEAL),
+    ) {
         Err(rustix::io::Errno::INVAL) => memfd_create(name, flags)?,
         made => made?,
     };
@@ -39,7 +45,10 @@ pub fn reopen_read_only(fd: &OwnedFd) -> io::Result<OwnedFd> {
 /// Its length, if it is sealed against shrinking: then loads from it cannot fault.
 pub fn sealed_length(fd: BorrowedFd<'_>) -> io::Result<u64> {
     if !fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "the peer's memory is not sealed"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the peer's memory is not sealed",
+        ));
     }
     u64::try_from(fstat(fd)?.st_size).map_err(|_| io::ErrorKind::InvalidData.into())
 }

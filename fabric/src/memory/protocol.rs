@@ -103,7 +103,11 @@ pub fn pin(stamp: &AtomicU64, state: &State, limit: u64) -> Result<(), PinRefuse
 /// An unpublished frame leaves the counter alone: its stamp is above every epoch anyway.
 pub fn revoke(stamp: &AtomicU64, state: &State, epoch: &AtomicU64, unpublish: bool) -> bool {
     schedule_point();
-    let moved = if unpublish { UNPUBLISHED } else { epoch.fetch_add(1, Ordering::SeqCst) + 1 };
+    let moved = if unpublish {
+        UNPUBLISHED
+    } else {
+        epoch.fetch_add(1, Ordering::SeqCst) + 1
+    };
     stamp.store(moved, Ordering::SeqCst);
     fence(Ordering::SeqCst);
     state.is_pinned()
@@ -132,6 +136,3 @@ fn is_above(stamp: &AtomicU64, limit: u64) -> bool {
     let stamp = stamp.load(Ordering::Acquire);
     stamp > limit || stamp == UNPUBLISHED
 }
-
-#[cfg(all(test, loom))]
-mod loom_tests;

@@ -53,8 +53,16 @@ impl Region {
     /// Copies into the region from other memory. `false` (and nothing done) if a range is beyond
     /// its memory, or both are one.
     #[must_use]
-    pub(crate) fn copy_from(&self, offset: usize, from: &Mapping, at: usize, length: usize) -> bool {
-        let holds = self.memory.holds(offset, length) && from.holds(at, length) && !std::ptr::eq(&self.memory, from);
+    pub(crate) fn copy_from(
+        &self,
+        offset: usize,
+        from: &Mapping,
+        at: usize,
+        length: usize,
+    ) -> bool {
+        let holds = self.memory.holds(offset, length)
+            && from.holds(at, length)
+            && !std::ptr::eq(&self.memory, from);
         if holds {
             self.memory.copy_across(offset, from, at, length);
         }

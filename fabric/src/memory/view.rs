@@ -19,15 +19,30 @@ pub struct ArenaView {
 
 impl ArenaView {
     /// `None` if there are fewer stamps than frames.
-    pub(crate) fn new(data: Arc<Mapping>, stamps: Arc<Mapping>, life: LifeView, page: PageSize) -> Option<Self> {
+    pub(crate) fn new(
+        data: Arc<Mapping>,
+        stamps: Arc<Mapping>,
+        life: LifeView,
+        page: PageSize,
+    ) -> Option<Self> {
         let frames = data.len() >> page.shift();
-        (frames <= stamps.len() / 8).then_some(Self { data, stamps, life, page })
+        (frames <= stamps.len() / 8).then_some(Self {
+            data,
+            stamps,
+            life,
+            page,
+        })
     }
 
     /// A view within the server's own process.
     pub fn of(arena: &Arena, life: &LifeWord) -> io::Result<Self> {
         let (data, stamps) = (Arc::clone(arena.data()), Arc::clone(arena.stamps()));
-        Ok(Self { data, stamps, life: life.view()?, page: arena.page() })
+        Ok(Self {
+            data,
+            stamps,
+            life: life.view()?,
+            page: arena.page(),
+        })
     }
 
     /// Copies the bytes at `address` and tells whether they are the page's that was referenced at
@@ -44,22 +59,27 @@ impl ArenaView {
         // The stamp's line comes while the data does, not after it.
         self.stamps.prefetch(first * 8);
         self.data.load(address as usize, into);
-        (first..=last).all(|frame| protocol::validates(self.stamps.word(frame * 8), epoch.0)) && self.life.is_alive()
+        (first..=last).all(|frame| protocol::validates(self.stamps.word(frame * 8), epoch.0))
+            && self.life.is_alive()
     }
 
     /// The aligned `u64` at `address`, if it counts (as in [`ArenaView::read`]).
     #[inline]
     pub fn read_word(&self, address: u64, epoch: Epoch) -> Option<u64> {
-        self.last_byte(address, 8).filter(|_| address.is_multiple_of(8))?;
+        self.last_byte(address, 8)
+            .filter(|_| address.is_multiple_of(8))?;
         let value = self.data.word(address as usize).load(Ordering::Relaxed);
-        let stamp = self.stamps.word((address >> self.page.shift()) as usize * 8);
+        let stamp = self
+            .stamps
+            .word((address >> self.page.shift()) as usize * 8);
         (protocol::validates(stamp, epoch.0) && self.life.is_alive()).then_some(value)
     }
 
     /// Fetches the stamp of the frame at `address` into the cache.
     #[inline]
     pub fn prefetch_stamp(&self, address: u64) {
-        self.stamps.prefetch((address >> self.page.shift()) as usize * 8);
+        self.stamps
+            .prefetch((address >> self.page.shift()) as usize * 8);
     }
 
     /// Fetches `lines` cache lines at `address` and their stamp, ahead of a read.

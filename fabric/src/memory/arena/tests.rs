@@ -1,7 +1,13 @@
 use super::*;
 
 fn arena(frames: u32) -> Arena {
-    Arena::create(&ArenaConfig { frames, page: PageSize::DEFAULT, huge: false, populate: false }).unwrap()
+    Arena::create(&ArenaConfig {
+        frames,
+        page: PageSize::DEFAULT,
+        huge: false,
+        populate: false,
+    })
+    .unwrap()
 }
 
 #[test]
@@ -9,14 +15,25 @@ fn epochs_stamps_and_pins() {
     let arena = arena(3);
     let frame = FrameNumber(1);
     let any = Epoch(u64::MAX);
-    assert_eq!(arena.pin(frame, any, any), Err(PinRefused::Stale), "unpublished");
+    assert_eq!(
+        arena.pin(frame, any, any),
+        Err(PinRefused::Stale),
+        "unpublished"
+    );
     let issued = arena.publish(frame);
     assert_eq!(arena.current_epoch(), issued);
     arena.pin(frame, issued, issued).unwrap();
     assert!(arena.is_pinned(frame) && !arena.is_pinned(FrameNumber(0)));
     assert!(arena.revoke(frame), "a pin is there");
-    assert_eq!(arena.pin(frame, issued, arena.current_epoch()), Err(PinRefused::Stale));
-    assert_eq!(arena.pin(frame, any, issued), Err(PinRefused::Stale), "the entry's own epoch counts too");
+    assert_eq!(
+        arena.pin(frame, issued, arena.current_epoch()),
+        Err(PinRefused::Stale)
+    );
+    assert_eq!(
+        arena.pin(frame, any, issued),
+        Err(PinRefused::Stale),
+        "the entry's own epoch counts too"
+    );
     arena.unpin(frame);
     assert!(!arena.is_pinned(frame));
     assert!(!arena.unpublish(frame));
@@ -35,7 +52,11 @@ fn flags() {
     let epoch = arena.publish(frame);
     arena.pin(frame, epoch, epoch).unwrap();
     assert!(arena.is_handed_out(frame) && !arena.is_handed_out(other));
-    assert!(arena.take_referenced(frame) && !arena.take_referenced(frame) && !arena.take_referenced(other));
+    assert!(
+        arena.take_referenced(frame)
+            && !arena.take_referenced(frame)
+            && !arena.take_referenced(other)
+    );
     arena.set_handed_out(frame, false);
     assert!(!arena.is_handed_out(frame) && arena.is_pinned(frame));
 }
@@ -56,7 +77,9 @@ fn copies_within_frames() {
     assert_eq!(arena.frame_at(4096), Some(FrameNumber(1)));
     assert_eq!(arena.frame_at(8192), None);
     for bad in [(2, 0, 0), (1, 4090, 7), (1, u32::MAX, 1), (u32::MAX, 0, 1)] {
-        let copied = std::panic::catch_unwind(|| arena.copy_out(FrameNumber(bad.0), bad.1, &mut vec![0; bad.2]));
+        let copied = std::panic::catch_unwind(|| {
+            arena.copy_out(FrameNumber(bad.0), bad.1, &mut vec![0; bad.2])
+        });
         assert!(copied.is_err(), "{bad:?}");
     }
 }
@@ -75,11 +98,20 @@ fn views_validate() {
     let mut out = [0; 8192];
     assert!(view.read(4096, &mut out, second));
     assert!(out[..4096].iter().all(|b| *b == 2) && out[4096..].iter().all(|b| *b == 3));
-    assert!(!view.read(4096, &mut out, first), "the second frame is younger");
+    assert!(
+        !view.read(4096, &mut out, first),
+        "the second frame is younger"
+    );
     assert!(view.read(4096, &mut out[..4096], first));
-    assert!(!view.read(4095, &mut out[..2], second), "frame 0 is unpublished");
+    assert!(
+        !view.read(4095, &mut out[..2], second),
+        "frame 0 is unpublished"
+    );
     assert!(!view.read(4095, &mut out[..2], Epoch(u64::MAX)));
-    assert!(!view.read(16384 - 1, &mut out[..2], second), "beyond the arena");
+    assert!(
+        !view.read(16384 - 1, &mut out[..2], second),
+        "beyond the arena"
+    );
     assert!(!view.read(u64::MAX, &mut out[..2], second));
     assert!(!view.read(16384, &mut [], second));
     assert_eq!(view.read_word(4096, first), Some(0x0202_0202_0202_0202));
