@@ -1,16 +1,31 @@
 //! The fabric of the tests: a network in memory, with delays, cuts and killed servers.
 //!
 //! It is built on [`crate::sync`]: under `--cfg shuttle` both ends run as tasks of one seeded
-//! scheduler and time is virtual; otherwise they are ordinary threads.
+//! scheduler and time is virtual; otherwise they are ordinary threads. It is as strict as any
+//! fabric may be: what was posted is not seen before the flush, and (if asked) messages wait for
+//! posted receives and RDMA completes late.
 
 #[cfg(shuttle)]
-pub mod clock;
+pub(crate) mod clock;
 #[cfg(shuttle)]
-pub mod once;
+mod explore;
+mod link;
+#[cfg(shuttle)]
+pub(crate) mod once;
+mod pair;
+
+#[cfg(shuttle)]
+pub use explore::explore;
 
 use crate::clock::Nanos;
-use crate::fabric::{Listener, QueuePair};
+use crate::fabric::{self, PRIVATE_DATA_MAX, Peer, QueuePair};
+use crate::sync::{Arc, Condvar, Mutex};
+use crate::wake::WakeSet;
+use link::{CLIENT, Link, SERVER};
+use pair::Pair;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::os::fd::BorrowedFd;
 
 /// What the network does to its traffic.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,50 +36,348 @@ pub struct NetworkConfig {
     pub cut_one_in: u32,
     /// Whether clients may map what servers expose, as on shm.
     pub loads: bool,
-    /// Whether RDMA Writes complete later (their frames stay pinned), as on a network.
-    pub slow_writes: bool,
-    /// Messages that a queue pair holds. 0: 1024.
+    /// Whether RDMA Reads and Writes complete later (sources stay pinned), as on a network.
+    pub slow: bool,
+    /// Whether a message waits until its receiver has posted a receive.
+    pub receives: bool,
+    /// Posts and messages that a direction holds. 0: 1024.
     pub depth: u32,
 }
 
 /// A network of simulated nodes.
 #[derive(Clone)]
-pub struct Network {}
+pub struct Network(Arc<Shared>);
+
+struct Shared {
+    config: NetworkConfig,
+    state: Mutex<State>,
+}
+
+struct State {
+    random: Random,
+    /// Who listens, by name.
+    lives: BTreeMap<String, Arc<Life>>,
+    clients: u32,
+    links: Vec<(String, Arc<Link>)>,
+}
+
+/// One life of a server: from its listen to its end.
+struct Life {
+    requests: Mutex<Requests>,
+}
+
+#[derive(Default)]
+struct Requests {
+    over: bool,
+    queue: VecDeque<Request>,
+    watch: Option<Arc<WakeSet>>,
+}
+
+struct Request {
+    client: u32,
+    private_data: Vec<u8>,
+    answer: Arc<Answer>,
+}
+
+/// What the server says to a request.
+#[derive(Default)]
+struct Answer {
+    given: Mutex<Option<Result<(Arc<Link>, Vec<u8>), String>>>,
+    changed: Condvar,
+}
+
+impl Answer {
+    /// The first answer counts.
+    fn give(&self, answer: Result<(Arc<Link>, Vec<u8>), String>) {
+        self.given.lock().get_or_insert(answer);
+        self.changed.notify_all();
+    }
+
+    fn wait(&self) -> Result<(Arc<Link>, Vec<u8>), String> {
+        let mut given = self.given.lock();
+        loop {
+            match given.take() {
+                Some(answer) => return answer,
+                None => given = self.changed.wait(given),
+            }
+        }
+    }
+}
+
+/// SplitMix64.
+pub(crate) struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
 
 impl Network {
     /// An empty network. The chance in it comes from `seed`.
     pub fn new(seed: u64, config: NetworkConfig) -> Network {
-        todo!("{seed} {config:?}")
+        let state = State {
+            random: Random(seed),
+            lives: BTreeMap::new(),
+            clients: 0,
+            links: Vec::new(),
+        };
+        Network(Arc::new(Shared {
+            config,
+            state: Mutex::new(state),
+        }))
     }
 
     /// Takes connections under `name`, as a new server life: after [`Network::kill`] the name is free again.
-    pub fn listen(&self, name: &str) -> io::Result<Box<dyn Listener>> {
-        todo!("{name}")
+    pub fn listen(&self, name: &str) -> io::Result<Box<dyn fabric::Listener>> {
+        let mut state = self.0.state.lock();
+        if state.lives.contains_key(name) {
+            return Err(io::Error::new(
+                io::ErrorKind::AddrInUse,
+                format!("{name} listens already"),
+            ));
+        }
+        let life = Arc::new(Life {
+            requests: Mutex::default(),
+        });
+        state.lives.insert(name.to_owned(), Arc::clone(&life));
+        Ok(Box::new(Listener {
+            network: self.clone(),
+            name: name.to_owned(),
+            life,
+        }))
     }
 
     /// Connects to `name`. Blocks until the server has accepted or refused.
     pub fn connect(&self, name: &str, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>> {
-        todo!("{name} {private_data:?}")
+        let refused = |reason: String| io::Error::new(io::ErrorKind::ConnectionRefused, reason);
+        check_private_data(private_data)?;
+        let answer = Arc::new(Answer::default());
+        let life = {
+            let mut state = self.0.state.lock();
+            state.clients += 1;
+            let life = state
+                .lives
+                .get(name)
+                .ok_or_else(|| refused(format!("nobody listens as {name}")))?;
+            let request = Request {
+                client: state.clients,
+                private_data: private_data.to_vec(),
+                answer: Arc::clone(&answer),
+            };
+            let life = Arc::clone(life);
+            life.requests.lock().queue.push_back(request);
+            life
+        };
+        life.wake();
+        if life.requests.lock().over {
+            answer.give(Err(format!("{name} is gone")));
+        }
+        let (link, private_data) = answer.wait().map_err(refused)?;
+        Ok(Box::new(Pair::new(
+            link,
+            CLIENT,
+            Peer::Simulated(0),
+            private_data,
+        )))
     }
 
     /// Kills the server life that listens under `name`: its connections end, and nothing that its
     /// threads still do reaches anybody.
     pub fn kill(&self, name: &str) {
-        todo!("{name}")
+        let mut state = self.0.state.lock();
+        if let Some(life) = state.lives.remove(name) {
+            life.end();
+        }
+        let (dead, alive) = std::mem::take(&mut state.links)
+            .into_iter()
+            .partition(|(server, _)| server == name);
+        state.links = alive;
+        drop(state);
+        let dead: Vec<(String, Arc<Link>)> = dead;
+        dead.iter().for_each(|(_, link)| link.cut());
     }
 
-    /// Cuts the connection of the client that has [`crate::Peer::Simulated`] number `client`.
+    /// Cuts the connection of the client that has [`Peer::Simulated`] number `client`.
     pub fn cut(&self, client: u32) {
-        todo!("{client}")
+        let links: Vec<Arc<Link>> = self.links();
+        links
+            .iter()
+            .filter(|link| link.client() == client)
+            .for_each(|link| link.cut());
     }
 
     /// Numbers of the clients that are connected.
     pub fn clients(&self) -> Vec<u32> {
-        todo!()
+        self.links()
+            .iter()
+            .filter(|link| !link.is_cut())
+            .map(|link| link.client())
+            .collect()
+    }
+
+    fn links(&self) -> Vec<Arc<Link>> {
+        self.0
+            .state
+            .lock()
+            .links
+            .iter()
+            .map(|(_, link)| Arc::clone(link))
+            .collect()
+    }
+
+    /// Makes the connection of a client with a server life, unless that is over.
+    fn link(&self, name: &str, life: &Arc<Life>, client: u32) -> io::Result<Arc<Link>> {
+        let mut state = self.0.state.lock();
+        if !state
+            .lives
+            .get(name)
+            .is_some_and(|living| Arc::ptr_eq(living, life))
+        {
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                format!("{name} is gone"),
+            ));
+        }
+        let link = Arc::new(Link::new(self.0.config, client, state.random.next()));
+        state.links.retain(|(_, link)| !link.is_cut());
+        state.links.push((name.to_owned(), Arc::clone(&link)));
+        Ok(link)
     }
 }
 
-#[cfg(shuttle)]
-pub use explore::explore;
-#[cfg(shuttle)]
-mod explore;
+fn check_private_data(private_data: &[u8]) -> io::Result<()> {
+    if private_data.len() > PRIVATE_DATA_MAX {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "too much private data",
+        ));
+    }
+    Ok(())
+}
+
+impl Life {
+    fn end(&self) {
+        let requests: Vec<Request> = {
+            let mut requests = self.requests.lock();
+            requests.over = true;
+            requests.queue.drain(..).collect()
+        };
+        requests
+            .iter()
+            .for_each(|request| request.answer.give(Err("the server is gone".into())));
+        self.wake();
+    }
+
+    fn wake(&self) {
+        let watch = self.requests.lock().watch.clone();
+        if let Some(set) = watch {
+            set.wake();
+        }
+    }
+}
+
+struct Listener {
+    network: Network,
+    name: String,
+    life: Arc<Life>,
+}
+
+impl fabric::Listener for Listener {
+    fn poll_accept(&mut self) -> io::Result<Option<Box<dyn fabric::Incoming>>> {
+        let request = self.life.requests.lock().queue.pop_front();
+        Ok(request.map(|request| {
+            let (network, name, life) = (
+                self.network.clone(),
+                self.name.clone(),
+                Arc::clone(&self.life),
+            );
+            let peer = Peer::Simulated(request.client);
+            Box::new(Incoming {
+                network,
+                name,
+                life,
+                peer,
+                request,
+            }) as _
+        }))
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
+        self.life.requests.lock().watch = Some(Arc::clone(set));
+        set.wake();
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let mut state = self.network.0.state.lock();
+        if state
+            .lives
+            .get(&self.name)
+            .is_some_and(|life| Arc::ptr_eq(life, &self.life))
+        {
+            state.lives.remove(&self.name);
+        }
+        drop(state);
+        self.life.end();
+    }
+}
+
+struct Incoming {
+    network: Network,
+    name: String,
+    life: Arc<Life>,
+    peer: Peer,
+    request: Request,
+}
+
+impl fabric::Incoming for Incoming {
+    fn private_data(&self) -> &[u8] {
+        &self.request.private_data
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn accept(self: Box<Self>, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>> {
+        check_private_data(private_data)?;
+        let link = self
+            .network
+            .link(&self.name, &self.life, self.request.client)?;
+        self.request
+            .answer
+            .give(Ok((Arc::clone(&link), private_data.to_vec())));
+        Ok(Box::new(Pair::new(
+            link,
+            SERVER,
+            self.peer.clone(),
+            self.request.private_data.clone(),
+        )))
+    }
+
+    fn reject(self: Box<Self>, reason: &str) {
+        self.request.answer.give(Err(reason.to_owned()));
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        // After an accept or a reject this changes nothing.
+        self.request.answer.give(Err("the server refused".into()));
+    }
+}

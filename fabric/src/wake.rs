@@ -21,9 +21,10 @@ impl WakeSet {
         })
     }
 
-    /// Has every readable state of `fd` wake the set, until `fd`'s description is closed.
+    /// Has every readable state of `fd` wake the set, until `fd`'s description is closed. A wait
+    /// that `fd` ends rings the bell.
     #[cfg(not(shuttle))]
-    pub fn add(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+    pub fn add(&self, fd: BorrowedFd<'_>) -> io::Result<Bell> {
         self.inner.add(fd)
     }
 
@@ -54,17 +55,41 @@ impl WakeSet {
     }
 }
 
+/// Tells one of a set's descriptors from the others.
+#[cfg(not(shuttle))]
+#[derive(Debug)]
+pub struct Bell(std::sync::Arc<std::sync::atomic::AtomicBool>);
+
+#[cfg(not(shuttle))]
+impl Bell {
+    /// Whether the descriptor was readable in a wait since the last time.
+    pub fn take(&self) -> bool {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.0.load(Relaxed) && self.0.swap(false, Relaxed)
+    }
+}
+
 #[cfg(not(shuttle))]
 mod imp {
-    use super::{BorrowedFd, Nanos, io};
+    use super::{Bell, BorrowedFd, Nanos, io};
     use crate::clock;
     use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+    use std::collections::HashMap;
     use std::os::fd::{AsFd, OwnedFd};
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+    use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+    /// By the number that is the descriptor's event data. A bell without an owner is a closed descriptor's.
+    #[derive(Default)]
+    struct Bells {
+        next: u64,
+        live: HashMap<u64, Weak<AtomicBool>>,
+    }
 
     pub struct Inner {
         epoll: OwnedFd,
         event: OwnedFd,
+        bells: Mutex<Bells>,
         about_to_wait: AtomicBool,
         deadline: AtomicU64,
     }
@@ -76,6 +101,7 @@ mod imp {
             let set = Self {
                 epoll,
                 event,
+                bells: Mutex::default(),
                 about_to_wait: AtomicBool::new(false),
                 deadline: AtomicU64::new(u64::MAX),
             };
@@ -83,9 +109,24 @@ mod imp {
             Ok(set)
         }
 
-        pub fn add(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-            let data = epoll::EventData::new_u64(0);
-            Ok(epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN)?)
+        pub fn add(&self, fd: BorrowedFd<'_>) -> io::Result<Bell> {
+            let bell = Bell(Arc::new(AtomicBool::new(true)));
+            let mut bells = self.bells();
+            bells.live.retain(|_, bell| bell.strong_count() > 0);
+            let number = bells.next;
+            bells.next += 1;
+            bells.live.insert(number, Arc::downgrade(&bell.0));
+            epoll::add(
+                &self.epoll,
+                fd,
+                epoll::EventData::new_u64(number),
+                epoll::EventFlags::IN,
+            )?;
+            Ok(bell)
+        }
+
+        fn bells(&self) -> MutexGuard<'_, Bells> {
+            self.bells.lock().unwrap_or_else(PoisonError::into_inner)
         }
 
         pub fn remove(&self, fd: BorrowedFd<'_>) {

@@ -115,8 +115,8 @@ impl Arena {
     fn map(config: &ArenaConfig, length: usize, stamps_length: usize) -> io::Result<Arena> {
         let backing_bytes = if config.huge { HUGE_BYTES as u32 } else { 4096 };
         let (data, stamps) = (
-            Arc::new(Mapping::heap(length)?),
-            Arc::new(Mapping::heap(stamps_length)?),
+            Arc::new(Mapping::new(length)?),
+            Arc::new(Mapping::new(stamps_length)?),
         );
         let states = (0..config.frames).map(|_| State::new()).collect();
         let epoch = EpochLine(AtomicU64::new(1));

@@ -181,7 +181,7 @@ mod in_heap {
 
         /// A life that no successor can poison.
         pub fn in_memory(life: u64) -> io::Result<LifeWord> {
-            let control = Arc::new(Mapping::heap(CONTROL_BYTES)?);
+            let control = Arc::new(Mapping::new(CONTROL_BYTES)?);
             control.word(0).store(life, Ordering::Release);
             Ok(LifeWord { control, life })
         }

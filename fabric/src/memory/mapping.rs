@@ -3,7 +3,9 @@
 use super::copy;
 use std::io;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+#[cfg(not(shuttle))]
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
 
 /// Size of a huge page.
 pub const HUGE_BYTES: usize = 2 << 20;
@@ -104,6 +106,7 @@ impl Mapping {
     ///
     /// # Panics
     /// If it is out of bounds or not aligned.
+    #[cfg(not(shuttle))]
     #[inline]
     pub fn half_word(&self, offset: usize) -> &AtomicU32 {
         assert!(
@@ -136,7 +139,7 @@ mod heap {
 
     impl Mapping {
         /// Zeroed memory of this process.
-        pub fn heap(length: usize) -> io::Result<Mapping> {
+        pub fn new(length: usize) -> io::Result<Mapping> {
             let words: Box<[AtomicU64]> =
                 (0..length.div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
             let base = NonNull::from(Box::leak(words)).cast();
@@ -150,7 +153,7 @@ mod heap {
                 self.base.as_ptr().cast::<AtomicU64>(),
                 self.length.div_ceil(8),
             );
-            // SAFETY: `heap` leaked a box of exactly these words, and nobody borrows from a value that is dropped.
+            // SAFETY: `new` leaked a box of exactly these words, and nobody borrows from a value that is dropped.
             drop(unsafe { Box::from_raw(words) });
         }
     }
@@ -206,6 +209,15 @@ mod mapped {
                 return Err(error.into());
             }
             let base = NonNull::new(hole).ok_or(io::ErrorKind::OutOfMemory)?;
+            Ok(Mapping { base, length })
+        }
+
+        /// Zeroed memory of this process.
+        pub fn new(length: usize) -> io::Result<Mapping> {
+            let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+            // SAFETY: an anonymous mapping where the kernel likes touches nothing that exists.
+            let base = unsafe { mmap_anonymous(ptr::null_mut(), length, protection, flags)? };
+            let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
             Ok(Mapping { base, length })
         }
 
@@ -268,7 +280,7 @@ mod mapped {
     impl Drop for Mapping {
         fn drop(&mut self) {
             let length = self.length.next_multiple_of(4096);
-            // SAFETY: the range was mapped by `of`, and nobody borrows from a value that is dropped.
+            // SAFETY: the range was mapped by `of` or `new`, and nobody borrows from a value that is dropped.
             let _ = unsafe { munmap(self.base.as_ptr().cast(), length) };
         }
     }

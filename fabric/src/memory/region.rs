@@ -6,11 +6,27 @@ use crate::fabric::SteeringTag;
 pub struct Region {
     memory: Mapping,
     tag: SteeringTag,
+    /// Given back when the memory is.
+    _charge: Option<Box<dyn Send + Sync>>,
 }
 
 impl Region {
     pub(crate) fn new(memory: Mapping, tag: SteeringTag) -> Self {
-        Self { memory, tag }
+        Self {
+            memory,
+            tag,
+            _charge: None,
+        }
+    }
+
+    /// A region that somebody's account pays for.
+    #[cfg(not(shuttle))]
+    pub(crate) fn charged(memory: Mapping, tag: SteeringTag, charge: Box<dyn Send + Sync>) -> Self {
+        Self {
+            memory,
+            tag,
+            _charge: Some(charge),
+        }
     }
 
     /// Bytes.

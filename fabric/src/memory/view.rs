@@ -19,6 +19,7 @@ pub struct ArenaView {
 
 impl ArenaView {
     /// `None` if there are fewer stamps than frames.
+    #[cfg(not(shuttle))]
     pub(crate) fn new(
         data: Arc<Mapping>,
         stamps: Arc<Mapping>,

@@ -1,0 +1,74 @@
+//! The rings' words once more, on loom's atomics.
+
+mod atomic {
+    pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
+
+#[path = "protocol.rs"]
+mod protocol;
+
+use atomic::{AtomicU32, AtomicU64, Ordering};
+use loom::sync::Arc;
+use loom::sync::Notify;
+use loom::thread;
+use protocol::{Header, doze, must_wake, rise};
+
+/// A consumer that looks, dozes, looks again and sleeps is woken for every message.
+#[test]
+fn loom_no_wake_up_is_lost() {
+    loom::model(|| {
+        let (word, asleep, bell) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicU32::new(0)),
+            Arc::new(Notify::new()),
+        );
+        let producer = {
+            let (word, asleep, bell) = (word.clone(), asleep.clone(), bell.clone());
+            thread::spawn(move || {
+                Header { kind: 3, length: 7 }.publish(&word, 0);
+                if must_wake(&asleep) {
+                    bell.notify();
+                }
+            })
+        };
+        if Header::of(&word, 0).is_none() {
+            doze(&asleep);
+            if Header::of(&word, 0).is_none() {
+                bell.wait();
+            }
+            rise(&asleep);
+        }
+        assert_eq!(Header::of(&word, 0), Some(Header { kind: 3, length: 7 }));
+        producer.join().unwrap();
+    });
+}
+
+/// A ring of one slot: a message is read whole, and its slot is not written again before that.
+#[test]
+fn loom_messages_are_whole() {
+    loom::model(|| {
+        let ring = Arc::new((AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)));
+        let producer = {
+            let ring = ring.clone();
+            thread::spawn(move || {
+                let (word, bytes, consumed) = &*ring;
+                for n in 0..2 {
+                    if consumed.load(Ordering::Acquire) < n {
+                        return;
+                    }
+                    bytes.store(10 + n, Ordering::Relaxed);
+                    Header { kind: 0, length: 8 }.publish(word, n);
+                }
+            })
+        };
+        let (word, bytes, consumed) = &*ring;
+        for n in 0..2 {
+            if Header::of(word, n).is_none() {
+                break;
+            }
+            assert_eq!(bytes.load(Ordering::Relaxed), 10 + n);
+            consumed.store(n + 1, Ordering::Release);
+        }
+        producer.join().unwrap();
+    });
+}

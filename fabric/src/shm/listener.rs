@@ -1,0 +1,349 @@
+use super::Limits;
+use super::accounts::{Accounts, Charge};
+use super::pair::{Pair, Role};
+use super::ring::{RING_BYTES, Ring};
+use super::socket::{Packet, Socket};
+use crate::clock::{self, Nanos};
+use crate::fabric::{self, PRIVATE_DATA_MAX, Peer, QueuePair};
+use crate::memory::mapping::{Access, Mapping};
+use crate::memory::memfd;
+use crate::wake::{Bell, WakeSet};
+use rustix::event::epoll;
+use rustix::fs::{Mode, OFlags, chmod, open, stat};
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with, bind, listen};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// How long a client may take to say what it wants.
+const HELLO_WITHIN: Nanos = Nanos::from_secs(5);
+
+/// How often a caller that never sleeps makes us look.
+const LOOK_EVERY: Nanos = Nanos::from_micros(20);
+
+/// New connections that one look takes.
+const ACCEPT_BURST: usize = 16;
+
+/// Takes connections on a Unix socket.
+pub struct Listener {
+    socket: Socket,
+    path: PathBuf,
+    /// Device and inode of the socket, so that only our own is removed at the end.
+    identity: (u64, u64),
+    /// Everything that may make [`fabric::Listener::poll_accept`] find something.
+    epoll: OwnedFd,
+    accounts: Arc<Accounts>,
+    waiting: Vec<Waiting>,
+    /// Given up for a moment when descriptors run out, to take a connection and refuse it:
+    /// unaccepted it would wake us for ever.
+    spare: Option<OwnedFd>,
+    looked: Option<Nanos>,
+    bell: Option<Bell>,
+}
+
+/// A client that has connected and not yet spoken.
+struct Waiting {
+    socket: Socket,
+    peer: Peer,
+    charge: Charge,
+    since: Nanos,
+}
+
+impl Listener {
+    /// Listens at `path`. A socket that a dead server left there is replaced, a live one is an
+    /// error. Everybody may connect who may reach `path`: who they are tells the kernel.
+    pub fn bind(path: &Path, limits: Limits) -> io::Result<Listener> {
+        let context = |error: Errno| {
+            io::Error::new(
+                io::Error::from(error).kind(),
+                format!("{}: cannot listen there ({error})", path.display()),
+            )
+        };
+        let address = Socket::address(path)?;
+        let socket = Socket::new()?;
+        match bind(socket.as_fd(), &address) {
+            Err(Errno::ADDRINUSE) => {
+                remove_dead(path)?;
+                bind(socket.as_fd(), &address).map_err(context)?;
+            }
+            bound => bound.map_err(context)?,
+        }
+        chmod(path, Mode::from_raw_mode(0o666)).map_err(context)?;
+        let status = stat(path).map_err(context)?;
+        listen(socket.as_fd(), 128).map_err(context)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(
+            &epoll,
+            socket.as_fd(),
+            epoll::EventData::new_u64(0),
+            epoll::EventFlags::IN,
+        )?;
+        Ok(Listener {
+            socket,
+            path: path.to_owned(),
+            identity: (status.st_dev, status.st_ino),
+            epoll,
+            accounts: Accounts::new(limits),
+            waiting: Vec::new(),
+            spare: spare(),
+            looked: None,
+            bell: None,
+        })
+    }
+
+    fn take_new(&mut self) -> io::Result<()> {
+        for _ in 0..ACCEPT_BURST {
+            match accept_with(
+                self.socket.as_fd(),
+                SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            ) {
+                Ok(fd) => self.admit(Socket::from_fd(fd)),
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::MFILE | Errno::NFILE) => self.refuse_for_want_of_descriptors(),
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn admit(&mut self, socket: Socket) {
+        let Ok(peer) = socket.peer() else { return };
+        let Peer::Uid { uid, .. } = peer else { return };
+        match self.accounts.connection(uid) {
+            Ok(charge) => {
+                let data = epoll::EventData::new_u64(0);
+                if epoll::add(&self.epoll, socket.as_fd(), data, epoll::EventFlags::IN).is_ok() {
+                    self.waiting.push(Waiting {
+                        socket,
+                        peer,
+                        charge,
+                        since: clock::now(),
+                    });
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%peer, %error, "connection refused");
+                let _ = socket.send(
+                    &Packet::Refused {
+                        reason: error.to_string(),
+                    },
+                    &[],
+                );
+            }
+        }
+    }
+
+    fn refuse_for_want_of_descriptors(&mut self) {
+        tracing::warn!("out of descriptors: raise the limit on open files");
+        self.spare = None;
+        if let Ok(fd) = accept_with(
+            self.socket.as_fd(),
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        ) {
+            let reason = "the server is out of descriptors".to_owned();
+            let _ = Socket::from_fd(fd).send(&Packet::Refused { reason }, &[]);
+        }
+        self.spare = spare();
+    }
+
+    /// The first client that has said what it wants. Those that spoke nonsense, left or took too
+    /// long are dropped.
+    fn next_hello(&mut self) -> Option<Incoming> {
+        let now = clock::now();
+        let mut index = 0;
+        while let Some(waiting) = self.waiting.get(index) {
+            match waiting.socket.receive_plain() {
+                Ok(None) if now.since(waiting.since) < HELLO_WITHIN => index += 1,
+                Ok(Some(Packet::Hello { private_data })) => {
+                    let Waiting {
+                        socket,
+                        peer,
+                        charge,
+                        ..
+                    } = self.waiting.swap_remove(index);
+                    // It is there: it was added in `admit`.
+                    let _ = epoll::delete(&self.epoll, socket.as_fd());
+                    let accounts = Arc::clone(&self.accounts);
+                    return Some(Incoming {
+                        socket,
+                        peer,
+                        private_data,
+                        charge,
+                        accounts,
+                    });
+                }
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    let _ = waiting.socket.send(
+                        &Packet::Refused {
+                            reason: error.to_string(),
+                        },
+                        &[],
+                    );
+                    self.waiting.swap_remove(index);
+                }
+                _ => {
+                    self.waiting.swap_remove(index);
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Removes the socket of a server that does not listen any more.
+fn remove_dead(path: &Path) -> io::Result<()> {
+    let probe = Socket::new()?;
+    match rustix::net::connect(probe.as_fd(), &Socket::address(path)?) {
+        Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
+        _ => Err(io::Error::new(
+            io::ErrorKind::AddrInUse,
+            format!(
+                "{}: another server listens there, or it is not a socket",
+                path.display()
+            ),
+        )),
+    }
+}
+
+fn spare() -> Option<OwnedFd> {
+    open("/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+impl fabric::Listener for Listener {
+    fn poll_accept(&mut self) -> io::Result<Option<Box<dyn fabric::Incoming>>> {
+        let now = clock::now();
+        let rung = self.bell.as_ref().is_some_and(Bell::take);
+        if !rung
+            && self
+                .looked
+                .is_some_and(|looked| now.since(looked) < LOOK_EVERY)
+        {
+            return Ok(None);
+        }
+        self.take_new()?;
+        let incoming = self.next_hello();
+        // After a hit the next look comes at once.
+        self.looked = incoming.is_none().then_some(now);
+        Ok(incoming.map(|incoming| Box::new(incoming) as _))
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.epoll.as_fd())
+    }
+
+    fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
+        self.bell = Some(set.add(self.epoll.as_fd())?);
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if stat(&self.path).is_ok_and(|status| (status.st_dev, status.st_ino) == self.identity) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// A client that has said what it wants.
+struct Incoming {
+    socket: Socket,
+    peer: Peer,
+    private_data: Vec<u8>,
+    charge: Charge,
+    accounts: Arc<Accounts>,
+}
+
+impl fabric::Incoming for Incoming {
+    fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn accept(self: Box<Self>, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>> {
+        if private_data.len() > PRIVATE_DATA_MAX {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "too much private data",
+            ));
+        }
+        let made = self.make_rings();
+        if let Err(error) = &made {
+            let _ = self.socket.send(
+                &Packet::Refused {
+                    reason: error.to_string(),
+                },
+                &[],
+            );
+        }
+        let (fd, memory, rings) = made?;
+        self.socket.send(
+            &Packet::Welcome {
+                private_data: private_data.to_vec(),
+            },
+            &[fd.as_fd()],
+        )?;
+        let (into, out) = (
+            Ring::new(Arc::clone(&memory), 0),
+            Ring::new(memory, RING_BYTES),
+        );
+        let uid = self.uid();
+        let Incoming {
+            socket,
+            peer,
+            private_data,
+            charge,
+            accounts,
+        } = *self;
+        let role = Role::Server {
+            accounts,
+            uid,
+            regions: 0,
+            _charges: [charge, rings],
+        };
+        Ok(Box::new(Pair::new(
+            socket,
+            out,
+            into,
+            peer,
+            private_data,
+            role,
+        )))
+    }
+
+    fn reject(self: Box<Self>, reason: &str) {
+        let _ = self.socket.send(
+            &Packet::Refused {
+                reason: reason.to_owned(),
+            },
+            &[],
+        );
+    }
+}
+
+impl Incoming {
+    fn uid(&self) -> u32 {
+        match self.peer {
+            Peer::Uid { uid, .. } => uid,
+            Peer::Address(_) | Peer::Simulated(_) => u32::MAX,
+        }
+    }
+
+    fn make_rings(&self) -> io::Result<(OwnedFd, Arc<Mapping>, Charge)> {
+        let charge = self.accounts.memory(self.uid(), 2 * RING_BYTES as u64)?;
+        let fd = memfd::create("odafs-rings", 2 * RING_BYTES as u64)?;
+        memfd::settle(&fd)?;
+        let memory = Arc::new(Mapping::of(fd.as_fd(), 2 * RING_BYTES, Access::ReadWrite)?);
+        Ok((fd, memory, charge))
+    }
+}

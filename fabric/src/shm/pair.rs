@@ -1,0 +1,536 @@
+use super::accounts::{Accounts, Charge};
+use super::ring::{Consumer, MESSAGE_MAX, Producer, Ring, Taken};
+use super::socket::{Packet, Socket};
+use crate::clock::{self, Nanos};
+use crate::fabric::{
+    Completion, Exposed, Local, Peer, PostError, Posted, QueuePair, Remote, Source, SteeringTag,
+};
+use crate::memory::mapping::{Access, Mapping};
+use crate::memory::{Arena, ArenaView, LifeView, LifeWord, Region, memfd};
+use crate::wake::{Bell, WakeSet};
+use odafs_common::page::PageSize;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// A message for the user of the queue pair.
+const DATA: u8 = 0;
+
+/// A client asks for a region: `{ length u64, request u32 }`.
+const REGISTER: u8 = 1;
+
+/// Registrations that one poll serves before it returns to its caller.
+const REGISTER_BURST: u32 = 4;
+
+/// Empty polls after which one looks whether the socket is still open.
+const POLLS_PER_LOOK: u32 = 4096;
+
+/// Packets that one look takes.
+const PACKET_BURST: u32 = 64;
+
+/// Messages that are still taken after the end of the connection: more than a ring holds.
+const LAST_MESSAGES: u32 = 1024;
+
+/// Most steering tags of a connection: two an arena, one a region.
+const TAGS_MAX: u32 = 1 << 16;
+
+/// What only one of the ends has. The server makes all memory and gives all steering tags.
+pub enum Role {
+    Server {
+        accounts: Arc<Accounts>,
+        uid: u32,
+        regions: u32,
+        _charges: [Charge; 2],
+    },
+    Client {
+        timeout: Nanos,
+        requests: u32,
+        views: Vec<(Exposed, ArenaView)>,
+    },
+}
+
+/// What a steering tag names.
+enum Memory {
+    /// Read and written by both ends.
+    Shared(Arc<Region>),
+    /// The server's, that the client may read.
+    Exposed(Arc<Mapping>),
+    /// At the server: a tag of its own arena.
+    Own,
+}
+
+/// One end of a connection.
+pub struct Pair {
+    out: Producer,
+    into: Consumer,
+    /// The last message: the peer cannot reach it here.
+    message: Box<[u8]>,
+    length: usize,
+    armed: bool,
+    closed: bool,
+    empty_polls: u32,
+    last_messages: u32,
+    /// By steering tag less one.
+    memories: Vec<Memory>,
+    socket: Socket,
+    bell: Option<Bell>,
+    peer: Peer,
+    private_data: Vec<u8>,
+    role: Role,
+}
+
+impl Pair {
+    pub fn new(
+        socket: Socket,
+        out: Ring,
+        into: Ring,
+        peer: Peer,
+        private_data: Vec<u8>,
+        role: Role,
+    ) -> Self {
+        Self {
+            out: Producer::new(out),
+            into: Consumer::new(into),
+            message: vec![0; MESSAGE_MAX].into_boxed_slice(),
+            length: 0,
+            armed: false,
+            closed: false,
+            empty_polls: 0,
+            last_messages: LAST_MESSAGES,
+            memories: Vec::new(),
+            socket,
+            bell: None,
+            peer,
+            private_data,
+            role,
+        }
+    }
+
+    /// Takes what came over the socket: wake-ups, and at the client descriptors.
+    fn look_at_socket(&mut self) {
+        for _ in 0..PACKET_BURST {
+            let more = match self.role {
+                Role::Server { .. } => self
+                    .socket
+                    .receive_plain()
+                    .map(|packet| packet.map(|packet| (packet, Vec::new()))),
+                Role::Client { .. } => self.socket.receive(),
+            };
+            let learned = match more {
+                Ok(None) => return,
+                Ok(Some((Packet::Wake, _))) => Ok(()),
+                Ok(Some((packet, descriptors))) => self.learn(&packet, descriptors).map(drop),
+                Err(error) => Err(error),
+            };
+            if let Err(error) = learned {
+                return self.close(&error);
+            }
+        }
+    }
+
+    fn close(&mut self, why: &dyn std::fmt::Display) {
+        if !self.closed {
+            tracing::debug!(peer = %self.peer, %why, "connection closed");
+            self.closed = true;
+        }
+    }
+
+    /// The client learns of memory that the server has made.
+    fn learn(
+        &mut self,
+        packet: &Packet,
+        descriptors: Vec<OwnedFd>,
+    ) -> io::Result<Option<Arc<Region>>> {
+        let invalid = || {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the peer sent what it should not",
+            )
+        };
+        let Role::Client { views, .. } = &mut self.role else {
+            return Err(invalid());
+        };
+        match (packet, descriptors.as_slice()) {
+            (&Packet::Region { tag, length, .. }, [memory])
+                if self.memories.len() + 1 == tag as usize =>
+            {
+                let memory = map(memory, length, Access::ReadWrite)?;
+                let region = Arc::new(Region::new(memory, SteeringTag(tag)));
+                self.memories.push(Memory::Shared(Arc::clone(&region)));
+                Ok(Some(region))
+            }
+            (
+                &Packet::Exposed {
+                    arena,
+                    stamps,
+                    page,
+                    life,
+                },
+                [frames, marks, control],
+            ) if self.memories.len() + 1 == arena as usize && stamps == arena + 1 => {
+                let page = PageSize::new(u64::from(page)).map_err(|_| invalid())?;
+                let frames = Arc::new(map_all(frames)?);
+                let marks = Arc::new(map_all(marks)?);
+                let life = LifeView::map(control.as_fd(), life)?;
+                let view = ArenaView::new(Arc::clone(&frames), Arc::clone(&marks), life, page)
+                    .ok_or_else(invalid)?;
+                self.memories
+                    .extend([Memory::Exposed(frames), Memory::Exposed(marks)]);
+                views.push((
+                    Exposed {
+                        arena: SteeringTag(arena),
+                        stamps: SteeringTag(stamps),
+                    },
+                    view,
+                ));
+                Ok(None)
+            }
+            _ => Err(invalid()),
+        }
+    }
+
+    /// The server makes a region and passes it on.
+    fn make_region(&mut self, length: u64, request: u32) -> io::Result<Arc<Region>> {
+        let Role::Server {
+            accounts,
+            uid,
+            regions,
+            ..
+        } = &mut self.role
+        else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let limit = accounts.limits().regions_per_connection;
+        if *regions >= limit {
+            let what = format!("the connection has all its {limit} regions");
+            return Err(io::Error::new(io::ErrorKind::QuotaExceeded, what));
+        }
+        let bytes = length
+            .checked_next_multiple_of(4096)
+            .filter(|bytes| *bytes > 0)
+            .ok_or(io::ErrorKind::InvalidInput)?;
+        let charge = accounts.memory(*uid, bytes)?;
+        let fd = memfd::create("odafs-region", bytes)?;
+        memfd::settle(&fd)?;
+        let memory = map(&fd, length, Access::ReadWrite)?;
+        let tag = self.memories.len() as u32 + 1;
+        self.socket.send(
+            &Packet::Region {
+                tag,
+                length,
+                request,
+            },
+            &[fd.as_fd()],
+        )?;
+        *regions += 1;
+        let region = Arc::new(Region::charged(memory, SteeringTag(tag), Box::new(charge)));
+        self.memories.push(Memory::Shared(Arc::clone(&region)));
+        Ok(region)
+    }
+
+    /// The server serves a client's registration.
+    fn serve_registration(&mut self, length: usize) {
+        let (Ok(wanted), Role::Server { .. }) =
+            (<[u8; 12]>::try_from(&self.message[..length]), &self.role)
+        else {
+            return self.close(&"a malformed registration");
+        };
+        let [a, b, c, d, e, f, g, h, request @ ..] = wanted;
+        let length = u64::from_ne_bytes([a, b, c, d, e, f, g, h]);
+        if let Err(error) = self.make_region(length, u32::from_ne_bytes(request)) {
+            let refused = self.socket.send(
+                &Packet::Refused {
+                    reason: error.to_string(),
+                },
+                &[],
+            );
+            if let Err(error) = refused {
+                self.close(&error);
+            }
+        }
+    }
+
+    /// The client asks the server for a region and waits for it.
+    fn ask_for_region(&mut self, length: u64) -> io::Result<Arc<Region>> {
+        let Role::Client {
+            timeout, requests, ..
+        } = &mut self.role
+        else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        *requests += 1;
+        let (request, deadline) = (*requests, clock::now() + *timeout);
+        self.out
+            .post(REGISTER, &[&length.to_ne_bytes(), &request.to_ne_bytes()])?;
+        self.flush();
+        loop {
+            match self.socket.receive_until(deadline)? {
+                (Packet::Wake, _) => {}
+                (Packet::Refused { reason }, _) => {
+                    return Err(io::Error::new(io::ErrorKind::QuotaExceeded, reason));
+                }
+                (packet, descriptors) => {
+                    let region = self.learn(&packet, descriptors)?;
+                    if matches!(packet, Packet::Region { request: answered, .. } if answered == request)
+                    {
+                        return region.ok_or_else(|| io::ErrorKind::InvalidData.into());
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn memory(&mut self, tag: SteeringTag) -> Result<&Memory, PostError> {
+        let index = (tag.0 as usize).wrapping_sub(1);
+        if index >= self.memories.len() {
+            // The server may have told of it, and nobody has looked.
+            self.look_at_socket();
+        }
+        self.memories.get(index).ok_or(PostError::BadRange)
+    }
+
+    fn open(&self) -> Result<(), PostError> {
+        if self.closed {
+            Err(PostError::Closed)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn map(fd: &OwnedFd, length: u64, access: Access) -> io::Result<Mapping> {
+    if memfd::sealed_length(fd.as_fd())? < length {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the memory is shorter than was said",
+        ));
+    }
+    let length = usize::try_from(length).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    Mapping::of(fd.as_fd(), length, access)
+}
+
+fn map_all(fd: &OwnedFd) -> io::Result<Mapping> {
+    map(fd, memfd::sealed_length(fd.as_fd())?, Access::ReadOnly)
+}
+
+impl QueuePair for Pair {
+    /// The room in the ring is the flow control.
+    fn post_receives(&mut self, _count: u32) {}
+
+    #[inline]
+    fn post_send(&mut self, _id: u64, parts: &[&[u8]]) -> Result<Posted, PostError> {
+        self.open()?;
+        match self.out.post(DATA, parts) {
+            Ok(()) => Ok(Posted::Done),
+            Err(PostError::Full) => {
+                // Nobody would wake the peer for what fills the ring.
+                self.flush();
+                Err(PostError::Full)
+            }
+            Err(PostError::Closed) => {
+                self.close(&"the peer told of messages that were never sent");
+                Err(PostError::Closed)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    #[inline]
+    fn post_write(&mut self, _id: u64, from: Source<'_>, to: Remote) -> Result<Posted, PostError> {
+        self.open()?;
+        let Memory::Shared(region) = self.memory(to.tag)? else {
+            return Err(PostError::BadRange);
+        };
+        let offset = usize::try_from(to.offset).map_err(|_| PostError::BadRange)?;
+        let written = match from {
+            Source::Bytes(bytes) => region.store(offset, bytes),
+            Source::Frame {
+                arena,
+                frame,
+                offset: at,
+                length,
+            } => {
+                let at = arena.place(frame, at, length as usize);
+                region.copy_from(offset, arena.data(), at, length as usize)
+            }
+        };
+        if written {
+            Ok(Posted::Done)
+        } else {
+            Err(PostError::BadRange)
+        }
+    }
+
+    #[inline]
+    fn post_read(&mut self, _id: u64, into: Local<'_>, from: Remote) -> Result<Posted, PostError> {
+        self.open()?;
+        let memory = match self.memory(from.tag)? {
+            Memory::Shared(region) => region.memory(),
+            Memory::Exposed(memory) => memory,
+            Memory::Own => return Err(PostError::BadRange),
+        };
+        let at = usize::try_from(from.offset).map_err(|_| PostError::BadRange)?;
+        let read = into.region.copy_from(into.offset, memory, at, into.length);
+        if read {
+            Ok(Posted::Done)
+        } else {
+            Err(PostError::BadRange)
+        }
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        if self.out.flush() {
+            self.socket.wake();
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self) -> Option<Completion> {
+        self.length = 0;
+        if std::mem::take(&mut self.armed) {
+            self.into.disarm();
+        }
+        for _ in 0..REGISTER_BURST {
+            if self.closed {
+                self.last_messages = self.last_messages.checked_sub(1)?;
+            }
+            match self.into.take(&mut self.message) {
+                Taken::Message { kind, length } => {
+                    if self.into.tell() {
+                        self.socket.wake();
+                    }
+                    self.empty_polls = 0;
+                    match kind {
+                        DATA => {
+                            self.length = length;
+                            return Some(Completion::Recv {
+                                bytes: length as u32,
+                            });
+                        }
+                        REGISTER => self.serve_registration(length),
+                        _ => self.close(&"a message of an unknown kind"),
+                    }
+                }
+                Taken::Nothing => {
+                    self.empty_polls += 1;
+                    if self.empty_polls >= POLLS_PER_LOOK {
+                        self.empty_polls = 0;
+                        self.look_at_socket();
+                    }
+                    return None;
+                }
+                Taken::Nonsense => {
+                    self.close(&"a message of an impossible length");
+                    self.last_messages = 0;
+                    return None;
+                }
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn message(&self) -> &[u8] {
+        &self.message[..self.length]
+    }
+
+    fn arm(&mut self) -> bool {
+        if self.bell.as_ref().is_none_or(Bell::take) {
+            self.look_at_socket();
+        }
+        self.armed = !self.closed && self.into.arm();
+        self.armed
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
+        self.bell = Some(set.add(self.socket.as_fd())?);
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
+        self.flush();
+        if self.arm() {
+            let waited = self.socket.wait(timeout);
+            self.look_at_socket();
+            if let Err(error) = waited {
+                self.close(&error);
+            }
+        }
+        if self.closed && !self.into.is_ready() {
+            Err(PostError::Closed)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn register(&mut self, length: usize) -> io::Result<Arc<Region>> {
+        self.open()?;
+        match self.role {
+            Role::Server { .. } => self.make_region(length as u64, 0),
+            Role::Client { .. } => self.ask_for_region(length as u64),
+        }
+    }
+
+    fn expose(&mut self, arena: &Arc<Arena>, life: &LifeWord) -> io::Result<Exposed> {
+        self.open()?;
+        let tag = self.memories.len() as u32 + 1;
+        if tag >= TAGS_MAX || matches!(self.role, Role::Client { .. }) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "only a server exposes, and not that often",
+            ));
+        }
+        let (shared, page) = (arena.shared(), arena.page().bytes() as u32);
+        let packet = Packet::Exposed {
+            arena: tag,
+            stamps: tag + 1,
+            page,
+            life: life.life(),
+        };
+        self.socket.send(
+            &packet,
+            &[shared.data.as_fd(), shared.stamps.as_fd(), life.shared()],
+        )?;
+        self.memories.extend([Memory::Own, Memory::Own]);
+        Ok(Exposed {
+            arena: SteeringTag(tag),
+            stamps: SteeringTag(tag + 1),
+        })
+    }
+
+    fn map_exposed(&mut self, exposed: &Exposed) -> io::Result<Option<ArenaView>> {
+        self.look_at_socket();
+        let Role::Client { views, .. } = &self.role else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        match views.iter().find(|(tags, _)| tags == exposed) {
+            Some((_, view)) => Ok(Some(view.clone())),
+            None => Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "the server exposed no such arena",
+            )),
+        }
+    }
+
+    fn max_message(&self) -> usize {
+        MESSAGE_MAX
+    }
+
+    fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed
+    }
+}

@@ -1,0 +1,355 @@
+//! The Unix socket beside the rings: it carries descriptors and wake-ups, and its end is the
+//! connection's end. Each packet is one record (`SOCK_SEQPACKET`).
+//!
+//! It wakes the peer, rather than an eventfd: an eventfd's flags belong to both ends, so a
+//! hostile client could make a server's write to it block.
+
+use crate::clock::{self, Nanos};
+use crate::fabric::{PRIVATE_DATA_MAX, Peer};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recv, recvmsg, send,
+    sendmsg, socket_with,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+/// Longest packet, in bytes.
+const PACKET_MAX: usize = 512;
+
+/// Most descriptors of a packet.
+const DESCRIPTORS_MAX: usize = 3;
+
+/// First word of every packet but a wake-up.
+const MAGIC: u32 = 0x4f44_4653;
+
+/// Version of the packets and of the rings' layout.
+const VERSION: u32 = 1;
+
+/// What a packet says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Packet {
+    /// Look at the rings.
+    Wake,
+    /// A client's first: it wants a connection.
+    Hello { private_data: Vec<u8> },
+    /// The server's first, with the memory of the rings.
+    Welcome { private_data: Vec<u8> },
+    /// The server does not: why.
+    Refused { reason: String },
+    /// A region, with its memory. `request` is the client's number of it, 0 for the server's own.
+    Region { tag: u32, length: u64, request: u32 },
+    /// An arena, with the memory of frames, stamps and life word.
+    Exposed {
+        arena: u32,
+        stamps: u32,
+        page: u32,
+        life: u64,
+    },
+}
+
+impl Packet {
+    fn encode(&self) -> Vec<u8> {
+        let (kind, words, tail): (u32, &[u64], &[u8]) = match self {
+            Packet::Wake => return vec![0],
+            Packet::Hello { private_data } => (1, &[], private_data),
+            Packet::Welcome { private_data } => (2, &[], private_data),
+            Packet::Refused { reason } => (
+                3,
+                &[],
+                &reason.as_bytes()[..reason.floor_char_boundary(400)],
+            ),
+            Packet::Region {
+                tag,
+                length,
+                request,
+            } => (4, &[u64::from(*tag), *length, u64::from(*request)], &[]),
+            Packet::Exposed {
+                arena,
+                stamps,
+                page,
+                life,
+            } => (
+                5,
+                &[
+                    u64::from(*arena),
+                    u64::from(*stamps),
+                    u64::from(*page),
+                    *life,
+                ],
+                &[],
+            ),
+        };
+        let mut bytes = Vec::with_capacity(16 + words.len() * 8 + tail.len());
+        bytes.extend(
+            [MAGIC, VERSION, kind, 0]
+                .map(u32::to_ne_bytes)
+                .as_flattened(),
+        );
+        words
+            .iter()
+            .for_each(|word| bytes.extend(word.to_ne_bytes()));
+        bytes.extend(tail);
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> io::Result<Packet> {
+        if bytes.len() < 16 {
+            return Ok(Packet::Wake);
+        }
+        let (head, tail) = bytes.split_at(16);
+        let word =
+            |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        if word(0) != MAGIC {
+            return Err(invalid("the peer does not speak this protocol"));
+        }
+        if word(4) != VERSION {
+            return Err(invalid("client and server are of different versions"));
+        }
+        let (words, _) = tail.as_chunks::<8>();
+        let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        let private_data = || match tail.len() {
+            0..=PRIVATE_DATA_MAX => Ok(tail.to_vec()),
+            _ => Err(invalid("too much private data")),
+        };
+        match (word(8), words.as_slice()) {
+            (1, _) => Ok(Packet::Hello {
+                private_data: private_data()?,
+            }),
+            (2, _) => Ok(Packet::Welcome {
+                private_data: private_data()?,
+            }),
+            (3, _) => Ok(Packet::Refused {
+                reason: String::from_utf8_lossy(tail).into_owned(),
+            }),
+            (4, &[tag, length, request]) => Ok(Packet::Region {
+                tag: tag as u32,
+                length,
+                request: request as u32,
+            }),
+            (5, &[arena, stamps, page, life]) => Ok(Packet::Exposed {
+                arena: arena as u32,
+                stamps: stamps as u32,
+                page: page as u32,
+                life,
+            }),
+            _ => Err(invalid("a packet of an unknown kind")),
+        }
+    }
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// One end.
+#[derive(Debug)]
+pub struct Socket(OwnedFd);
+
+impl Socket {
+    /// A socket that is neither bound nor connected.
+    pub fn new() -> io::Result<Socket> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        Ok(Socket(socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            flags,
+            None,
+        )?))
+    }
+
+    /// Where `path` is, for a bind or connect.
+    pub fn address(path: &Path) -> io::Result<SocketAddrUnix> {
+        SocketAddrUnix::new(path).map_err(|error| {
+            io::Error::new(
+                error.kind(),
+                format!(
+                    "{}: a socket's path takes at most 107 bytes",
+                    path.display()
+                ),
+            )
+        })
+    }
+
+    pub fn from_fd(fd: OwnedFd) -> Socket {
+        Socket(fd)
+    }
+
+    /// Sends a packet, never blocking. `WouldBlock`: the peer does not read.
+    pub fn send(&self, packet: &Packet, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let bytes = packet.encode();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() && !control.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(invalid("too many descriptors"));
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, flags)?;
+        Ok(())
+    }
+
+    /// Wakes the peer.
+    pub fn wake(&self) {
+        // If the socket is full the peer has wake-ups enough; if it is closed, polls will tell.
+        let _ = send(&self.0, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    }
+
+    /// The next packet with its descriptors; `None` when nothing is there. An end of the
+    /// connection is `UnexpectedEof`.
+    pub fn receive(&self) -> io::Result<Option<(Packet, Vec<OwnedFd>)>> {
+        let mut bytes = [0; PACKET_MAX];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let length = match recvmsg(
+            &self.0,
+            &mut [IoSliceMut::new(&mut bytes)],
+            &mut control,
+            flags,
+        ) {
+            Ok(message) => message.bytes,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let mut descriptors = Vec::new();
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(received) = message {
+                descriptors.extend(received);
+            }
+        }
+        match length {
+            0 => Err(io::ErrorKind::UnexpectedEof.into()),
+            length => Packet::decode(&bytes[..length]).map(|packet| Some((packet, descriptors))),
+        }
+    }
+
+    /// As [`Socket::receive`], and takes no descriptors: what a client sends along is dropped by the kernel.
+    pub fn receive_plain(&self) -> io::Result<Option<Packet>> {
+        let mut bytes = [0; PACKET_MAX];
+        match recv(&self.0, &mut bytes[..], RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok((length, _)) => Packet::decode(&bytes[..length]).map(Some),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Blocks until a packet is there or `timeout` has passed.
+    pub fn wait(&self, timeout: Option<Nanos>) -> io::Result<()> {
+        let span = timeout.map(|span| Timespec {
+            tv_sec: (span.0 / 1_000_000_000) as i64,
+            tv_nsec: (span.0 % 1_000_000_000) as _,
+        });
+        match poll(&mut [PollFd::new(&self.0, PollFlags::IN)], span.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The next packet, for which it blocks until `deadline`.
+    pub fn receive_until(&self, deadline: Nanos) -> io::Result<(Packet, Vec<OwnedFd>)> {
+        loop {
+            if let Some(packet) = self.receive()? {
+                return Ok(packet);
+            }
+            let left = deadline.since(clock::now());
+            if left == Nanos(0) {
+                return Err(io::Error::new(
+                    io::ErrorKind::TimedOut,
+                    "the server does not answer",
+                ));
+            }
+            self.wait(Some(left))?;
+        }
+    }
+
+    /// Who connected.
+    pub fn peer(&self) -> io::Result<Peer> {
+        let mut credentials = [0u32; 3];
+        option(&self.0, libc::SO_PEERCRED, &mut credentials)?;
+        // NGROUPS_MAX of Linux.
+        let mut groups = vec![0u32; 65_536];
+        let count = option(&self.0, libc::SO_PEERGROUPS, &mut groups)?;
+        groups.truncate(count);
+        groups.shrink_to_fit();
+        let [pid, uid, gid] = credentials;
+        Ok(Peer::Uid {
+            uid,
+            gid,
+            groups,
+            pid: pid.cast_signed(),
+        })
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// A socket option that is an array of 32-bit words; how many came.
+fn option(fd: &OwnedFd, name: libc::c_int, words: &mut [u32]) -> io::Result<usize> {
+    let mut length = size_of_val(words) as libc::socklen_t;
+    let (fd, value) = (fd.as_raw_fd(), words.as_mut_ptr().cast());
+    // SAFETY: the buffer has `length` bytes, and the kernel writes at most that many and the length.
+    let result = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, name, value, &raw mut length) };
+    if result == 0 {
+        Ok(length as usize / 4)
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_round_trip() {
+        let packets = [
+            Packet::Wake,
+            Packet::Hello {
+                private_data: vec![7; 64],
+            },
+            Packet::Welcome {
+                private_data: vec![],
+            },
+            Packet::Refused {
+                reason: "no".into(),
+            },
+            Packet::Region {
+                tag: 3,
+                length: 1 << 40,
+                request: 8,
+            },
+            Packet::Exposed {
+                arena: 1,
+                stamps: 2,
+                page: 4096,
+                life: u64::MAX,
+            },
+        ];
+        for packet in packets {
+            assert_eq!(Packet::decode(&packet.encode()).unwrap(), packet);
+        }
+        let mut long = Packet::Hello {
+            private_data: vec![0; 65],
+        }
+        .encode();
+        assert!(Packet::decode(&long).is_err());
+        long[4] ^= 1;
+        assert!(
+            Packet::decode(&long)
+                .unwrap_err()
+                .to_string()
+                .contains("version")
+        );
+        long[0] ^= 1;
+        assert!(Packet::decode(&long).is_err());
+    }
+}

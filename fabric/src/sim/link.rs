@@ -1,0 +1,309 @@
+//! One connection: two directions of posts on their way, and what has arrived.
+
+use super::{NetworkConfig, Random};
+use crate::clock::{self, Nanos};
+use crate::fabric::{Completion, Exposed, Fault, Remote};
+use crate::memory::mapping::Mapping;
+use crate::memory::{Arena, ArenaView, FrameNumber, Region};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard};
+use crate::wake::WakeSet;
+use std::collections::VecDeque;
+
+/// Index of the connecting end.
+pub const CLIENT: usize = 0;
+
+/// Index of the accepting end.
+pub const SERVER: usize = 1;
+
+/// A connection.
+pub struct Link {
+    config: NetworkConfig,
+    client: u32,
+    state: Mutex<LinkState>,
+    changed: Condvar,
+}
+
+/// Both ends under one lock.
+pub struct LinkState {
+    pub cut: bool,
+    random: Random,
+    pub ends: [End; 2],
+}
+
+/// One end.
+#[derive(Default)]
+pub struct End {
+    /// Posted here and not flushed.
+    pub posted: VecDeque<Post>,
+    /// On the way from here.
+    wire: VecDeque<(Nanos, Post)>,
+    /// Arrived here.
+    pub inbox: VecDeque<Vec<u8>>,
+    pub completions: VecDeque<Completion>,
+    pub receives: u32,
+    /// What the peer may name, by steering tag less one.
+    pub memories: Vec<Memory>,
+    pub views: Vec<(Exposed, ArenaView)>,
+    pub watch: Option<Arc<WakeSet>>,
+}
+
+/// What a steering tag names.
+#[derive(Clone)]
+pub enum Memory {
+    Region(Arc<Region>),
+    Exposed(Arc<Mapping>),
+}
+
+/// Something posted.
+pub enum Post {
+    Send(Vec<u8>),
+    Write {
+        id: u64,
+        from: Bytes,
+        to: Remote,
+    },
+    Read {
+        id: u64,
+        into: Arc<Region>,
+        offset: usize,
+        length: usize,
+        from: Remote,
+    },
+}
+
+/// Where the bytes of a Write are.
+pub enum Bytes {
+    Taken(Vec<u8>),
+    Frame {
+        arena: Arc<Arena>,
+        frame: FrameNumber,
+        offset: u32,
+        length: u32,
+    },
+}
+
+impl Link {
+    pub fn new(config: NetworkConfig, client: u32, seed: u64) -> Self {
+        let state = LinkState {
+            cut: false,
+            random: Random(seed),
+            ends: [End::default(), End::default()],
+        };
+        Self {
+            config,
+            client,
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+        }
+    }
+
+    pub fn config(&self) -> &NetworkConfig {
+        &self.config
+    }
+
+    pub fn client(&self) -> u32 {
+        self.client
+    }
+
+    pub fn is_cut(&self) -> bool {
+        self.state.lock().cut
+    }
+
+    /// Ends the connection: what has not arrived never will.
+    pub fn cut(&self) {
+        self.end(&mut self.state.lock());
+    }
+
+    fn end(&self, state: &mut LinkState) {
+        if std::mem::replace(&mut state.cut, true) {
+            return;
+        }
+        for end in &mut state.ends {
+            let lost = end
+                .wire
+                .drain(..)
+                .map(|(_, post)| post)
+                .chain(end.posted.drain(..));
+            end.completions
+                .extend(lost.filter_map(|post| post.completion(Err(Fault::Flushed))));
+        }
+        self.tell(state);
+    }
+
+    fn tell(&self, state: &LinkState) {
+        self.changed.notify_all();
+        state
+            .ends
+            .iter()
+            .filter_map(|end| end.watch.as_ref())
+            .for_each(|set| set.wake());
+    }
+
+    /// The state, with everything done that is due by now.
+    pub fn lock(&self) -> MutexGuard<'_, LinkState> {
+        let mut state = self.state.lock();
+        let now = clock::now();
+        let mut moved = false;
+        for from in [CLIENT, SERVER] {
+            while let Some(post) = state.due(from, now, &self.config) {
+                state.arrive(from, post);
+                moved = true;
+            }
+        }
+        if moved {
+            self.tell(&state);
+        }
+        state
+    }
+
+    /// Sends what an end has posted on its way, and may cut the connection there.
+    pub fn flush(&self, from: usize) {
+        let mut state = self.state.lock();
+        if state.ends[from].posted.is_empty() {
+            return;
+        }
+        let now = clock::now();
+        while let Some(post) = state.ends[from].posted.pop_front() {
+            let fate = state.random.next();
+            if self.config.cut_one_in > 0 && fate.is_multiple_of(u64::from(self.config.cut_one_in))
+            {
+                state.ends[from].posted.push_front(post);
+                return self.end(&mut state);
+            }
+            let delay = match self.config.delay_max.0 {
+                0 => 0,
+                max => state.random.next() % (max + 1),
+            };
+            let wire = &mut state.ends[from].wire;
+            let before = wire.back().map_or(Nanos(0), |(due, _)| *due);
+            wire.push_back(((now + Nanos(delay)).max(before), post));
+        }
+        drop(state);
+        // What is due at once is done at once.
+        let state = self.lock();
+        self.tell(&state);
+    }
+
+    /// Unlocks until something has changed, the next post is due or `until` has come.
+    pub fn wait(&self, state: MutexGuard<'_, LinkState>, until: Nanos) {
+        let until = until.min(state.next_due(&self.config));
+        if until == Nanos(u64::MAX) {
+            drop(self.changed.wait(state));
+        } else {
+            let span = until.since(clock::now());
+            drop(self.changed.wait_timeout(state, span));
+        }
+    }
+}
+
+impl LinkState {
+    /// When the next post on its way arrives, if only time keeps it.
+    pub fn next_due(&self, config: &NetworkConfig) -> Nanos {
+        let fronts = [CLIENT, SERVER].map(|from| match self.ends[from].wire.front() {
+            Some((due, post)) if !self.waits(from, post, config) => *due,
+            _ => Nanos(u64::MAX),
+        });
+        fronts[CLIENT].min(fronts[SERVER])
+    }
+
+    /// Whether a post waits for a receive.
+    fn waits(&self, from: usize, post: &Post, config: &NetworkConfig) -> bool {
+        config.receives && matches!(post, Post::Send(_)) && self.ends[1 - from].receives == 0
+    }
+
+    /// Whether there is something to poll.
+    pub fn is_ready(&self, end: usize) -> bool {
+        self.cut || !self.ends[end].completions.is_empty() || !self.ends[end].inbox.is_empty()
+    }
+
+    /// Posts and messages on the way from an end, or arrived and not polled.
+    pub fn in_flight(&self, from: usize) -> usize {
+        let end = &self.ends[from];
+        end.posted.len() + end.wire.len() + self.ends[1 - from].inbox.len()
+    }
+
+    fn due(&mut self, from: usize, now: Nanos, config: &NetworkConfig) -> Option<Post> {
+        let (due, post) = self.ends[from].wire.front()?;
+        if *due > now || self.waits(from, post, config) {
+            return None;
+        }
+        self.ends[from].wire.pop_front().map(|(_, post)| post)
+    }
+
+    fn arrive(&mut self, from: usize, post: Post) {
+        if let Post::Send(bytes) = post {
+            let to = &mut self.ends[1 - from];
+            to.receives = to.receives.saturating_sub(1);
+            to.inbox.push_back(bytes);
+            return;
+        }
+        let result = if self.execute(from, &post) {
+            Ok(())
+        } else {
+            Err(Fault::RemoteAccess)
+        };
+        self.ends[from].completions.extend(post.completion(result));
+    }
+
+    /// Does an RDMA operation of an end on the other's memory. `false`: it may not.
+    pub fn execute(&self, from: usize, post: &Post) -> bool {
+        let memory = |remote: &Remote| {
+            let index = (remote.tag.0 as usize).wrapping_sub(1);
+            Some((
+                self.ends[1 - from].memories.get(index)?,
+                usize::try_from(remote.offset).ok()?,
+            ))
+        };
+        match post {
+            Post::Send(_) => true,
+            Post::Write { from, to, .. } => match (memory(to), from) {
+                (Some((Memory::Region(region), at)), Bytes::Taken(bytes)) => {
+                    region.store(at, bytes)
+                }
+                (
+                    Some((Memory::Region(region), at)),
+                    Bytes::Frame {
+                        arena,
+                        frame,
+                        offset,
+                        length,
+                    },
+                ) => {
+                    let length = *length as usize;
+                    region.copy_from(
+                        at,
+                        arena.data(),
+                        arena.place(*frame, *offset, length),
+                        length,
+                    )
+                }
+                _ => false,
+            },
+            Post::Read {
+                into,
+                offset,
+                length,
+                from,
+                ..
+            } => match memory(from) {
+                Some((Memory::Region(region), at)) => {
+                    into.copy_from(*offset, region.memory(), at, *length)
+                }
+                Some((Memory::Exposed(mapping), at)) => {
+                    into.copy_from(*offset, mapping, at, *length)
+                }
+                None => false,
+            },
+        }
+    }
+}
+
+impl Post {
+    fn completion(&self, result: Result<(), Fault>) -> Option<Completion> {
+        match *self {
+            Post::Send(_) => None,
+            Post::Write { id, .. } => Some(Completion::Write { id, result }),
+            Post::Read { id, .. } => Some(Completion::Read { id, result }),
+        }
+    }
+}

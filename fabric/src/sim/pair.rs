@@ -1,0 +1,261 @@
+use super::link::{Bytes, Link, LinkState, Memory, Post};
+use crate::clock::{self, Nanos};
+use crate::fabric::{
+    Completion, Exposed, Local, Peer, PostError, Posted, QueuePair, Remote, Source, SteeringTag,
+};
+use crate::memory::mapping::Mapping;
+use crate::memory::{Arena, ArenaView, LifeWord, Region};
+use crate::sync::{Arc, MutexGuard};
+use crate::wake::WakeSet;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// As on shm.
+const MESSAGE_MAX: usize = 68 << 10;
+
+/// Posts and messages that a direction holds, if nothing else was asked for.
+const DEPTH: usize = 1024;
+
+/// One end of a link.
+pub struct Pair {
+    link: Arc<Link>,
+    end: usize,
+    peer: Peer,
+    private_data: Vec<u8>,
+    message: Vec<u8>,
+}
+
+impl Pair {
+    pub fn new(link: Arc<Link>, end: usize, peer: Peer, private_data: Vec<u8>) -> Self {
+        Self {
+            link,
+            end,
+            peer,
+            private_data,
+            message: Vec::new(),
+        }
+    }
+
+    /// The state, if something may be posted.
+    fn open(&self) -> Result<MutexGuard<'_, LinkState>, PostError> {
+        let state = self.link.lock();
+        let depth = match self.link.config().depth {
+            0 => DEPTH,
+            depth => depth as usize,
+        };
+        if state.cut {
+            Err(PostError::Closed)
+        } else if state.in_flight(self.end) >= depth {
+            Err(PostError::Full)
+        } else {
+            Ok(state)
+        }
+    }
+
+    /// Posts an RDMA operation, or does it here and now.
+    fn post(&self, post: Post) -> Result<Posted, PostError> {
+        let mut state = self.open()?;
+        if self.link.config().slow {
+            state.ends[self.end].posted.push_back(post);
+            return Ok(Posted::Pending);
+        }
+        if state.execute(self.end, &post) {
+            Ok(Posted::Done)
+        } else {
+            Err(PostError::BadRange)
+        }
+    }
+
+    fn enter(&self, memories: impl IntoIterator<Item = Memory>) -> io::Result<u32> {
+        let mut state = self.open()?;
+        let known = &mut state.ends[self.end].memories;
+        let tag = known.len() as u32 + 1;
+        known.extend(memories);
+        Ok(tag)
+    }
+}
+
+impl QueuePair for Pair {
+    fn post_receives(&mut self, count: u32) {
+        let mut state = self.link.lock();
+        let receives = &mut state.ends[self.end].receives;
+        *receives = receives.saturating_add(count);
+        drop(state);
+        // A message may have waited for it.
+        drop(self.link.lock());
+    }
+
+    fn post_send(&mut self, _id: u64, parts: &[&[u8]]) -> Result<Posted, PostError> {
+        let message = parts.concat();
+        if message.len() > MESSAGE_MAX {
+            return Err(PostError::TooLong);
+        }
+        self.open()?.ends[self.end]
+            .posted
+            .push_back(Post::Send(message));
+        Ok(Posted::Done)
+    }
+
+    fn post_write(&mut self, id: u64, from: Source<'_>, to: Remote) -> Result<Posted, PostError> {
+        let from = match from {
+            Source::Bytes(bytes) => Bytes::Taken(bytes.to_vec()),
+            Source::Frame {
+                arena,
+                frame,
+                offset,
+                length,
+            } => {
+                arena.place(frame, offset, length as usize);
+                Bytes::Frame {
+                    arena: Arc::clone(arena),
+                    frame,
+                    offset,
+                    length,
+                }
+            }
+        };
+        self.post(Post::Write { id, from, to })
+    }
+
+    fn post_read(&mut self, id: u64, into: Local<'_>, from: Remote) -> Result<Posted, PostError> {
+        let Local {
+            region,
+            offset,
+            length,
+        } = into;
+        if !region.memory().holds(offset, length) {
+            return Err(PostError::BadRange);
+        }
+        self.post(Post::Read {
+            id,
+            into: Arc::clone(region),
+            offset,
+            length,
+            from,
+        })
+    }
+
+    fn flush(&mut self) {
+        self.link.flush(self.end);
+    }
+
+    fn poll(&mut self) -> Option<Completion> {
+        self.message.clear();
+        let mut state = self.link.lock();
+        let end = &mut state.ends[self.end];
+        if let Some(completion) = end.completions.pop_front() {
+            return Some(completion);
+        }
+        self.message = end.inbox.pop_front()?;
+        Some(Completion::Recv {
+            bytes: self.message.len() as u32,
+        })
+    }
+
+    fn message(&self) -> &[u8] {
+        &self.message
+    }
+
+    fn arm(&mut self) -> bool {
+        let state = self.link.lock();
+        if state.is_ready(self.end) {
+            return false;
+        }
+        if let Some(set) = &state.ends[self.end].watch {
+            set.wake_at(state.next_due(self.link.config()));
+        }
+        true
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
+        self.link.lock().ends[self.end].watch = Some(Arc::clone(set));
+        set.wake();
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
+        self.link.flush(self.end);
+        let until = timeout.map_or(Nanos(u64::MAX), |span| clock::now() + span);
+        loop {
+            let state = self.link.lock();
+            if state.is_ready(self.end) {
+                let end = &state.ends[self.end];
+                let over = state.cut && end.inbox.is_empty() && end.completions.is_empty();
+                return if over { Err(PostError::Closed) } else { Ok(()) };
+            }
+            if clock::now() >= until {
+                return Ok(());
+            }
+            self.link.wait(state, until);
+        }
+    }
+
+    fn register(&mut self, length: usize) -> io::Result<Arc<Region>> {
+        if length == 0 {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "an empty region",
+            ));
+        }
+        let mut state = self.open()?;
+        let known = &mut state.ends[self.end].memories;
+        let tag = SteeringTag(known.len() as u32 + 1);
+        let region = Arc::new(Region::new(Mapping::new(length)?, tag));
+        known.push(Memory::Region(Arc::clone(&region)));
+        Ok(region)
+    }
+
+    fn expose(&mut self, arena: &Arc<Arena>, life: &LifeWord) -> io::Result<Exposed> {
+        let view = ArenaView::of(arena, life)?;
+        let memories =
+            [arena.data(), arena.stamps()].map(|mapping| Memory::Exposed(Arc::clone(mapping)));
+        let tag = self.enter(memories)?;
+        let exposed = Exposed {
+            arena: SteeringTag(tag),
+            stamps: SteeringTag(tag + 1),
+        };
+        self.link.lock().ends[self.end].views.push((exposed, view));
+        Ok(exposed)
+    }
+
+    fn map_exposed(&mut self, exposed: &Exposed) -> io::Result<Option<ArenaView>> {
+        if !self.link.config().loads {
+            return Ok(None);
+        }
+        let state = self.link.lock();
+        let view = state.ends[1 - self.end]
+            .views
+            .iter()
+            .find(|(tags, _)| tags == exposed);
+        let view = view.map(|(_, view)| view.clone());
+        view.map(Some).ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, "the server exposed no such arena")
+        })
+    }
+
+    fn max_message(&self) -> usize {
+        MESSAGE_MAX
+    }
+
+    fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn is_closed(&self) -> bool {
+        self.link.lock().cut
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.link.cut();
+    }
+}

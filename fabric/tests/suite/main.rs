@@ -1,0 +1,130 @@
+//! What every fabric promises, run on each of them.
+
+#![cfg(not(any(shuttle, loom)))]
+
+mod closing;
+mod memory;
+mod messages;
+mod on_shm;
+mod on_sim;
+mod waiting;
+
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::{Completion, Incoming, Listener, QueuePair};
+use std::io;
+
+/// A fabric under test.
+pub trait Subject: Send + Sync + 'static {
+    /// A new listener.
+    fn listen(&self) -> Box<dyn Listener>;
+
+    /// Connects to it.
+    fn connect(&self, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>>;
+
+    /// Whether [`QueuePair::map_exposed`] gives a view.
+    fn has_loads(&self) -> bool;
+}
+
+/// Both ends of a connection.
+#[allow(missing_docs)]
+pub struct Ends {
+    pub client: Box<dyn QueuePair>,
+    pub server: Box<dyn QueuePair>,
+    pub _listener: Box<dyn Listener>,
+}
+
+/// The next connection request.
+pub fn next_incoming(listener: &mut dyn Listener) -> Box<dyn Incoming> {
+    let give_up = clock::now() + Nanos::from_secs(10);
+    loop {
+        if let Some(incoming) = listener.poll_accept().unwrap() {
+            return incoming;
+        }
+        assert!(clock::now() < give_up, "nobody connects");
+        clock::sleep(Nanos::from_micros(100));
+    }
+}
+
+/// Connects.
+pub fn connected(subject: &dyn Subject) -> Ends {
+    let mut listener = subject.listen();
+    let (client, server) = std::thread::scope(|scope| {
+        let client = scope.spawn(|| subject.connect(b"").unwrap());
+        let server = next_incoming(&mut *listener).accept(b"").unwrap();
+        (client.join().unwrap(), server)
+    });
+    let mut ends = Ends {
+        client,
+        server,
+        _listener: listener,
+    };
+    ends.client.post_receives(1 << 20);
+    ends.server.post_receives(1 << 20);
+    ends
+}
+
+/// The next completion; blocks. `None`: the connection is over.
+pub fn next(qp: &mut dyn QueuePair) -> Option<Completion> {
+    let give_up = clock::now() + Nanos::from_secs(20);
+    loop {
+        if let Some(completion) = qp.poll() {
+            return Some(completion);
+        }
+        assert!(clock::now() < give_up, "nothing comes");
+        if qp.wait(Some(Nanos::from_secs(1))).is_err() {
+            return qp.poll();
+        }
+    }
+}
+
+/// The next message; blocks.
+pub fn receive(qp: &mut dyn QueuePair) -> Vec<u8> {
+    match next(qp) {
+        Some(Completion::Recv { bytes }) => {
+            assert_eq!(bytes as usize, qp.message().len());
+            qp.message().to_vec()
+        }
+        other => panic!("{other:?} instead of a message"),
+    }
+}
+
+/// Sends and flushes.
+pub fn send(qp: &mut dyn QueuePair, message: &[u8]) {
+    qp.post_send(0, &[message]).unwrap();
+    qp.flush();
+}
+
+/// Runs a client's registration while the server's end is polled.
+pub fn while_polled<T: Send>(
+    ends: &mut Ends,
+    client: impl FnOnce(&mut dyn QueuePair) -> T + Send,
+) -> T {
+    let (qp, server) = (&mut ends.client, &mut ends.server);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(move || client(&mut **qp));
+        while !asking.is_finished() {
+            assert_eq!(server.poll(), None);
+            clock::sleep(Nanos::from_micros(50));
+        }
+        asking.join().unwrap()
+    })
+}
+
+/// One test for each promise, on a fabric.
+macro_rules! suite {
+    ($subject:expr) => {
+        suite!(@ $subject; messages: in_order_and_whole, gathered, too_long, full, private_data, refused, nobody_listens);
+        suite!(@ $subject; memory: regions, written_before_sent, frames, reads, out_of_range, arena);
+        suite!(@ $subject; waiting: ping_pong, wake_sets, timeouts);
+        suite!(@ $subject; closing: dropped_ends, last_words, many_connections);
+    };
+    (@ $subject:expr; $room:ident: $($promise:ident),*) => {
+        $(
+            #[test]
+            fn $promise() {
+                crate::$room::$promise(&$subject);
+            }
+        )*
+    };
+}
+pub(crate) use suite;

@@ -1,0 +1,265 @@
+use crate::{Ends, Subject, connected, next, receive, send, while_polled};
+use odafs_common::page::PageSize;
+use odafs_common::reference::Epoch;
+use odafs_fabric::memory::{Arena, ArenaConfig, FrameNumber, LifeWord};
+use odafs_fabric::{
+    Completion, Local, PostError, Posted, QueuePair, Region, Remote, Source, SteeringTag,
+};
+use std::sync::Arc;
+
+fn frames_of_eight() -> Arc<Arena> {
+    let config = ArenaConfig {
+        frames: 8,
+        page: PageSize::DEFAULT,
+        huge: false,
+        populate: false,
+    };
+    Arc::new(Arena::create(&config).unwrap())
+}
+
+fn sink(ends: &mut Ends, length: usize) -> Arc<Region> {
+    while_polled(ends, move |client| client.register(length).unwrap())
+}
+
+fn loaded(region: &Region, offset: usize, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    assert!(region.load(offset, &mut bytes));
+    bytes
+}
+
+/// Waits for the end of a post that may be pending; whether it went well.
+fn ended(qp: &mut dyn QueuePair, posted: Result<Posted, PostError>, id: u64) -> bool {
+    qp.flush();
+    match posted {
+        Ok(Posted::Done) => true,
+        Ok(Posted::Pending) => match next(qp) {
+            Some(
+                Completion::Write { id: ended, result } | Completion::Read { id: ended, result },
+            ) => {
+                assert_eq!(ended, id);
+                result.is_ok()
+            }
+            other => panic!("{other:?} instead of the end of post {id}"),
+        },
+        Err(error) => {
+            assert_eq!(error, PostError::BadRange);
+            false
+        }
+    }
+}
+
+pub fn regions(subject: &dyn Subject) {
+    let mut ends = connected(subject);
+    let region = sink(&mut ends, 10_000);
+    assert_eq!((region.len(), region.is_empty()), (10_000, false));
+    assert_eq!(loaded(&region, 0, 10_000), vec![0; 10_000]);
+    assert!(
+        region.store(9_990, &[7; 10])
+            && !region.store(9_991, &[7; 10])
+            && !region.store(usize::MAX, b"x")
+    );
+    assert!(!region.load(9_999, &mut [0; 2]));
+    let other = sink(&mut ends, 1);
+    assert_ne!(region.tag(), other.tag());
+    assert!(while_polled(&mut ends, |client| client
+        .register(0)
+        .is_err()));
+    // The server's own: the client writes there.
+    let own = ends.server.register(100).unwrap();
+    let to = Remote {
+        tag: own.tag(),
+        offset: 90,
+    };
+    let posted = ends.client.post_write(3, Source::Bytes(b"0123456789"), to);
+    assert!(ended(&mut *ends.client, posted, 3));
+    assert_eq!(loaded(&own, 90, 10), b"0123456789");
+}
+
+/// What was written is there when a later message is.
+pub fn written_before_sent(subject: &dyn Subject) {
+    let mut ends = connected(subject);
+    let region = sink(&mut ends, 1 << 20);
+    for round in 0..200u32 {
+        let (length, at) = (
+            1 + round as usize * 97 % 9000,
+            round as usize * 1031 % 100_000,
+        );
+        let bytes = vec![round as u8 + 1; length];
+        let to = Remote {
+            tag: region.tag(),
+            offset: at as u64,
+        };
+        ends.server
+            .post_write(u64::from(round), Source::Bytes(&bytes), to)
+            .unwrap();
+        send(&mut *ends.server, b"written");
+        assert_eq!(receive(&mut *ends.client), b"written");
+        assert_eq!(loaded(&region, at, length), bytes);
+        while ends.server.poll().is_some() {}
+    }
+}
+
+pub fn frames(subject: &dyn Subject) {
+    let mut ends = connected(subject);
+    let region = sink(&mut ends, 8192);
+    let arena = frames_of_eight();
+    arena.copy_in(FrameNumber(3), 0, &[9; 4096]);
+    let from = Source::Frame {
+        arena: &arena,
+        frame: FrameNumber(3),
+        offset: 96,
+        length: 4000,
+    };
+    let posted = ends.server.post_write(
+        1,
+        from,
+        Remote {
+            tag: region.tag(),
+            offset: 100,
+        },
+    );
+    assert!(ended(&mut *ends.server, posted, 1));
+    assert_eq!(
+        loaded(&region, 99, 4002),
+        [&[0][..], &[9; 4000], &[0]].concat()
+    );
+}
+
+pub fn reads(subject: &dyn Subject) {
+    let mut ends = connected(subject);
+    let theirs = sink(&mut ends, 4096);
+    assert!(theirs.store(7, b"client's"));
+    let mine = ends.server.register(64).unwrap();
+    let into = Local {
+        region: &mine,
+        offset: 3,
+        length: 8,
+    };
+    let posted = ends.server.post_read(
+        9,
+        into,
+        Remote {
+            tag: theirs.tag(),
+            offset: 7,
+        },
+    );
+    assert!(ended(&mut *ends.server, posted, 9));
+    assert_eq!(loaded(&mine, 3, 8), b"client's");
+}
+
+/// Nothing beyond a region, and nothing under a tag that was never given.
+pub fn out_of_range(subject: &dyn Subject) {
+    let mut ends = connected(subject);
+    let region = sink(&mut ends, 4096);
+    let mine = ends.server.register(64).unwrap();
+    let cases = [
+        (region.tag(), 4096, 1),
+        (region.tag(), 4095, 2),
+        (region.tag(), u64::MAX, 2),
+        (region.tag(), u64::MAX - 3, 8),
+        (SteeringTag(0), 0, 1),
+        (SteeringTag(77), 0, 1),
+        (SteeringTag(u32::MAX), 0, 1),
+    ];
+    for (tag, offset, length) in cases {
+        let bytes = vec![1; length];
+        let posted = ends
+            .server
+            .post_write(1, Source::Bytes(&bytes), Remote { tag, offset });
+        assert!(
+            !ended(&mut *ends.server, posted, 1),
+            "{tag:?} {offset} {length}"
+        );
+        let into = Local {
+            region: &mine,
+            offset: 0,
+            length,
+        };
+        let posted = ends.server.post_read(2, into, Remote { tag, offset });
+        assert!(
+            !ended(&mut *ends.server, posted, 2),
+            "{tag:?} {offset} {length}"
+        );
+    }
+    let beyond = Local {
+        region: &mine,
+        offset: 60,
+        length: 5,
+    };
+    let posted = ends.server.post_read(
+        3,
+        beyond,
+        Remote {
+            tag: region.tag(),
+            offset: 0,
+        },
+    );
+    assert!(!ended(&mut *ends.server, posted, 3));
+    send(&mut *ends.client, b"unharmed");
+    assert_eq!(receive(&mut *ends.server), b"unharmed");
+}
+
+/// An exposed arena is read, by posts or loads, and never written.
+pub fn arena(subject: &dyn Subject) {
+    let mut ends = connected(subject);
+    let arena = arena_with_life();
+    let exposed = ends.server.expose(&arena.0, &arena.1).unwrap();
+    let (frame, address) = (FrameNumber(5), 5 * 4096);
+    arena.0.copy_in(frame, 0, &[3; 4096]);
+    let issued = arena.0.publish(frame);
+
+    let region = sink(&mut ends, 8192);
+    let page = Local {
+        region: &region,
+        offset: 0,
+        length: 4096,
+    };
+    let posted = ends.client.post_read(
+        1,
+        page,
+        Remote {
+            tag: exposed.arena,
+            offset: address,
+        },
+    );
+    assert!(ended(&mut *ends.client, posted, 1));
+    let stamp = Local {
+        region: &region,
+        offset: 4096,
+        length: 8,
+    };
+    let posted = ends.client.post_read(
+        2,
+        stamp,
+        Remote {
+            tag: exposed.stamps,
+            offset: 5 * 8,
+        },
+    );
+    assert!(ended(&mut *ends.client, posted, 2));
+    assert_eq!(loaded(&region, 0, 4096), [3; 4096]);
+    assert_eq!(loaded(&region, 4096, 8), issued.0.to_le_bytes());
+
+    for tag in [exposed.arena, exposed.stamps] {
+        let posted = ends
+            .client
+            .post_write(3, Source::Bytes(b"mine"), Remote { tag, offset: 0 });
+        assert!(!ended(&mut *ends.client, posted, 3));
+    }
+    let view = ends.client.map_exposed(&exposed).unwrap();
+    assert_eq!(view.is_some(), subject.has_loads());
+    if let Some(view) = view {
+        let mut bytes = [0; 100];
+        assert!(view.read(address + 50, &mut bytes, issued) && bytes == [3; 100]);
+        arena.0.revoke(frame);
+        assert!(!view.read(address + 50, &mut bytes, issued));
+        let now = arena.0.publish(frame);
+        assert!(view.read(address, &mut bytes, now) && view.is_alive());
+        arena.1.poison();
+        assert!(!view.read(address, &mut bytes, Epoch(now.0)) && !view.is_alive());
+    }
+}
+
+fn arena_with_life() -> (Arc<Arena>, LifeWord) {
+    (frames_of_eight(), LifeWord::in_memory(0x11fe).unwrap())
+}

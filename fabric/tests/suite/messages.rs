@@ -1,0 +1,135 @@
+use crate::{Subject, connected, next_incoming, receive, send};
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::{PostError, QueuePair};
+
+/// A message that tells its number and length.
+fn message(number: u32, length: usize) -> Vec<u8> {
+    (0..length as u32)
+        .map(|at| (number.wrapping_mul(31).wrapping_add(at * 7) >> 3) as u8)
+        .collect()
+}
+
+/// Every size, both ways, many times round the rings.
+pub fn in_order_and_whole(subject: &dyn Subject) {
+    let mut ends = connected(subject);
+    let max = ends.client.max_message();
+    assert!(max >= 68 << 10);
+    let sizes = [
+        0,
+        1,
+        7,
+        8,
+        55,
+        56,
+        57,
+        80,
+        119,
+        120,
+        121,
+        128,
+        200,
+        4096,
+        4224,
+        9000,
+        max - 1,
+        max,
+    ];
+    for number in 0..2000u32 {
+        let length = sizes[number as usize % sizes.len()];
+        let wanted = message(number, length);
+        let (from, to): (&mut dyn QueuePair, &mut dyn QueuePair) = match number % 3 {
+            0 => (&mut *ends.server, &mut *ends.client),
+            _ => (&mut *ends.client, &mut *ends.server),
+        };
+        send(from, &wanted);
+        assert!(receive(to) == wanted, "message {number} of {length} bytes");
+    }
+    assert_eq!((ends.client.poll(), ends.server.poll()), (None, None));
+}
+
+pub fn gathered(subject: &dyn Subject) {
+    let mut ends = connected(subject);
+    for sizes in [vec![0, 3, 0, 5], vec![60, 61], vec![8, 4096, 1], vec![]] {
+        let parts: Vec<Vec<u8>> = sizes
+            .iter()
+            .map(|size| message(*size as u32, *size))
+            .collect();
+        let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+        ends.client.post_send(0, &parts).unwrap();
+        ends.client.flush();
+        assert_eq!(receive(&mut *ends.server), parts.concat());
+    }
+}
+
+pub fn too_long(subject: &dyn Subject) {
+    let mut ends = connected(subject);
+    let long = vec![0; ends.client.max_message()];
+    assert_eq!(
+        ends.client.post_send(0, &[&long, b"x"]),
+        Err(PostError::TooLong)
+    );
+    send(&mut *ends.client, b"still there");
+    assert_eq!(receive(&mut *ends.server), b"still there");
+}
+
+/// A full queue says so, loses nothing, and takes more once the peer has polled.
+pub fn full(subject: &dyn Subject) {
+    for length in [16, 5000, 40_000] {
+        let mut ends = connected(subject);
+        let (mut sent, mut received) = (0, 0);
+        for _ in 0..3 {
+            loop {
+                match ends.client.post_send(0, &[&message(sent, length)]) {
+                    Ok(_) => sent += 1,
+                    Err(error) => break assert_eq!(error, PostError::Full),
+                }
+                assert!(sent < received + 100_000, "never full");
+            }
+            assert!(sent > received, "full for ever");
+            ends.client.flush();
+            while received < sent {
+                assert!(receive(&mut *ends.server) == message(received, length));
+                received += 1;
+            }
+        }
+    }
+}
+
+pub fn private_data(subject: &dyn Subject) {
+    let mut listener = subject.listen();
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| subject.connect(&[1; 64]).unwrap());
+        let incoming = next_incoming(&mut *listener);
+        assert_eq!(incoming.private_data(), [1; 64]);
+        let server = incoming.accept(&[2; 64]).unwrap();
+        assert_eq!(server.private_data(), [1; 64]);
+        assert_eq!(client.join().unwrap().private_data(), [2; 64]);
+        assert!(subject.connect(&[1; 65]).is_err());
+    });
+}
+
+/// With the reason, or just dropped.
+pub fn refused(subject: &dyn Subject) {
+    let mut listener = subject.listen();
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| subject.connect(b""));
+        next_incoming(&mut *listener).reject("not on Sundays");
+        let error = client.join().unwrap().err().unwrap();
+        assert!(error.to_string().contains("not on Sundays"), "{error}");
+        let client = scope.spawn(|| subject.connect(b""));
+        drop(next_incoming(&mut *listener));
+        assert!(client.join().unwrap().is_err());
+    });
+}
+
+pub fn nobody_listens(subject: &dyn Subject) {
+    assert!(subject.connect(b"").is_err());
+    drop(subject.listen());
+    let started = clock::now();
+    assert!(subject.connect(b"").is_err());
+    assert!(
+        clock::now().since(started) < Nanos::from_secs(3),
+        "told at once"
+    );
+    let _again = subject.listen();
+}

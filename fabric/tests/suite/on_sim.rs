@@ -1,0 +1,91 @@
+use crate::{Subject, suite};
+use odafs_fabric::clock::Nanos;
+use odafs_fabric::sim::{Network, NetworkConfig};
+use odafs_fabric::{Listener, QueuePair};
+use std::io;
+
+struct Sim {
+    network: Network,
+    loads: bool,
+}
+
+impl Sim {
+    fn new(config: NetworkConfig) -> Sim {
+        Sim {
+            network: Network::new(7, config),
+            loads: config.loads,
+        }
+    }
+}
+
+impl Subject for Sim {
+    fn listen(&self) -> Box<dyn Listener> {
+        self.network.listen("server").unwrap()
+    }
+
+    fn connect(&self, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>> {
+        self.network.connect("server", private_data)
+    }
+
+    fn has_loads(&self) -> bool {
+        self.loads
+    }
+}
+
+mod quick {
+    use super::*;
+    suite!(Sim::new(NetworkConfig {
+        loads: true,
+        ..NetworkConfig::default()
+    }));
+}
+
+mod slow {
+    use super::*;
+    suite!(Sim::new(NetworkConfig {
+        delay_max: Nanos::from_micros(200),
+        slow: true,
+        receives: true,
+        ..NetworkConfig::default()
+    }));
+}
+
+/// A killed server's ends are dead at once, on both sides; its name is free.
+#[test]
+fn kill() {
+    let sim = Sim::new(NetworkConfig::default());
+    let mut ends = crate::connected(&sim);
+    crate::send(&mut *ends.client, b"before");
+    sim.network.kill("server");
+    assert!(ends.server.is_closed() && ends.client.is_closed());
+    assert!(ends.server.post_send(1, &[b"after"]).is_err());
+    assert!(sim.connect(b"").is_err());
+    let _again = sim.listen();
+}
+
+/// A cut loses what is under way, and tells both ends.
+#[test]
+fn cut() {
+    let sim = Sim::new(NetworkConfig {
+        slow: true,
+        ..NetworkConfig::default()
+    });
+    let mut ends = crate::connected(&sim);
+    let sink = ends.client.register(64).unwrap();
+    let to = odafs_fabric::Remote {
+        tag: sink.tag(),
+        offset: 0,
+    };
+    ends.server
+        .post_write(5, odafs_fabric::Source::Bytes(b"x"), to)
+        .unwrap();
+    assert_eq!(sim.network.clients().len(), 1);
+    sim.network.cut(sim.network.clients()[0]);
+    assert!(ends.client.is_closed());
+    let flushed = odafs_fabric::Completion::Write {
+        id: 5,
+        result: Err(odafs_fabric::Fault::Flushed),
+    };
+    assert_eq!(ends.server.poll(), Some(flushed));
+    assert!(sim.network.clients().is_empty());
+}
