@@ -62,6 +62,9 @@ struct Fragment {
 }
 
 impl RecordAssembler {
+    /// Room is made for a whole fragment once this part of it arrives at one go: a claim alone takes no memory.
+    const WORTH: usize = 16;
+
     /// Records of at most `max` bytes.
     pub fn new(max: u32) -> Self {
         Self {
@@ -85,6 +88,9 @@ impl RecordAssembler {
             };
             let (here, rest) = input.split_at(fragment.missing.min(input.len()));
             *input = rest;
+            if here.len() >= fragment.missing / Self::WORTH {
+                self.record.reserve_exact(fragment.missing);
+            }
             self.record.extend_from_slice(here);
             let missing = fragment.missing - here.len();
             if missing > 0 {

@@ -80,6 +80,23 @@ fn it_says_what_it_lacks() {
     assert_eq!(lacks(b"d"), (Some(b"abcd".to_vec()), 4, true));
 }
 
+#[test]
+fn a_claim_takes_no_memory() {
+    let mut assembler = RecordAssembler::new(u32::MAX);
+    assert_eq!(
+        assembler.feed(&mut &[&[0xff; 4][..], &[0; 1000]].concat()[..]),
+        Ok(None)
+    );
+    assert!(assembler.record.capacity() < 16_000);
+    let mut assembler = RecordAssembler::new(u32::MAX);
+    let megabyte = RecordMark::whole(1 << 20).to_bytes();
+    assert_eq!(
+        assembler.feed(&mut &[&megabyte[..], &[0; 1 << 16]].concat()[..]),
+        Ok(None)
+    );
+    assert!(assembler.record.capacity() >= 1 << 20, "grows once");
+}
+
 proptest! {
     #[test]
     fn records_come_out_as_they_went_in(
