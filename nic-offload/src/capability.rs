@@ -97,9 +97,15 @@ pub struct Session {
     /// Requests under the current generation, brought in by the connections in lots.
     requests: AtomicU64,
     classes: ClassSet,
+    opened: Nanos,
+    /// Connections attached to it.
+    attached: AtomicU64,
 }
 
 impl Session {
+    /// How long a session without a connection is kept when others want its place.
+    const UNATTACHED_MIN: Nanos = Nanos::from_secs(60);
+
     fn new(id: SessionId, new: NewSession) -> Session {
         Session {
             id,
@@ -118,7 +124,23 @@ impl Session {
             born: AtomicU64::new(new.now.0),
             requests: AtomicU64::new(0),
             classes: ClassSet::default(),
+            opened: new.now,
+            attached: AtomicU64::new(0),
         }
+    }
+
+    pub(crate) fn attach(&self) {
+        self.attached.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn detach(&self) {
+        self.attached.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Does it keep its place though others want one?
+    fn is_used(&self, now: Nanos) -> bool {
+        let attached = self.attached.load(Ordering::Relaxed) > 0;
+        self.is_open(now) && (attached || now.since(self.opened) < Self::UNATTACHED_MIN)
     }
 
     /// Its number.
@@ -366,7 +388,10 @@ impl Sessions {
         let mut table = self.table.lock();
         if table.open.len() >= self.sessions_max {
             let now = new.now;
-            table.open.retain(|_, session| session.is_open(now));
+            table.open.retain(|_, session| session.is_used(now) || {
+                session.close();
+                false
+            });
         }
         if table.open.len() >= self.sessions_max {
             return Err(TooManySessions(table.open.len()));

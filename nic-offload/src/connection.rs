@@ -42,6 +42,12 @@ impl Attachment {
     }
 }
 
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        self.session.detach();
+    }
+}
+
 impl Connection {
     /// A connection with this number (never 0) whose private data carried this nonce, freshly drawn.
     pub fn new(number: u32, nonce: Nonce) -> Connection {
@@ -81,6 +87,7 @@ impl Connection {
     pub(crate) fn attach(&mut self, session: Arc<Session>) {
         debug_assert!(self.attachment.is_none());
         let keys = session.keys();
+        session.attach();
         self.attachment = Some(Attachment {
             session,
             keys,

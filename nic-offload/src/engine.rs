@@ -39,7 +39,7 @@ pub struct EngineConfig {
     pub deferred_max: usize,
     /// Frames that replies on their way may have pinned before a connection's next calls have to wait.
     pub pins_max: usize,
-    /// A connection that keeps frames pinned for longer is closed.
+    /// A connection that keeps frames pinned, or its answers waiting, for longer is closed.
     pub pinned_time_max: Nanos,
     /// A direct connection that has not attached itself within this time is closed.
     pub attach_time_max: Nanos,
@@ -291,7 +291,7 @@ impl Engine {
         self.next_number += 1;
         Ok(match wants.role {
             Role::Direct => Line::Direct(Box::new(DirectLine::new(qp, number, nonce, self.time))),
-            Role::Rpc => Line::Rpc(Box::new(RpcLine::new(qp, number, transport))),
+            Role::Rpc => Line::Rpc(Box::new(RpcLine::new(qp, number, transport, self.time))),
         })
     }
 
@@ -384,14 +384,19 @@ impl Engine {
     /// Arms everything and sleeps until something happens.
     fn sleep(&mut self) {
         self.wake.prepare();
+        // What came before the preparation may have woken nobody.
+        self.accept_next = Nanos(0);
+        if self.accept() {
+            return;
+        }
         let armed = self.lines.iter_mut().flatten().all(|line| match line {
             Line::Direct(line) => line.arm(),
             Line::Rpc(line) => line.arm(),
         });
         if armed && self.returns.is_empty() && !self.stopping.load(Ordering::Acquire) {
             self.wake.wait(self.look_again());
+            self.accept_next = Nanos(0);
         }
-        self.accept_next = Nanos(0);
     }
 
     /// How long to sleep at most: what is blocked or has a deadline may not be told by any event.

@@ -834,6 +834,25 @@ fn who_does_not_attach_is_shown_out() {
 }
 
 #[test]
+fn who_takes_no_answers_is_closed() {
+    let config = EngineConfig { pinned_time_max: Nanos::from_millis(1), ..EngineConfig::default() };
+    let mut world = World::new(config);
+    let (direct, number) = world.attached();
+    let rpc = world.connect(Role::Rpc);
+    direct.lock().room = 0;
+    rpc.lock().room = 0;
+    let request = world.request(number, 1, None);
+    world.send(&direct, request);
+    rpc.lock().to_server.push_back(b"write".into());
+    world.rounds();
+    assert_eq!(world.pinned(), 2);
+    while world.engine.connections() > 0 {
+        world.engine.poll_once();
+    }
+    assert_eq!(world.pinned(), 0);
+}
+
+#[test]
 fn strangers_and_crowds_are_rejected() {
     let mut world = World::new(EngineConfig {
         connections_max: 1,

@@ -215,11 +215,15 @@ impl Nic {
 
     /// Judges a message of a direct connection.
     pub fn receive(&self, connection: &mut Connection, message: &[u8], now: Nanos) -> Verdict {
+        let attaches = message.get(1) == Some(&opcode::ATTACH);
         if connection.throttled(now) {
             self.counters.throttled();
-            return Verdict::Refused(self.refuse(Exception::Denied, sequence_of(message)));
+            return Verdict::Refused(match attaches {
+                true => Attached::refuse(Exception::Denied),
+                false => self.refuse(Exception::Denied, sequence_of(message)),
+            });
         }
-        if message.get(1) == Some(&opcode::ATTACH) {
+        if attaches {
             return self
                 .attach(connection, message)
                 .map(Verdict::Attach)

@@ -18,6 +18,8 @@ pub(super) struct DirectLine {
     connection: Connection,
     /// What found no room, in order.
     waiting: VecDeque<Waiting>,
+    /// Since when the first of them has been the first.
+    waiting_since: Nanos,
     /// RDMA Writes that still read from their frames. They complete in order.
     leaving: VecDeque<Leaving>,
     next_id: u64,
@@ -49,6 +51,7 @@ impl DirectLine {
             // Only told apart from others under way: a wrapped number would need 2^32 connections in between.
             connection: Connection::new(number as u32, nonce),
             waiting: VecDeque::new(),
+            waiting_since: now,
             leaving: VecDeque::new(),
             next_id: 0,
             born: now,
@@ -64,6 +67,9 @@ impl DirectLine {
             return Turn::Dead;
         };
         let mut events = self.retry(nic, now.time);
+        if events > 0 || self.waiting.is_empty() {
+            self.waiting_since = now.time;
+        }
         while events < now.config.batch && self.takes_more(now) {
             let Some(completion) = self.qp.poll() else {
                 break;
@@ -280,10 +286,10 @@ impl DirectLine {
 
     /// Has the peer kept frames pinned, or itself unattached, for too long?
     fn overdue(&self, now: &Now<'_>) -> bool {
-        let pinned = self.leaving.front().map(|leaving| leaving.since);
-        let unattached = self.connection.session().is_none().then_some(self.born);
-        pinned.is_some_and(|since| now.time.since(since) > now.config.pinned_time_max)
-            || unattached.is_some_and(|since| now.time.since(since) > now.config.attach_time_max)
+        let leaving = self.leaving.front().map_or(now.time, |leaving| leaving.since);
+        let pinned = leaving.min(self.waiting_since);
+        now.time.since(pinned) > now.config.pinned_time_max
+            || self.connection.session().is_none() && now.time.since(self.born) > now.config.attach_time_max
     }
 
     pub fn has_deadline(&self) -> bool {

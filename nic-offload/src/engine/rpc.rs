@@ -14,8 +14,10 @@ use crate::calls::{Caller, ChunkSource, ChunkWrite, Job, Outcome, Transport};
 pub(super) struct RpcLine {
     qp: Box<dyn QueuePair>,
     caller: Caller,
-    /// Answers that found no room.
+    /// Answers that found no room, in order.
     waiting: VecDeque<Answer>,
+    /// Since when the first of them has been the first.
+    waiting_since: Nanos,
     /// RDMA Writes that still read from their frames.
     leaving: VecDeque<Leaving>,
     next_id: u64,
@@ -59,7 +61,7 @@ fn unpin(frame: FrameNumber, serves: &Serves) {
 }
 
 impl RpcLine {
-    pub fn new(qp: Box<dyn QueuePair>, number: u64, transport: Transport) -> RpcLine {
+    pub fn new(qp: Box<dyn QueuePair>, number: u64, transport: Transport, now: Nanos) -> RpcLine {
         let caller = Caller {
             peer: qp.peer().clone(),
             connection: number,
@@ -70,6 +72,7 @@ impl RpcLine {
             qp,
             caller,
             waiting: VecDeque::new(),
+            waiting_since: now,
             leaving: VecDeque::new(),
             next_id: 0,
             deferred: 0,
@@ -86,6 +89,9 @@ impl RpcLine {
     /// Serves what is there, up to a batch, with one flush. `at`: this line's place.
     pub fn turn(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> Turn {
         let mut events = self.retry(now);
+        if events > 0 || self.waiting.is_empty() {
+            self.waiting_since = now.time;
+        }
         while events < now.config.batch && self.takes_more(now) {
             let Some(completion) = self.qp.poll() else {
                 break;
@@ -267,9 +273,8 @@ impl RpcLine {
     }
 
     fn overdue(&self, now: &Now<'_>) -> bool {
-        self.leaving
-            .front()
-            .is_some_and(|leaving| now.time.since(leaving.since) > now.config.pinned_time_max)
+        let leaving = self.leaving.front().map_or(now.time, |leaving| leaving.since);
+        now.time.since(leaving.min(self.waiting_since)) > now.config.pinned_time_max
     }
 
     pub fn has_deadline(&self) -> bool {
