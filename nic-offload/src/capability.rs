@@ -388,9 +388,11 @@ impl Sessions {
         let mut table = self.table.lock();
         if table.open.len() >= self.sessions_max {
             let now = new.now;
-            table.open.retain(|_, session| session.is_used(now) || {
-                session.close();
-                false
+            table.open.retain(|_, session| {
+                session.is_used(now) || {
+                    session.close();
+                    false
+                }
             });
         }
         if table.open.len() >= self.sessions_max {

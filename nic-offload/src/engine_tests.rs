@@ -835,7 +835,10 @@ fn who_does_not_attach_is_shown_out() {
 
 #[test]
 fn who_takes_no_answers_is_closed() {
-    let config = EngineConfig { pinned_time_max: Nanos::from_millis(1), ..EngineConfig::default() };
+    let config = EngineConfig {
+        pinned_time_max: Nanos::from_millis(1),
+        ..EngineConfig::default()
+    };
     let mut world = World::new(config);
     let (direct, number) = world.attached();
     let rpc = world.connect(Role::Rpc);

@@ -672,7 +672,11 @@ fn who_is_denied_too_often_is_not_worth_a_mac() {
     assert_eq!(world.send(&request), Err(Exception::Denied), "unread");
     assert_eq!(world.nic.counters().snapshot().throttled, 1);
     let attached = attach(&world.nic, &mut world.connection, &world.client, false);
-    assert_eq!(attached.result, Err(Exception::Denied), "an attach gets an answer of its kind");
+    assert_eq!(
+        attached.result,
+        Err(Exception::Denied),
+        "an attach gets an answer of its kind"
+    );
     world.now = world.now + Nanos::from_millis(1);
     assert_eq!(
         world.send(&request),
@@ -764,18 +768,38 @@ fn attaching() {
 
 #[test]
 fn sessions_are_bounded_and_the_unused_make_room() {
-    let config = NicConfig { sessions_max: 2, ..NicConfig::default() };
+    let config = NicConfig {
+        sessions_max: 2,
+        ..NicConfig::default()
+    };
     let mut world = World::with(config, new_session(1, MacAlgorithm::Blake3));
-    let short = NewSession { expires: Nanos(10), ..new_session(2, MacAlgorithm::Blake3) };
+    let short = NewSession {
+        expires: Nanos(10),
+        ..new_session(2, MacAlgorithm::Blake3)
+    };
     world.nic.open_session(short).unwrap();
-    let more = |second| NewSession { now: Nanos::from_secs(second), ..new_session(3, MacAlgorithm::Blake3) };
-    assert_eq!(world.nic.open_session(more(0)).unwrap_err(), TooManySessions(2));
+    let more = |second| NewSession {
+        now: Nanos::from_secs(second),
+        ..new_session(3, MacAlgorithm::Blake3)
+    };
+    assert_eq!(
+        world.nic.open_session(more(0)).unwrap_err(),
+        TooManySessions(2)
+    );
     let young = world.nic.open_session(more(50)).unwrap();
-    assert_eq!(world.nic.open_session(more(60)).unwrap_err(), TooManySessions(2), "one is attached, one young");
+    assert_eq!(
+        world.nic.open_session(more(60)).unwrap_err(),
+        TooManySessions(2),
+        "one is attached, one young"
+    );
     world.nic.open_session(more(111)).unwrap();
     assert!(!young.is_open(MINUTE), "it was never used");
     let reference = world.publish(1, 1, 4096);
-    assert_eq!(world.read(&reference), Ok(4096), "the one that is used stays");
+    assert_eq!(
+        world.read(&reference),
+        Ok(4096),
+        "the one that is used stays"
+    );
     assert_eq!(world.nic.session_count(), 2);
     world.connection = Connection::new(10, NONCE);
     world.nic.open_session(more(200)).unwrap();

@@ -286,10 +286,14 @@ impl DirectLine {
 
     /// Has the peer kept frames pinned, or itself unattached, for too long?
     fn overdue(&self, now: &Now<'_>) -> bool {
-        let leaving = self.leaving.front().map_or(now.time, |leaving| leaving.since);
+        let leaving = self
+            .leaving
+            .front()
+            .map_or(now.time, |leaving| leaving.since);
         let pinned = leaving.min(self.waiting_since);
         now.time.since(pinned) > now.config.pinned_time_max
-            || self.connection.session().is_none() && now.time.since(self.born) > now.config.attach_time_max
+            || self.connection.session().is_none()
+                && now.time.since(self.born) > now.config.attach_time_max
     }
 
     pub fn has_deadline(&self) -> bool {

@@ -273,7 +273,10 @@ impl RpcLine {
     }
 
     fn overdue(&self, now: &Now<'_>) -> bool {
-        let leaving = self.leaving.front().map_or(now.time, |leaving| leaving.since);
+        let leaving = self
+            .leaving
+            .front()
+            .map_or(now.time, |leaving| leaving.since);
         now.time.since(leaving.min(self.waiting_since)) > now.config.pinned_time_max
     }
 
