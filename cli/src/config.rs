@@ -90,6 +90,12 @@ pub struct ServeOptions {
     /// Threads for what may block [default: 8]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
+    /// Do not ask for 2 MiB pages of memory behind the cache (they take about 2 s a GiB at the start)
+    #[arg(long)]
+    small_pages: bool,
+    /// Hand every call to a worker, for measuring what that costs
+    #[arg(long, hide = true)]
+    hand_over: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum, Deserialize)]
@@ -148,6 +154,8 @@ impl ServeOptions {
             direct: self.direct.or(file.direct),
             spin: self.spin.or(file.spin),
             workers: self.workers.or(file.workers),
+            small_pages: self.small_pages || file.small_pages,
+            hand_over: self.hand_over || file.hand_over,
         }
     }
 
@@ -207,6 +215,8 @@ impl ServeOptions {
         };
         config.spin = self.spin.unwrap_or(config.spin);
         config.workers = self.workers.unwrap_or(config.workers);
+        config.huge_pages = !self.small_pages;
+        config.hand_over = self.hand_over;
         if config.workers == 0 {
             bail!(Usage("--workers: at least one is needed".to_owned()));
         }

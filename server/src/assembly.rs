@@ -42,6 +42,8 @@ pub struct Parts {
     pub life: Option<Arc<LifeWord>>,
     /// Threads for what may block.
     pub workers: usize,
+    /// Hand every call to one of them, even one that need not block.
+    pub hand_over: bool,
     /// How engines spend their time.
     pub engine: EngineConfig,
     /// The port that the portmapper tells.
@@ -79,7 +81,13 @@ impl Assembly {
             parts.store,
             Arc::clone(&parts.arena),
         ));
-        let service = Arc::new(service(&export, parts.access, parts.sessions, parts.port));
+        let service = Arc::new(service(
+            &export,
+            parts.access,
+            parts.sessions,
+            parts.port,
+            parts.hand_over,
+        ));
         let mut assembly = Self {
             pool: Arc::new(Pool::start(parts.workers, WAITING_MAX)?),
             export,
@@ -182,7 +190,13 @@ fn joined(thread: JoinHandle<()>) {
     }
 }
 
-fn service(export: &Arc<Export>, access: Access, sessions: SessionPolicy, port: Port) -> Service {
+fn service(
+    export: &Arc<Export>,
+    access: Access,
+    sessions: SessionPolicy,
+    port: Port,
+    hand_over: bool,
+) -> Service {
     let access = Arc::new(access);
     let mut programs: Vec<Box<dyn Program>> = vec![
         Box::new(Nfs3::new(Arc::clone(export))),
@@ -194,7 +208,12 @@ fn service(export: &Arc<Export>, access: Access, sessions: SessionPolicy, port: 
         .map(|program| (program.number(), program.version()))
         .collect();
     programs.push(Box::new(Portmap::new(told, port)));
-    Service::new(programs, access, DuplicateCache::new(REPLIES_KEPT))
+    Service::new(
+        programs,
+        access,
+        DuplicateCache::new(REPLIES_KEPT),
+        hand_over,
+    )
 }
 
 /// The observer: outside changes as they are reported, and every second what nobody reports.

@@ -57,6 +57,9 @@ pub struct ServerConfig {
     pub trace: Option<PathBuf>,
     /// Threads for what may block.
     pub workers: usize,
+    /// Hand every call to one of them, even one that the polling thread could serve: what that costs is
+    /// then measured.
+    pub hand_over: bool,
     /// How long an engine polls without finding anything before it sleeps.
     pub spin: std::time::Duration,
 }
@@ -82,6 +85,7 @@ impl ServerConfig {
             metrics: None,
             trace: None,
             workers: 8,
+            hand_over: false,
             spin: std::time::Duration::from_micros(50),
         }
     }

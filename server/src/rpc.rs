@@ -93,6 +93,7 @@ struct Programs {
     programs: Vec<Box<dyn Program>>,
     access: Arc<Access>,
     duplicates: DuplicateCache,
+    hand_over: bool,
     counts: Counts,
 }
 
@@ -119,16 +120,18 @@ pub struct CallCounts {
 }
 
 impl Service {
-    /// Serves `programs` to whom `access` lets in.
+    /// Serves `programs` to whom `access` lets in; with `hand_over`, every call by a thread that may block.
     pub fn new(
         programs: Vec<Box<dyn Program>>,
         access: Arc<Access>,
         duplicates: DuplicateCache,
+        hand_over: bool,
     ) -> Self {
         Self(Arc::new(Programs {
             programs,
             access,
             duplicates,
+            hand_over,
             counts: Counts::default(),
         }))
     }
@@ -161,6 +164,7 @@ impl Calls for Service {
             }
         };
         match self.0.repeated(caller, &header, &arguments) {
+            Repeated::Harmless if self.0.hand_over => self.defer(caller, message, None),
             Repeated::Harmless => {
                 match self
                     .0

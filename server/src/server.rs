@@ -237,6 +237,7 @@ fn parts(
         access: Access::new(config.allow.clone(), config.squash, serving),
         life: Some(Arc::new(life)),
         workers: config.workers,
+        hand_over: config.hand_over,
         engine: EngineConfig {
             spin: config.spin.into(),
             ..EngineConfig::default()

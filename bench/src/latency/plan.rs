@@ -98,6 +98,7 @@ impl Spec {
         words.extend((self.mac != "none").then(|| self.mac.to_owned()));
         words.extend(self.rpc.map(str::to_owned));
         words.extend((self.wait == "block").then(|| "blocking".to_owned()));
+        words.extend((self.backing == SMALL).then(|| "on 4 KiB pages".to_owned()));
         words.extend((self.depth > 1).then(|| format!("depth {}", self.depth)));
         words.push(crate::table::bytes(self.size_bytes as u64));
         words.join(" ")
@@ -144,6 +145,14 @@ fn rows(size: usize, main: bool) -> Vec<Spec> {
     rows.push(guarded("spin", "blake3"));
     rows.push(rpc("spin", "inline"));
     if main {
+        let small = |spec: Spec| Spec {
+            backing: SMALL,
+            ..spec
+        };
+        rows.extend([
+            small(shm("one-sided", "spin")),
+            small(guarded("spin", "blake3")),
+        ]);
         rows.push(deep(shm("one-sided", "spin")));
         rows.extend([
             deep(guarded("spin", "blake3")),
@@ -193,7 +202,8 @@ pub fn fabric_of(server: &odafs::ServerAddress) -> &'static str {
 /// Whether a row can be measured against a server that runs already: how it
 /// waits and hands over is then its own affair.
 fn suits(spec: &Spec, fabric: &str) -> bool {
-    spec.fabric == fabric && spec.route != "floor" && spec.rpc != Some("worker")
+    let ours = spec.route == "floor" || spec.rpc == Some("worker") || spec.backing != LARGE;
+    spec.fabric == fabric && !ours
 }
 
 #[cfg(test)]

@@ -48,6 +48,7 @@ pub struct Server {
 /// A server's way of working: how it waits, and whether reads go to a worker.
 fn server_kind(spec: &Spec) -> &'static str {
     match (spec.rpc, spec.wait) {
+        _ if spec.backing != LARGE_PAGE => "small-spin",
         (Some("worker"), "spin") => "worker-spin",
         (Some("worker"), _) => "worker-block",
         (_, "spin") => "spin",
@@ -132,10 +133,10 @@ impl Setting {
             },
             nfs: false,
             cpus: self.placement.as_ref().map(|p| p.server.clone()),
-            arguments: if kind.starts_with("worker") {
-                vec!["--hand-over".to_owned()]
-            } else {
-                Vec::new()
+            arguments: match kind {
+                "small-spin" => vec!["--small-pages".to_owned()],
+                "worker-spin" | "worker-block" => vec!["--hand-over".to_owned()],
+                _ => Vec::new(),
             },
         })?;
         let url = Url {
