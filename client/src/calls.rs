@@ -216,14 +216,42 @@ impl Calls {
         }
     }
 
-    /// Sends a call that nobody waits for.
-    pub fn tell(&self, procedure: &Procedure, arguments: &dyn Encode) {
-        let deadline = clock::now() + Nanos::from_millis(100);
-        if let Ok(mut line) = self.line(deadline) {
-            // The other side finds out by itself if this is lost.
-            let _ = self.send(&mut line, self.next_xid(), procedure, arguments, deadline);
-            let _ = line.flush(deadline);
+    /// Calls `procedure` on a connection of the caller's, once.
+    pub fn call_on<T>(
+        &self,
+        line: &mut Line,
+        procedure: &Procedure,
+        arguments: &dyn Encode,
+        mut decode: impl FnMut(&mut Reader<'_>) -> Result<T, XdrError>,
+    ) -> Result<T, CallError> {
+        let deadline = self.deadline();
+        let xid = self.next_xid();
+        match self.attempt(line, xid, procedure, arguments, deadline, &mut decode) {
+            Attempt::Done(value) => Ok(value),
+            Attempt::Refused(error) => Err(error),
+            Attempt::TimedOut => Err(self.given_up(procedure, None)),
+            Attempt::Broken(broken) => Err(self.given_up(procedure, Some(broken.to_string()))),
         }
+    }
+
+    /// Sends a call on a connection of the caller's, and waits for nothing.
+    pub fn tell(&self, line: &mut Line, procedure: &Procedure, arguments: &dyn Encode) {
+        let deadline = clock::now() + Nanos::from_millis(100);
+        // The other side finds out by itself if this is lost.
+        let _ = self.send(line, self.next_xid(), procedure, arguments, deadline);
+        let _ = line.flush(deadline);
+    }
+
+    /// A connection apart from the pool.
+    pub fn own_line(&self, deadline: Nanos) -> std::io::Result<Line> {
+        let made_at = self.times_broken();
+        let transport = self.link.rpc(self.wait, deadline)?;
+        Ok(Line {
+            transport,
+            out: Vec::new(),
+            sink: None,
+            made_at,
+        })
     }
 
     /// Queues a call on a line.
@@ -261,17 +289,11 @@ impl Calls {
     /// looked at first.
     pub fn line(&self, deadline: Nanos) -> Result<Lent<'_, Line>, TakeError<std::io::Error>> {
         self.lines.take(deadline, || {
-            let made_at = self.times_broken();
-            let transport = self.link.rpc(self.wait, deadline)?;
-            if made_at > 0 {
+            let line = self.own_line(deadline)?;
+            if line.made_at > 0 {
                 self.reconnects.fetch_add(1, Relaxed);
             }
-            Ok(Line {
-                transport,
-                out: Vec::new(),
-                sink: None,
-                made_at,
-            })
+            Ok(line)
         })
     }
 

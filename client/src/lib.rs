@@ -1,4 +1,70 @@
-//! The library that programs import to read files from an ODAFS server.
+//! The client of ODAFS, a file server whose page cache its clients read directly.
+//!
+//! ```no_run
+//! use odafs::Client;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::connect("odafs+shm:///run/odafs.sock?/")?;
+//!
+//! let file = client.open("/data/table")?;
+//! let mut footer = [0; 64];
+//! file.read_exact_at(&mut footer, 1 << 20)?;
+//!
+//! let copy = client.create("/data/copy")?;
+//! copy.write_at(&footer, 0)?;
+//! copy.sync()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A first read goes by RPC. Its reply also says where in the server's memory the pages lie; reads of those pages then
+//! take them from there, without an RPC and, where the fabric and the server allow it, without the server's processor.
+//! Such a reference may be stale at any time. That is no error: the read is refused with an [`Exception`] and goes on
+//! by RPC, in the same call. [`File::read_traced`] tells which way a read went, and why:
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let file = odafs::Client::connect("odafs+shm:///run/odafs.sock?/")?.open("/data/table")?;
+//! let mut page = vec![0; 4096];
+//! for step in file.read_traced(&mut page, 0)?.steps {
+//!     println!("{step}"); // 0..4096 rpc in 15.1µs: the directory holds no reference
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Many reads in flight at once are a batch:
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let file = odafs::Client::connect("odafs+shm:///run/odafs.sock?/")?.open("/data/table")?;
+//! use odafs::ReadRequest;
+//!
+//! let (mut head, mut tail) = ([0; 512], [0; 512]);
+//! file.read_batch(&mut [ReadRequest::new(0, &mut head), ReadRequest::new(1 << 30, &mut tail)])?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Client`] and [`File`] are cheap to clone and may be used from many threads at once; async programs use
+//! `odafs::tokio`. [`Options`] choose routes, caching, deadlines and how a thread waits. Against a server without the
+//! ODAFS program the same calls speak plain NFS version 3.
+//!
+//! # What a read sees
+//! With [`Cache::Off`] each read sees the server as it was at some instant during the call, whichever route it took.
+//! With [`Cache::CloseToOpen`], the default, pages that were read before may be those of the time when the file was
+//! opened last, as NFS users know it. A read over several pages is not atomic.
+//!
+//! # Inside
+//! | module | what lives there |
+//! |---|---|
+//! | `read`, `read_rpc`, `write` | the data path: all branching of a read, top to bottom |
+//! | `client`, `file`, `path`, `references` | what callers hold, and what they ask for |
+//! | `shared`, `lane`, `state` | what handles share, what a thread reads with, what is kept of a file |
+//! | `directory`, `cache`, `budget`, `policy` | cores without IO, clock or chance of their own |
+//! | `session`, `direct` | sessions, and connections for direct reads |
+//! | `calls`, `pipeline`, `pool`, `transport`, `tcp`, `link` | RPC: one call, many calls, connections |
+//! | `nfs`, `mount`, `handle` | NFS version 3 and MOUNT |
 #![forbid(unsafe_code)]
 
 mod budget;

@@ -4,7 +4,7 @@
 //! dropped with it.
 
 use crate::{
-    calls::{Calls, Procedure, Trusting, misbehaved},
+    calls::{Calls, Line, Procedure, misbehaved},
     direct::DirectPair,
     error::CallError,
     options::{MacPreference, Options, Route},
@@ -79,8 +79,23 @@ pub struct Session {
     rekeying: Mutex<()>,
     denied_in_row: AtomicU32,
     over: AtomicBool,
-    /// Owns the mapping: a server that ends it, or dies, ends the session.
-    first: Mutex<Option<Box<dyn QueuePair>>>,
+    served: AtomicBool,
+    homes: Mutex<Homes>,
+}
+
+/// The connections that the session lives by: when one of them ends, so does the session.
+struct Homes {
+    /// It was opened over this one, and is rekeyed and closed over it.
+    rpc: Line,
+    /// The first that was attached; it owns the mapping.
+    direct: Option<Box<dyn QueuePair>>,
+}
+
+/// What an opened session begins with.
+struct Numbered {
+    number: u64,
+    key: SessionKey,
+    rpc: Line,
 }
 
 /// Why there is no session.
@@ -163,7 +178,10 @@ impl Session {
             parameters: &parameters,
             handshake: &handshake,
         };
-        let answer = calls.call(&OPEN_SESSION, &arguments, &Trusting, |r| {
+        let mut rpc = calls
+            .own_line(calls.deadline())
+            .map_err(|error| NoSession::Refused(format!("cannot connect: {error}")))?;
+        let answer = calls.call_on(&mut rpc, &OPEN_SESSION, &arguments, |r| {
             Ok(odafs::OpenSessionResult::decode(r)?.map(|handshake| handshake.0.to_vec()))
         })?;
         let answer = answer.map_err(|status| NoSession::Refused(status.to_string()))?;
@@ -172,14 +190,14 @@ impl Session {
             .map_err(|error| NoSession::Refused(error.to_string()))?;
         let accepted =
             Accepted::from_bytes(&accepted).map_err(|error| misbehaved(&OPEN_SESSION, &error))?;
-        Self::accepted(calls, options, number, key, &accepted, offered)
+        let numbered = Numbered { number, key, rpc };
+        Self::accepted(calls, options, numbered, &accepted, offered)
     }
 
     fn accepted(
         calls: &Calls,
         options: &Options,
-        number: u64,
-        key: SessionKey,
+        opened: Numbered,
         accepted: &Accepted,
         offered: u32,
     ) -> Result<Self, NoSession> {
@@ -192,7 +210,7 @@ impl Session {
             return Err(misbehaved(&OPEN_SESSION, &"a MAC that was not offered").into());
         }
         let mut session = Self {
-            number,
+            number: opened.number,
             id: accepted.session,
             life: accepted.life,
             page,
@@ -200,7 +218,7 @@ impl Session {
             view: None,
             one_sided: accepted.mode == Mode::OneSided,
             pairs: Pool::new(options.lanes),
-            key,
+            key: opened.key,
             generation: AtomicU32::new(0),
             requests: AtomicU64::new(0),
             rekey_requests: accepted.rekey_requests.max(1),
@@ -209,7 +227,11 @@ impl Session {
             rekeying: Mutex::new(()),
             denied_in_row: AtomicU32::new(0),
             over: AtomicBool::new(false),
-            first: Mutex::new(None),
+            served: AtomicBool::new(false),
+            homes: Mutex::new(Homes {
+                rpc: opened.rpc,
+                direct: None,
+            }),
         };
         let mut first = session.attach(calls, calls.deadline())?;
         match first.exposed {
@@ -225,7 +247,7 @@ impl Session {
             }
             None => session.one_sided = false,
         }
-        session.first = Mutex::new(Some(first.pair));
+        session.homes.lock().direct = Some(first.pair);
         Ok(session)
     }
 
@@ -302,14 +324,14 @@ impl Session {
             generation,
         }
         .tag(&key);
-        let answer = calls.call(
+        let answer = calls.call_on(
+            &mut self.homes.lock().rpc,
             &REKEY,
             &odafs::RekeyArgs {
                 session,
                 generation,
                 tag,
             },
-            &Trusting,
             |r| Ok(odafs::RekeyResult::decode(r)?.map(|rekeyed| (rekeyed.generation, rekeyed.tag))),
         );
         match answer {
@@ -337,6 +359,14 @@ impl Session {
         if self.denied_in_row.load(Relaxed) != 0 {
             self.denied_in_row.store(0, Relaxed);
         }
+        if !self.served.load(Relaxed) {
+            self.served.store(true, Relaxed);
+        }
+    }
+
+    /// Was it given up because it was denied again and again, without ever having been served?
+    pub fn was_useless(&self) -> bool {
+        self.denied_in_row.load(Relaxed) >= DENIED_MAX && !self.served.load(Relaxed)
     }
 
     /// A direct read was refused. Several denials in a row, or a revoked session, end it.
@@ -362,12 +392,17 @@ impl Session {
 
     /// Looks whether the server has ended it.
     pub fn look(&self) {
-        if let Some(mut first) = self.first.try_lock()
-            && let Some(pair) = first.as_mut()
-        {
-            while pair.poll().is_some() {}
-            if pair.is_closed() {
-                self.end();
+        if let Some(mut homes) = self.homes.try_lock() {
+            let Homes { rpc, direct } = &mut *homes;
+            let rpc = rpc.transport().queue_pair();
+            for pair in rpc
+                .into_iter()
+                .chain(direct.as_mut().map(|pair| &mut **pair as _))
+            {
+                while pair.poll().is_some() {}
+                if pair.is_closed() {
+                    self.end();
+                }
             }
         }
         if self.view.as_ref().is_some_and(|view| !view.is_alive()) {
@@ -380,7 +415,7 @@ impl Session {
         let session = self.id;
         let tag = Control::Close { session }.tag(&self.key.control_key());
         let arguments = odafs::CloseSessionArgs { session, tag };
-        calls.tell(&CLOSE_SESSION, &arguments);
+        calls.tell(&mut self.homes.lock().rpc, &CLOSE_SESSION, &arguments);
     }
 }
 

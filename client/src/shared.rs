@@ -100,6 +100,8 @@ struct Opening {
     opened: u64,
     not_before: Nanos,
     failures: u32,
+    /// Sessions in a row that were of no use.
+    useless: u32,
 }
 
 impl Shared {
@@ -297,6 +299,11 @@ impl Shared {
                 return Some(session);
             }
             self.retire(&session);
+            if session.was_useless() {
+                let mut opening = self.sessions.opening.lock();
+                opening.useless = (opening.useless + 1).min(12);
+                opening.not_before = clock::now() + Nanos::from_millis(10 << opening.useless);
+            }
         }
         let mut opening = self.sessions.opening.try_lock()?;
         if let Some(session) = self.session() {
@@ -331,10 +338,8 @@ impl Shared {
         let number = opening.opened + 1;
         match Session::open(&self.calls, &self.options, &self.mounted.export, number) {
             Ok(session) => {
-                *opening = Opening {
-                    opened: number,
-                    ..Opening::default()
-                };
+                opening.opened = number;
+                opening.failures = 0;
                 let session = Arc::new(session);
                 self.sessions.life.store(session.life, Relaxed);
                 self.directory.begin(number, session.page);

@@ -1,5 +1,8 @@
 //! A small NFSv3 server in memory, over TCP, that can be told to misbehave. It has no ODAFS program.
 
+// The results are the wire's own.
+#![allow(clippy::result_large_err)]
+
 use odafs_common::wire::{
     mount3,
     nfs3::{self, *},
