@@ -1,0 +1,305 @@
+//! The client against the real server, over shared memory.
+
+use odafs::{Cache, Client, Exception, Granted, Options, ReadRequest, Route, Taken, Transfer, Wait, Why};
+use odafs_server::{Direct, Server, ServerConfig};
+use std::{path::PathBuf, time::Duration};
+
+struct House {
+    dir: tempfile::TempDir,
+    server: Option<Server>,
+    config: ServerConfig,
+}
+
+fn pattern(bytes: usize, salt: usize) -> Vec<u8> {
+    (0..bytes).map(|i| (i * 7 + i / 251 + salt) as u8).collect()
+}
+
+impl House {
+    fn open(direct: Direct) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("files")).unwrap();
+        let mut config = ServerConfig::new(dir.path().join("files"));
+        config.shm = Some(dir.path().join("sock"));
+        config.state = Some(dir.path().join("state"));
+        config.cache_bytes = 16 << 20;
+        config.huge_pages = false;
+        config.direct = direct;
+        let server = Some(Server::start(config.clone()).unwrap());
+        Self { dir, server, config }
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join("files").join(name)
+    }
+
+    fn connect(&self, options: Options) -> Client {
+        let socket = self.dir.path().join("sock");
+        let url = format!("odafs+shm://{}?/", socket.display()).parse().unwrap();
+        Client::connect_with(&url, options).unwrap()
+    }
+
+    fn stop(&mut self) {
+        self.server.take().unwrap().shutdown();
+    }
+
+    fn start(&mut self) {
+        self.server = Some(Server::start(self.config.clone()).unwrap());
+    }
+}
+
+fn options(route: Route) -> Options {
+    let wait = Wait::Block { spin: Duration::from_micros(20) };
+    Options { route, wait, cache: Cache::Off, deadline: Duration::from_secs(20), ..Options::default() }
+}
+
+#[test]
+fn every_route_reads_the_same_bytes() {
+    let house = House::open(Direct::OneSided);
+    let data = pattern(300_000, 0);
+    std::fs::write(house.file("a"), &data).unwrap();
+    for (route, taken) in [
+        (Route::Rpc, Taken::Rpc),
+        (Route::Guarded, Taken::Guarded),
+        (Route::OneSided, Taken::OneSided),
+        (Route::Policy, Taken::OneSided),
+    ] {
+        let client = house.connect(options(route));
+        let file = client.open("/a").unwrap();
+        assert_eq!(file.read_to_end().unwrap(), data, "{route:?}");
+        assert_eq!(file.read_to_end().unwrap(), data, "{route:?}");
+        let mut buf = vec![0; 4096];
+        for (offset, length) in [(0, 64), (4000, 96), (8192, 4096), (12_345, 4096), (299_999, 1)] {
+            let buf = &mut buf[..length];
+            let traced = file.read_traced(buf, offset).unwrap();
+            assert_eq!(traced.bytes, length);
+            assert_eq!(buf, &data[offset as usize..][..length], "{route:?} {offset}");
+            assert!(traced.steps.iter().all(|step| step.taken == taken), "{route:?}: {:?}", traced.steps);
+            file.read_exact_at(buf, offset).unwrap();
+            assert_eq!(buf, &data[offset as usize..][..length], "{route:?} {offset}");
+        }
+        assert_eq!(file.read_at(&mut buf, 299_000).unwrap(), 1000, "{route:?}");
+        assert_eq!(file.read_at(&mut buf, 300_000).unwrap(), 0);
+        let counted = client.statistics();
+        assert_eq!(counted.stale_hits, 0, "{route:?} {counted:?}");
+        assert_eq!(counted.direct_hits > 0, route != Route::Rpc);
+    }
+}
+
+#[test]
+fn a_batch_is_read_by_every_route() {
+    let house = House::open(Direct::OneSided);
+    let data = pattern(1 << 20, 3);
+    std::fs::write(house.file("a"), &data).unwrap();
+    for route in [Route::Rpc, Route::Guarded, Route::OneSided] {
+        let client = house.connect(options(route));
+        let file = client.open("a").unwrap();
+        file.read_to_end().unwrap();
+        let before = client.statistics();
+        let mut bufs = vec![vec![0; 5000]; 100];
+        let offset = |at: usize| (at * 104_729) % (1 << 20);
+        let mut requests: Vec<_> =
+            bufs.iter_mut().enumerate().map(|(at, buf)| ReadRequest::new(offset(at) as u64, buf)).collect();
+        file.read_batch(&mut requests).unwrap();
+        let bytes: Vec<_> = requests.iter().map(|request| request.bytes).collect();
+        drop(requests);
+        for (at, buf) in bufs.iter().enumerate() {
+            let expected = &data[offset(at)..(offset(at) + 5000).min(1 << 20)];
+            assert_eq!(&buf[..bytes[at]], expected, "{route:?} {at}");
+        }
+        let after = client.statistics();
+        let reads = |s: &odafs::Statistics| (s.rpc_reads, s.guarded_hits, s.one_sided_hits);
+        let gained = match route {
+            Route::Rpc => reads(&after).0 - reads(&before).0,
+            Route::Guarded => reads(&after).1 - reads(&before).1,
+            _ => reads(&after).2 - reads(&before).2,
+        };
+        assert_eq!(gained, 100, "{route:?}");
+    }
+}
+
+#[test]
+fn a_write_makes_references_stale_and_the_read_goes_on_by_rpc() {
+    let house = House::open(Direct::OneSided);
+    std::fs::write(house.file("a"), pattern(40_000, 0)).unwrap();
+    let writer = house.connect(options(Route::Rpc));
+    for route in [Route::Guarded, Route::OneSided] {
+        let reader = house.connect(options(route));
+        let file = reader.open("a").unwrap();
+        file.read_to_end().unwrap();
+        writer.open("a").unwrap().write_at(format!("{route:?}").as_bytes(), 4096).unwrap();
+        let mut buf = [0; 5];
+        let traced = file.read_traced(&mut buf, 4096).unwrap();
+        assert_eq!(&buf[..], &format!("{route:?}").as_bytes()[..5]);
+        assert_eq!((traced.steps[0].taken, traced.steps[0].why), (Taken::Rpc, Why::Refused(Exception::Stale)));
+        let traced = file.read_traced(&mut buf, 4096).unwrap();
+        assert_ne!(traced.steps[0].taken, Taken::Rpc, "the reply brought a new reference");
+        let counted = reader.statistics();
+        assert_eq!(counted.stale_hits, 1);
+        assert_eq!(counted.refused_with(Exception::Stale), 1);
+    }
+}
+
+#[test]
+fn one_sided_is_granted_where_the_server_says_so() {
+    let house = House::open(Direct::Guarded);
+    let url = format!("odafs+shm://{}?/", house.dir.path().join("sock").display()).parse().unwrap();
+    let refused = Client::connect_with(&url, options(Route::OneSided)).unwrap_err();
+    assert!(refused.to_string().contains("--direct one-sided"), "{refused}");
+    let client = house.connect(options(Route::Policy));
+    assert_eq!(client.server().granted, Some(Granted::Guarded { mac: "blake3" }));
+    let hmac = Options { mac: odafs::MacPreference::HmacSha256, ..options(Route::Guarded) };
+    assert_eq!(house.connect(hmac).server().granted, Some(Granted::Guarded { mac: "hmac-sha256" }));
+    let off = House::open(Direct::Off);
+    assert_eq!(off.connect(options(Route::Policy)).server().granted, None);
+}
+
+#[test]
+fn a_restarted_server_is_found_again_and_old_references_are_dropped() {
+    for route in [Route::Rpc, Route::Guarded, Route::OneSided] {
+        let mut house = House::open(Direct::OneSided);
+        let data = pattern(100_000, 9);
+        std::fs::write(house.file("a"), &data).unwrap();
+        let client = house.connect(options(route));
+        let file = client.open("a").unwrap();
+        assert_eq!(file.read_to_end().unwrap(), data);
+        assert_eq!(file.read_to_end().unwrap(), data);
+        house.stop();
+        let new = pattern(100_000, 77);
+        std::fs::write(house.file("a"), &new).unwrap();
+        let waiting = {
+            let file = file.clone();
+            std::thread::spawn(move || file.read_to_end().unwrap())
+        };
+        std::thread::sleep(Duration::from_millis(100));
+        house.start();
+        assert_eq!(waiting.join().unwrap(), new, "{route:?}");
+        for _ in 0..3 {
+            assert_eq!(file.read_to_end().unwrap(), new, "{route:?}");
+        }
+        let mut buf = [0; 64];
+        std::thread::sleep(Duration::from_millis(50));
+        file.read_exact_at(&mut buf, 0).unwrap();
+        let taken = file.read_traced(&mut buf, 0).unwrap().steps[0].taken;
+        let expected = match route {
+            Route::Guarded => Taken::Guarded,
+            Route::OneSided => Taken::OneSided,
+            _ => Taken::Rpc,
+        };
+        assert_eq!(taken, expected);
+        assert!(client.statistics().reconnects > 0);
+    }
+}
+
+#[test]
+fn the_cache_and_direct_reads_work_together() {
+    let house = House::open(Direct::OneSided);
+    let data = pattern(200_000, 1);
+    std::fs::write(house.file("a"), &data).unwrap();
+    for route in [Route::Guarded, Route::OneSided, Route::Policy] {
+        let client = house.connect(Options { cache: Cache::CloseToOpen, memory_bytes: 200_000, ..options(route) });
+        let file = client.open("a").unwrap();
+        for round in 0..4usize {
+            for i in 0..200usize {
+                let at = (i * 7919 + round * 13) % 199_000;
+                let mut buf = [0; 500];
+                file.read_exact_at(&mut buf, at as u64).unwrap();
+                assert_eq!(buf, data[at..at + 500], "{route:?} {at}");
+            }
+        }
+        let counted = client.statistics();
+        assert!(counted.cache_hits > 0 && counted.direct_hits > 0 && counted.rpc_reads > 0, "{route:?} {counted:?}");
+        assert_eq!(counted.cache_hits + counted.direct_hits + counted.rpc_reads, 800);
+        // Another client's write is seen on the next open.
+        let writer = house.connect(options(Route::Rpc)).open("a").unwrap();
+        let mut first = [0; 1];
+        file.read_exact_at(&mut first, 0).unwrap();
+        writer.write_at(&[first[0] ^ 0xff], 0).unwrap();
+        let file = client.open("a").unwrap();
+        let mut now = [0; 1];
+        file.read_exact_at(&mut now, 0).unwrap();
+        assert_eq!(now[0], first[0] ^ 0xff, "{route:?}");
+        assert!(file.revalidate().unwrap());
+        writer.write_at(&first, 0).unwrap();
+        assert!(!file.revalidate().unwrap());
+    }
+}
+
+#[test]
+fn references_are_asked_for_ahead() {
+    let house = House::open(Direct::OneSided);
+    let data = pattern(50_000, 5);
+    std::fs::write(house.file("a"), &data).unwrap();
+    house.connect(options(Route::Rpc)).open("a").unwrap().read_to_end().unwrap();
+    let client = house.connect(options(Route::OneSided));
+    let told = client.refs(&["/a"]).unwrap();
+    assert_eq!(told[0].size, 50_000);
+    assert_eq!(told[0].pages.len(), 13, "{told:?}");
+    assert_eq!(told[0].pages[12].length, 50_000 - 12 * 4096);
+    let file = client.open("a").unwrap();
+    assert_eq!(file.read_to_end().unwrap().len(), 50_000);
+    let counted = client.statistics();
+    assert_eq!(counted.references_learned, 13);
+    // The end of the file is found by RPC.
+    assert!(counted.rpc_reads <= 1, "{counted:?}");
+}
+
+#[test]
+fn data_may_come_ahead_of_the_reply() {
+    let house = House::open(Direct::Guarded);
+    let data = pattern(1 << 20, 8);
+    std::fs::write(house.file("a"), &data).unwrap();
+    let client = house.connect(Options { transfer: Transfer::Direct, ..options(Route::Rpc) });
+    let file = client.open("a").unwrap();
+    assert_eq!(file.read_to_end().unwrap(), data);
+    let mut buf = [0; 100];
+    file.read_exact_at(&mut buf, 4090).unwrap();
+    assert_eq!(buf, data[4090..4190]);
+}
+
+#[test]
+fn writes_and_names_over_shared_memory() {
+    let house = House::open(Direct::OneSided);
+    let client = house.connect(options(Route::Policy));
+    client.mkdir("/d").unwrap();
+    let file = client.create("/d/f").unwrap();
+    let data = pattern(500_000, 2);
+    file.write_at(&data, 0).unwrap();
+    file.sync().unwrap();
+    assert_eq!(std::fs::read(house.file("d/f")).unwrap(), data);
+    assert_eq!(file.read_to_end().unwrap(), data);
+    file.write_at(b"patch", 4094).unwrap();
+    let mut buf = [0; 5];
+    file.read_exact_at(&mut buf, 4094).unwrap();
+    assert_eq!(&buf, b"patch");
+    client.rename("/d/f", "/d/g").unwrap();
+    assert_eq!(client.read_dir("/d").unwrap().map(|e| e.unwrap().name).collect::<Vec<_>>(), ["g"]);
+    assert_eq!(client.open("/d/f").unwrap_err().kind(), std::io::ErrorKind::NotFound);
+    client.remove("/d/g").unwrap();
+    client.rmdir("/d").unwrap();
+}
+
+#[test]
+fn many_threads_by_every_route() {
+    let house = House::open(Direct::OneSided);
+    let data = pattern(1 << 20, 4);
+    std::fs::write(house.file("a"), &data).unwrap();
+    for route in [Route::Rpc, Route::Guarded, Route::OneSided, Route::Policy] {
+        let client = house.connect(options(route));
+        let file = client.open("a").unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4usize {
+                let (file, data) = (file.clone(), &data);
+                scope.spawn(move || {
+                    let mut buf = [0; 4096];
+                    for i in 0..200 {
+                        let at = (thread * 7919 + i * 104_729) % ((1 << 20) - 4096);
+                        file.read_exact_at(&mut buf, at as u64).unwrap();
+                        assert_eq!(buf, data[at..at + 4096]);
+                    }
+                });
+            }
+        });
+        let counted = client.statistics();
+        assert_eq!(counted.direct_hits + counted.rpc_reads, 800, "{route:?} {counted:?}");
+    }
+}
