@@ -280,6 +280,8 @@ fn phase() -> impl Strategy<Value = Phase> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     /// The stated bound: against RPC alone, each change of the world costs at most W reads' worth, all else 2 %.
     #[test]
     fn regret_against_rpc_is_bounded(seed in any::<u64>(), rpc_ns in 1_500u64..60_000, mut phases in proptest::collection::vec(phase(), 1..12)) {
