@@ -4,14 +4,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, SetTime, Status, access};
 use rustix::fs::{
-    Access, AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, accessat,
-    chmodat, chownat, fstatvfs, ftruncate, getxattr_query, utimensat,
+    Access, AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmodat,
+    chownat, fstatvfs, ftruncate, getxattr_query, utimensat,
 };
 use rustix::io::Errno;
 
-use super::LocalStore;
 use super::descriptors::{Descriptor, Use};
 use super::identity::Judge;
+use super::{LocalStore, sys};
 use crate::store::permission::{attributes_permit, check_set};
 use crate::store::{Credential, Limits, ObjectId, Result, Space};
 
@@ -36,7 +36,7 @@ impl LocalStore {
         }
         let judge = self.identity.judge(who)?;
         let granted = match &judge {
-            Judge::Kernel(_) => permitted_by_kernel(&found),
+            Judge::Kernel(_) => permitted_by_kernel(&found, mask),
             Judge::Ourselves if mode_decides(&found)? => attributes_permit(&attributes, who, mask),
             Judge::Ourselves => 0,
         };
@@ -103,7 +103,7 @@ impl LocalStore {
                 }
                 let touches = [new.atime, new.mtime].contains(&SetTime::ServerTime);
                 if stranger && (touches || new.size.is_some()) {
-                    accessat(CWD, path.magic_path(), Access::WRITE_OK, AtFlags::EACCESS)?;
+                    sys::access(path.as_fd(), Access::WRITE_OK)?;
                 }
             }
             Judge::Ourselves => check_set(&self.judged_by_mode(path)?, who, new)?,
@@ -141,25 +141,24 @@ impl LocalStore {
     }
 }
 
-/// What the kernel grants the thread's ids, as [`attributes_permit`] spells it.
-fn permitted_by_kernel(object: &Descriptor) -> u32 {
-    let path = object.magic_path();
-    let has = |wanted| accessat(CWD, &*path, wanted, AtFlags::EACCESS).is_ok();
+/// What the kernel grants the thread's ids of `mask`, as [`attributes_permit`] spells it.
+fn permitted_by_kernel(object: &Descriptor, mask: u32) -> u32 {
     let directory = object.kind == FileType::Directory;
+    let write = access::MODIFY | access::EXTEND | if directory { access::DELETE } else { 0 };
+    let execute = if directory {
+        access::LOOKUP
+    } else {
+        access::EXECUTE
+    };
     let mut granted = 0;
-    if has(Access::READ_OK) {
-        granted |= access::READ;
-    }
-    if has(Access::WRITE_OK) {
-        granted |= access::MODIFY | access::EXTEND;
-        granted |= if directory { access::DELETE } else { 0 };
-    }
-    if has(Access::EXEC_OK) {
-        granted |= if directory {
-            access::LOOKUP
-        } else {
-            access::EXECUTE
-        };
+    for (bits, wanted) in [
+        (access::READ, Access::READ_OK),
+        (write, Access::WRITE_OK),
+        (execute, Access::EXEC_OK),
+    ] {
+        if mask & bits != 0 && sys::access(object.as_fd(), wanted).is_ok() {
+            granted |= bits;
+        }
     }
     granted
 }

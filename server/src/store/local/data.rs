@@ -1,13 +1,15 @@
 //! Bytes: reading, writing, syncing.
 
+use std::os::fd::AsFd as _;
+
 use odafs_common::wire::nfs3::{FileType, Status};
 use odafs_fabric::sync::Arc;
-use rustix::fs::{Access, AtFlags, CWD, accessat, fdatasync, fstat, fsync, readlinkat, syncfs};
+use rustix::fs::{Access, fdatasync, fstat, fsync, readlinkat, syncfs};
 use rustix::io::{Errno, pread, pwrite};
 
 use super::descriptors::{Descriptor, Use};
 use super::identity::Judge;
-use super::{LocalStore, objects};
+use super::{LocalStore, objects, sys};
 use crate::store::permission::may_write;
 use crate::store::{Credential, ObjectId, Result};
 
@@ -92,8 +94,7 @@ impl LocalStore {
             Judge::Kernel(None) => {}
             Judge::Kernel(Some(_)) => {
                 if fstat(file)?.st_uid != who.uid {
-                    let wanted = Access::WRITE_OK;
-                    accessat(CWD, file.magic_path(), wanted, AtFlags::EACCESS)?;
+                    sys::access(file.as_fd(), Access::WRITE_OK)?;
                 }
             }
             Judge::Ourselves => {

@@ -12,6 +12,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 use odafs_common::wire::nfs3::Status;
+use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::Mode;
 use rustix::process::Gid;
 use rustix::thread::CapabilitySet;
@@ -24,6 +25,8 @@ pub(super) struct Identity {
     own: Credential,
     own_groups: Vec<Gid>,
     switches: bool,
+    /// The ids switched to last, which can therefore be switched to: user in the upper half, group in the lower.
+    possible: AtomicU64,
 }
 
 /// Who says what a caller may do.
@@ -38,6 +41,7 @@ pub(super) enum Judge<'a> {
 /// The thread has other ids than the process. Bound to its thread; ends with the scope.
 pub(super) struct Acting<'a> {
     identity: &'a Identity,
+    other_groups: bool,
     _not_send: PhantomData<*const ()>,
 }
 
@@ -49,6 +53,7 @@ impl Identity {
             own,
             own_groups,
             switches: false,
+            possible: AtomicU64::new(u64::MAX),
         };
         let has = |set| effective().contains(set);
         if identity.own.uid == 0 && has(CapabilitySet::SETUID | CapabilitySet::SETGID) {
@@ -86,34 +91,55 @@ impl Identity {
     }
 
     fn act(&self, caller: &Credential) -> Result<Acting<'_>> {
+        let other_groups = *caller.groups != *self.own.groups;
+        if other_groups {
+            let groups: Vec<Gid> = caller
+                .groups
+                .iter()
+                .map(|gid| Gid::from_raw(*gid))
+                .collect();
+            rustix::thread::set_thread_groups(&groups)?;
+        }
         let acting = Acting {
             identity: self,
+            other_groups,
             _not_send: PhantomData,
         };
-        let groups: Vec<Gid> = caller
-            .groups
-            .iter()
-            .map(|gid| Gid::from_raw(*gid))
-            .collect();
-        rustix::thread::set_thread_groups(&groups)?;
-        if sys::set_file_gid(caller.gid) && sys::set_file_uid(caller.uid) {
-            Ok(acting)
-        } else {
-            // Ids that this user namespace does not have, -1 among them.
-            Err(Status::Access.into())
+        let before = (sys::set_file_gid(caller.gid), sys::set_file_uid(caller.uid));
+        // Neither call says whether it did anything: the next one tells. (Apart from ids that do not exist, they
+        // fail only where the system has no page of memory left.)
+        if before != (self.own.gid, self.own.uid) {
+            eprintln!("odafs: a thread has not taken its own ids back");
+            std::process::abort();
         }
+        let ids = (caller.uid, caller.gid);
+        let uid_taken = sys::set_file_uid(NOBODY_AT_ALL) == ids.0;
+        let known = self.possible.load(Ordering::Relaxed) == pack(ids);
+        let taken = uid_taken && (known || sys::set_file_gid(NOBODY_AT_ALL) == ids.1);
+        let exist = ids.0 != NOBODY_AT_ALL && ids.1 != NOBODY_AT_ALL;
+        if !(taken && exist) {
+            return Err(Status::Access.into());
+        }
+        self.possible.store(pack(ids), Ordering::Relaxed);
+        Ok(acting)
     }
+}
+
+/// No id: the calls that set ids leave them as they are.
+const NOBODY_AT_ALL: u32 = u32::MAX;
+
+fn pack((uid, gid): (u32, u32)) -> u64 {
+    u64::from(uid) << 32 | u64::from(gid)
 }
 
 impl Drop for Acting<'_> {
     fn drop(&mut self) {
-        let own = &self.identity.own;
-        let restored = sys::set_file_uid(own.uid)
-            && sys::set_file_gid(own.gid)
-            && rustix::thread::set_thread_groups(&self.identity.own_groups).is_ok();
-        if !restored {
-            // A thread with the ids of a caller must never serve another one.
-            eprintln!("odafs: a thread could not take its own ids back");
+        let identity = self.identity;
+        sys::set_file_uid(identity.own.uid);
+        sys::set_file_gid(identity.own.gid);
+        if self.other_groups && rustix::thread::set_thread_groups(&identity.own_groups).is_err() {
+            // A thread with the groups of a caller must never serve another one.
+            eprintln!("odafs: a thread could not take its own groups back");
             std::process::abort();
         }
     }

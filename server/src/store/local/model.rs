@@ -393,8 +393,22 @@ fn compare(real: Served, calls: &[(u8, Call)]) -> std::result::Result<(), TestCa
     Ok(())
 }
 
+/// More cases by `PROPTEST_CASES`.
+fn config() -> ProptestConfig {
+    let cases = if std::env::var_os("PROPTEST_CASES").is_none() {
+        64
+    } else {
+        ProptestConfig::default().cases
+    };
+    ProptestConfig {
+        cases,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..<_>::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn the_kernel_and_the_model_agree(

@@ -4,7 +4,8 @@
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use rustix::fs::{AtFlags, OFlags};
+use rustix::fs::{Access, AtFlags, OFlags};
+use rustix::io::Errno;
 
 /// The most that name_to_handle_at(2) may return (`MAX_HANDLE_SZ`), bytes.
 const HANDLE_BYTES_MAX: usize = 128;
@@ -88,24 +89,36 @@ pub fn open_by_handle(
     }
 }
 
-/// setfsuid(2) for the calling thread alone; whether it took.
-pub fn set_file_uid(uid: u32) -> bool {
-    // SAFETY: the call takes a number and touches no memory; -1 changes nothing and tells what is set.
-    let now = unsafe {
-        libc::setfsuid(uid);
-        libc::setfsuid(u32::MAX)
-    };
-    now.cast_unsigned() == uid
+/// setfsuid(2) for the calling thread alone. It says what was set before, and nothing of a failure; with
+/// `u32::MAX` it changes nothing.
+pub fn set_file_uid(uid: u32) -> u32 {
+    // SAFETY: the call takes a number and touches no memory.
+    unsafe { libc::setfsuid(uid) }.cast_unsigned()
 }
 
-/// setfsgid(2) for the calling thread alone; whether it took.
-pub fn set_file_gid(gid: u32) -> bool {
-    // SAFETY: the call takes a number and touches no memory; -1 changes nothing and tells what is set.
-    let now = unsafe {
-        libc::setfsgid(gid);
-        libc::setfsgid(u32::MAX)
+/// setfsgid(2) for the calling thread alone; as [`set_file_uid`].
+pub fn set_file_gid(gid: u32) -> u32 {
+    // SAFETY: the call takes a number and touches no memory.
+    unsafe { libc::setfsgid(gid) }.cast_unsigned()
+}
+
+/// faccessat2(2) of an open object, `O_PATH` included, by the ids that the kernel judges file access by.
+pub fn access(object: BorrowedFd<'_>, wanted: Access) -> rustix::io::Result<()> {
+    let flags = AtFlags::EACCESS | AtFlags::EMPTY_PATH;
+    // SAFETY: the path is a C string; the other arguments are numbers.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_faccessat2,
+            object.as_raw_fd(),
+            c"".as_ptr(),
+            wanted.bits(),
+            flags.bits(),
+        )
     };
-    now.cast_unsigned() == gid
+    if done == 0 {
+        return Ok(());
+    }
+    Err(Errno::from_io_error(&Error::last_os_error()).unwrap_or(Errno::ACCESS))
 }
 
 /// Gives the calling thread a working directory, root and umask of its own.
