@@ -2,4 +2,4 @@
 #![forbid(unsafe_code)]
 
 pub mod linear;
-pub mod nfs_model;
+pub mod server_model;

@@ -4,7 +4,7 @@ use super::*;
 
 impl World {
     pub(super) fn create(&mut self, uid: u32, choices: &mut Choices<'_>) {
-        let directory = self.handle(choices);
+        let directory = self.directory(choices);
         let name = choices.one_of(&NAMES);
         let how = match choices.byte() % 3 {
             0 => CreateHow::Unchecked(choices.attributes()),
@@ -45,7 +45,7 @@ impl World {
     }
 
     pub(super) fn make_directory(&mut self, uid: u32, choices: &mut Choices<'_>) {
-        let directory = self.handle(choices);
+        let directory = self.directory(choices);
         let place = DirectoryName {
             directory: FileHandle(&directory),
             name: choices.one_of(&NAMES),
@@ -57,7 +57,7 @@ impl World {
     }
 
     pub(super) fn symlink(&mut self, uid: u32, choices: &mut Choices<'_>) {
-        let directory = self.handle(choices);
+        let directory = self.directory(choices);
         let place = DirectoryName {
             directory: FileHandle(&directory),
             name: choices.one_of(&NAMES),
@@ -83,7 +83,7 @@ impl World {
     }
 
     pub(super) fn make_node(&mut self, uid: u32, choices: &mut Choices<'_>) {
-        let directory = self.handle(choices);
+        let directory = self.directory(choices);
         let place = DirectoryName {
             directory: FileHandle(&directory),
             name: choices.one_of(&NAMES),
@@ -100,7 +100,7 @@ impl World {
     }
 
     pub(super) fn lookup(&mut self, uid: u32, choices: &mut Choices<'_>) {
-        let directory = self.handle(choices);
+        let directory = self.directory(choices);
         let place = DirectoryName {
             directory: FileHandle(&directory),
             name: choices.one_of(&NAMES),
@@ -232,7 +232,7 @@ impl World {
     }
 
     pub(super) fn remove(&mut self, uid: u32, choices: &mut Choices<'_>) {
-        let directory = self.handle(choices);
+        let directory = self.directory(choices);
         let place = DirectoryName {
             directory: FileHandle(&directory),
             name: choices.one_of(&NAMES),
@@ -243,7 +243,7 @@ impl World {
     }
 
     pub(super) fn rename(&mut self, uid: u32, choices: &mut Choices<'_>) {
-        let (from, to) = (self.handle(choices), self.handle(choices));
+        let (from, to) = (self.directory(choices), self.directory(choices));
         let from = DirectoryName {
             directory: FileHandle(&from),
             name: choices.one_of(&NAMES),
@@ -257,7 +257,7 @@ impl World {
     }
 
     pub(super) fn link(&mut self, uid: u32, choices: &mut Choices<'_>) {
-        let (file, directory) = (self.handle(choices), self.handle(choices));
+        let (file, directory) = (self.handle(choices), self.directory(choices));
         let place = DirectoryName {
             directory: FileHandle(&directory),
             name: choices.one_of(&NAMES),

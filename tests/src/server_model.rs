@@ -1,16 +1,18 @@
-//! NFS calls in any order against a plain map of what was written: no call may panic, no reply may be malformed, a
-//! repeated call gets the reply of the first, and a read returns what the writes left, whatever was paged out, cut off,
-//! removed or changed from outside in between.
+//! Calls and direct reads in any order against a plain map of what was written: no call may panic, no reply may be
+//! malformed, a repeated call gets the reply of the first, and a read, by NFS, by the ODAFS program or by reference,
+//! returns what the writes left, whatever was paged out, cut off, removed or changed from outside in between.
 //!
 //! The calls come from bytes, so that a fuzzer can choose them.
 
 mod choices;
+mod direct;
 mod steps;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use odafs_common::mac::MacAlgorithm;
 use odafs_common::page::PageSize;
 use odafs_common::wire::nfs3::*;
 use odafs_common::wire::rpc::{Auth, AuthSys, Groups, Rejection, call, parse_reply};
@@ -28,13 +30,15 @@ use odafs_server::drc::DuplicateCache;
 use odafs_server::export::{Export, ExportConfig};
 use odafs_server::mount::MountProgram;
 use odafs_server::nfs3::Nfs3;
+use odafs_server::odafs::{Odafs, SessionPolicy};
 use odafs_server::portmap::{Port, Portmap};
 use odafs_server::rpc::{Program, Service};
 use odafs_server::store::{Credential, MemoryStore, OutsideChange, Store};
 
 use choices::Choices;
+use direct::Client;
 
-const STEPS_MAX: usize = 100;
+const STEPS_MAX: usize = 200;
 const HANDLES_MAX: usize = 32;
 const REPLY_BYTES_MAX: u32 = 64 << 10;
 const STORE_BYTES: u64 = 1 << 20;
@@ -47,9 +51,11 @@ const NAMES: [&[u8]; 8] = [b"a", b"b", b"cc", b"d.d", b".", b"..", b"", b"no/sla
 pub fn run(bytes: &[u8]) {
     let mut choices = Choices(bytes);
     let mut world = World::new();
+    let mut client =
+        world.open_session(choices.one_of(&[MacAlgorithm::HmacSha256, MacAlgorithm::Blake3]));
     for _ in 0..STEPS_MAX {
         let Some(step) = choices.next() else { break };
-        world.step(step, &mut choices);
+        world.step(step, &mut client, &mut choices);
     }
     world.check_everything();
 }
@@ -99,6 +105,7 @@ impl World {
         let programs: Vec<Box<dyn Program>> = vec![
             Box::new(Nfs3::new(Arc::clone(&export))),
             Box::new(MountProgram::new(Arc::clone(&export), Arc::clone(&access))),
+            Box::new(Odafs::new(Arc::clone(&export), SessionPolicy::default())),
             Box::new(Portmap::new([(PROGRAM, VERSION)], Port::default())),
         ];
         Self {
@@ -118,10 +125,10 @@ impl World {
         }
     }
 
-    fn step(&mut self, step: u8, choices: &mut Choices<'_>) {
+    fn step(&mut self, step: u8, client: &mut Client, choices: &mut Choices<'_>) {
         // Every eighth call or so is another user's.
         let uid = if step >> 5 == 7 { 1000 } else { 0 };
-        match step & 31 {
+        match step % 40 {
             0..=3 => self.create(uid, choices),
             4 => self.make_directory(uid, choices),
             5 => self.symlink(uid, choices),
@@ -140,7 +147,12 @@ impl World {
             27 | 28 => self.outside(choices),
             29 => self.mangled(uid, choices),
             30 => self.raw(uid, choices),
-            _ => self.forged(uid, choices),
+            31 => self.forged(uid, choices),
+            32 => self.ask_for_references(client, choices),
+            33 | 34 => self.read_for_references(client, choices),
+            35..=37 => self.read_directly(client, choices),
+            38 => self.revalidate(client, choices),
+            _ => self.rekey(client),
         }
     }
 
@@ -205,8 +217,22 @@ impl World {
         reply
     }
 
+    /// Mostly a regular file's.
     fn handle(&self, choices: &mut Choices<'_>) -> Vec<u8> {
-        self.handles[usize::from(choices.byte()) % self.handles.len()].clone()
+        let choice = usize::from(choices.byte());
+        match self.contents.len() {
+            files if choice >= 64 && files > 0 => self
+                .contents
+                .keys()
+                .nth(choice % files)
+                .expect("a file")
+                .clone(),
+            _ => self.handles[choice % self.handles.len()].clone(),
+        }
+    }
+
+    fn directory(&self, choices: &mut Choices<'_>) -> Vec<u8> {
+        self.handles[usize::from(choices.byte() % 64) % self.handles.len()].clone()
     }
 
     fn learn(&mut self, handle: &[u8]) {
