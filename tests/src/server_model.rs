@@ -109,7 +109,7 @@ impl World {
             Box::new(Portmap::new([(PROGRAM, VERSION)], Port::default())),
         ];
         Self {
-            service: Service::new(programs, access, replies),
+            service: Service::new(programs, access, replies, false),
             export,
             store,
             caller: Caller {
