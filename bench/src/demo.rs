@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use odafs::{Cache, Client, Options, ReadError, Route, Wait};
+use odafs::{Cache, Client, Eager, Options, ReadError, Route, Wait};
 use serde::Serialize;
 
 use crate::clock;
@@ -108,6 +108,36 @@ pub struct Workload<'a> {
 }
 
 impl Workload<'_> {
+    /// Reads the files once, so that the server has in memory what fits there
+    /// before anything is timed; at most for as long as a route is measured.
+    ///
+    /// # Errors
+    /// The server could not be reached.
+    pub fn warm_up(&self) -> Result<()> {
+        let options = Options {
+            route: Route::Rpc,
+            cache: Cache::Off,
+            ..Options::default()
+        };
+        let client = Client::connect_with(&self.server.url(), options)?;
+        let mut piece = vec![0; 1 << 20];
+        let begin = Instant::now();
+        for found in &self.listing.files {
+            // What cannot be opened or read now is judged when its turn to be timed comes.
+            let Ok(file) = client.open(&found.path) else {
+                continue;
+            };
+            let mut offset = 0;
+            while let Ok(bytes @ 1..) = file.read_at(&mut piece, offset) {
+                offset += bytes as u64;
+            }
+            if begin.elapsed() > self.time {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     /// Measures one route. `tick` is told how much of the time has passed.
     ///
     /// # Errors
@@ -127,6 +157,7 @@ impl Workload<'_> {
             route: route.1,
             wait: self.wait,
             cache,
+            eager: Eager::OnOpen,
             ..Options::default()
         };
         let client = Client::connect_with(&self.server.url(), options)?;

@@ -14,7 +14,6 @@ pub mod floors;
 pub mod histogram;
 pub mod latency;
 pub mod machine;
-pub mod nic;
 pub mod peers;
 pub mod process;
 pub mod random;

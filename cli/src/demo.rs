@@ -29,7 +29,8 @@ const SPIN: Duration = Duration::from_millis(200);
   odafs demo --report demo.html         plots too
 
 It starts a server in a process of its own, reads pages at random by each route, and compares
-every byte with the file itself outside the timed part. Files that somebody changes meanwhile
+every byte with the file itself outside the timed part. The server has read the files before, and
+a client asks for references when it opens a file, outside the timed part too. Files that somebody changes meanwhile
 count as changed. The client's data cache is off except on the policy route.")]
 pub struct Arguments {
     /// Read the files below DIR [default: a tree made for it, and removed]
@@ -41,9 +42,10 @@ pub struct Arguments {
     /// How both wait: poll, or sleep in the kernel [default: spin, with one processor block]
     #[arg(long, value_enum)]
     wait: Option<WaitName>,
-    /// The server's page cache; less than the files hold makes references go stale
-    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "1GiB")]
-    cache: u64,
+    /// The server's page cache; less than the files hold makes references go stale [default: enough
+    /// for the files, 1GiB at most]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    cache: Option<u64>,
     /// How long each route is measured
     #[arg(long, value_name = "N", value_parser = units::duration, default_value = "3")]
     seconds: Duration,
@@ -139,11 +141,12 @@ fn measure(arguments: &Arguments, root: &Path, listing: &Listing) -> Result<Demo
         WaitName::Block
     };
     let wait = arguments.wait.unwrap_or(default);
+    let cache = arguments.cache.unwrap_or_else(|| cache_for(listing));
     let server = ServerProcess::start(&ServerPlan {
         program: std::env::current_exe().context("cannot find this program")?,
         directory: root.to_owned(),
         read_only: true,
-        cache_bytes: arguments.cache,
+        cache_bytes: cache,
         spin: if wait == WaitName::Spin {
             SPIN
         } else {
@@ -167,6 +170,7 @@ fn measure(arguments: &Arguments, root: &Path, listing: &Listing) -> Result<Demo
         },
         time: arguments.seconds,
     };
+    workload.warm_up()?;
     let mut routes = Vec::new();
     for (name, route) in ROUTES {
         let progress = output::step_progress(arguments.seconds.as_millis() as u64, name);
@@ -189,11 +193,22 @@ fn measure(arguments: &Arguments, root: &Path, listing: &Listing) -> Result<Demo
         }
         .to_owned(),
         mac: mac.to_owned(),
-        server_cache_bytes: arguments.cache,
+        server_cache_bytes: cache,
         skipped: listing.skipped(),
         clock_ns: clock::overhead_ns(),
         routes,
     })
+}
+
+/// A cache that holds all pages of the files, with some room: whole pages,
+/// and the short last one of each file.
+fn cache_for(listing: &Listing) -> u64 {
+    let pages = listing
+        .files
+        .iter()
+        .map(|f| f.size.next_multiple_of(4096))
+        .sum::<u64>();
+    (pages + pages / 8 + (16 << 20)).min(1 << 30)
 }
 
 fn print(demo: &Demo) -> Result<()> {

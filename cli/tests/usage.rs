@@ -168,3 +168,16 @@ fn local_rows_need_no_server() {
         assert!(row["p50_ns"].as_u64() <= row["p999_ns"].as_u64());
     }
 }
+#[test]
+fn nobody_there_is_a_failure() {
+    let output = odafs()
+        .args(["ls", "odafs+shm:///nowhere/sock?/"])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("/nowhere/sock"),
+        "{}",
+        text(&output.stderr)
+    );
+}

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use odafs_common::direct::{Attach, Request};
 use odafs_common::mac::{MacAlgorithm, MacKey};
 use odafs_common::page::PageSize;
@@ -102,8 +102,8 @@ impl Inside {
             terms.push(self.fault_term(queued));
         }
         for (name, mac) in MACS {
-            for queued in [false, true] {
-                terms.push(self.judge_term(name, mac, queued));
+            for (queued, misses) in [(false, false), (true, false), (false, true)] {
+                terms.push(self.judge_term(name, mac, queued, misses));
             }
             terms.push(self.stale_term(name, mac));
         }
@@ -176,34 +176,49 @@ impl Inside {
         )
     }
 
-    /// The NIC's whole judgement of a good request: verify, translate, check, pin, complete, unpin.
-    fn judge_term(&self, name: &str, mac: MacAlgorithm, queued: bool) -> Term<'_> {
-        let mut nic = Judge::new(self, mac, self.vm(queued));
+    /// The NIC's whole judgement of a good request: verify, translate, check, pin, complete, unpin. With `misses`,
+    /// its table has room for a sixteenth of the pages, and asks the host about the others.
+    fn judge_term(&self, name: &str, mac: MacAlgorithm, queued: bool, misses: bool) -> Term<'_> {
+        let room = if misses {
+            self.entries.len() / 16
+        } else {
+            self.entries.len() * 2
+        };
+        let mut nic = Judge::new(self, mac, self.vm(queued), room);
+        let table = if misses { ", TPT mostly missed" } else { "" };
         let what = format!(
-            "NIC alone, {name}, host VM {}: a read let in, no data moved",
+            "NIC alone, {name}, host VM {}: a read let in, no data moved{table}",
             vm_name(queued)
         );
-        Term::alone("T_exc", what, 0, move |time| {
-            nic.judge(time, || self.draw())
-        })
+        let measure = move |time| nic.judge(time, true, || self.draw());
+        Term {
+            name: "T_exc",
+            what,
+            wait: "",
+            size: 0,
+            measure: Box::new(measure),
+        }
     }
 
     /// The NIC's whole judgement of a request whose reference is out of date.
     fn stale_term(&self, name: &str, mac: MacAlgorithm) -> Term<'_> {
-        let mut nic = Judge::new(self, mac, self.vm(false));
-        let outdated = move || {
+        let mut nic = Judge::new(self, mac, self.vm(false), self.entries.len() * 2);
+        let outdated = || {
             let spoil = |entry: TptEntry| TptEntry {
                 key: AccessKey(entry.key.0 ^ 1),
                 ..entry
             };
             self.draw().into_iter().map(spoil).collect()
         };
-        Term::alone(
-            "T_stale",
-            format!("NIC alone, {name}: a read refused"),
-            0,
-            move |time| nic.judge(time, outdated),
-        )
+        let what = format!("NIC alone, {name}: a read refused");
+        let measure = move |time| nic.judge(time, false, outdated);
+        Term {
+            name: "T_stale",
+            what,
+            wait: "",
+            size: 0,
+            measure: Box::new(measure),
+        }
     }
 
     fn copy_term(&self, size: usize) -> Term<'_> {
@@ -364,9 +379,9 @@ struct Judge {
 }
 
 impl Judge {
-    fn new(inside: &Inside, mac: MacAlgorithm, host: Arc<dyn HostVm>) -> Self {
+    fn new(inside: &Inside, mac: MacAlgorithm, host: Arc<dyn HostVm>, room: usize) -> Self {
         let config = NicConfig {
-            tpt_entries: inside.entries.len() * 2,
+            tpt_entries: room,
             ..NicConfig::default()
         };
         let nic = Nic::new(config, Arc::clone(&inside.arena), host);
@@ -421,7 +436,13 @@ impl Judge {
         }
     }
 
-    fn judge(&mut self, time: Duration, mut draw: impl FnMut() -> Vec<TptEntry>) -> (u64, f64) {
+    /// Judges requests for what is drawn, which must all be let in, or all refused.
+    fn judge(
+        &mut self,
+        time: Duration,
+        good: bool,
+        mut draw: impl FnMut() -> Vec<TptEntry>,
+    ) -> Result<(u64, f64)> {
         let (nic, connection, key) = (&self.nic, &mut self.connection, &self.key);
         let request = &mut self.request;
         let seal = || -> Vec<[u8; Request::BYTES]> {
@@ -435,9 +456,11 @@ impl Judge {
             };
             draw().into_iter().map(seal).collect()
         };
-        batches(time, seal, |message| {
+        let mut let_in = 0;
+        let (times, ns) = batches(time, seal, |message| {
             match nic.receive(connection, &message, Nanos(2)) {
                 Verdict::Transfer(transfer) => {
+                    let_in += 1;
                     black_box(nic.complete(&transfer));
                     nic.finish(connection, transfer);
                 }
@@ -446,6 +469,25 @@ impl Judge {
                 }
                 Verdict::Attach(_) => {}
             }
-        })
+        });
+        ensure!(
+            let_in == if good { times } else { 0 },
+            "the NIC let {let_in} of {times} reads in"
+        );
+        Ok((times, ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_term_can_be_measured() {
+        let inside = Inside::new(1 << 20).unwrap();
+        for mut term in inside.terms() {
+            let (times, ns) = (term.measure)(Duration::from_millis(1)).unwrap();
+            assert!(times >= BATCH as u64 && ns > 0.0, "{}", term.what);
+        }
     }
 }
