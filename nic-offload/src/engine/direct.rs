@@ -28,6 +28,8 @@ pub(super) struct DirectLine {
     owed: u32,
     /// Inline data on its way from a frame into a message.
     scratch: Vec<u8>,
+    /// Takes nothing new until something under way has ended.
+    gated: bool,
     dead: bool,
 }
 
@@ -57,6 +59,7 @@ impl DirectLine {
             born: now,
             owed: 0,
             scratch: Vec::new(),
+            gated: false,
             dead: false,
         }
     }
@@ -81,6 +84,7 @@ impl DirectLine {
         if events > 0 {
             self.qp.flush();
         }
+        self.gated = !self.takes_more(now);
         if self.dead || self.qp.is_closed() || self.overdue(now) {
             Turn::Dead
         } else if events > 0 {
@@ -300,9 +304,9 @@ impl DirectLine {
         !self.leaving.is_empty() || self.connection.session().is_none()
     }
 
-    /// Asks to be woken. A blocked line is not: it would be woken by what it cannot take.
+    /// Asks to be woken, unless by what it would not take.
     pub fn arm(&mut self) -> bool {
-        !self.waiting.is_empty() || self.qp.arm()
+        self.gated || self.qp.arm()
     }
 
     pub fn under_way(&self) -> bool {

@@ -26,7 +26,7 @@ pub(super) struct RpcLine {
     /// Receives that were used and not posted again.
     owed: u32,
     /// Takes nothing new until something under way has ended.
-    blocked: bool,
+    gated: bool,
     dead: bool,
 }
 
@@ -77,7 +77,7 @@ impl RpcLine {
             next_id: 0,
             deferred: 0,
             owed: 0,
-            blocked: false,
+            gated: false,
             dead: false,
         }
     }
@@ -110,15 +110,15 @@ impl RpcLine {
         if events > 0 {
             self.qp.flush();
         }
-        self.blocked = !self.waiting.is_empty() || !self.has_room(now);
+        self.gated = !self.takes_more(now);
         if self.dead || self.qp.is_closed() || self.overdue(now) {
             Turn::Dead
         } else if events > 0 {
             Turn::Busy
-        } else if self.blocked {
-            Turn::Blocked
-        } else {
+        } else if self.waiting.is_empty() && !self.gated {
             Turn::Idle
+        } else {
+            Turn::Blocked
         }
     }
 
@@ -284,9 +284,9 @@ impl RpcLine {
         !self.leaving.is_empty()
     }
 
-    /// Asks to be woken. A blocked line is not: it would be woken by what it cannot take.
+    /// Asks to be woken, unless by what it would not take.
     pub fn arm(&mut self) -> bool {
-        self.blocked || self.qp.arm()
+        self.gated || self.qp.arm()
     }
 
     pub fn under_way(&self) -> bool {
