@@ -9,6 +9,7 @@
 
 mod arena;
 mod copy;
+mod hints;
 mod life;
 pub(crate) mod mapping;
 #[cfg(not(shuttle))]
@@ -20,6 +21,7 @@ mod view;
 #[cfg(not(shuttle))]
 pub use arena::SharedArena;
 pub use arena::{Arena, ArenaConfig};
+pub use hints::{collapse, prefetch};
 pub use life::{LifeView, LifeWord};
 pub use protocol::PinRefused;
 pub use region::Region;

@@ -295,6 +295,8 @@ impl Nic {
         if request.epoch > self.arena.current_epoch() {
             return Err(Exception::Stale);
         }
+        // The frame's line comes while the entry's does, not after it.
+        self.arena.prefetch(request.address);
         if let Some(entry) = self.tpt.lookup(request.handle) {
             let pinned = self.pin_entry(&entry, request, session);
             if pinned != Err(Exception::Stale) || request.epoch <= entry.epoch {

@@ -7,7 +7,7 @@
 mod slot;
 
 use odafs_common::reference::{AccessKey, Epoch, Handle};
-use odafs_fabric::memory::FrameNumber;
+use odafs_fabric::memory::{FrameNumber, collapse};
 use odafs_fabric::sync::Mutex;
 
 use crate::capability::ReaderClass;
@@ -71,11 +71,13 @@ impl Tpt {
         let ways = ways.max(1).next_power_of_two();
         let entries = entries.max(ways).next_power_of_two();
         let sets = entries / ways;
+        let slots: Box<[Slot]> = (0..entries).map(|_| Slot::empty()).collect();
+        collapse(&slots);
         Tpt {
             ways,
             set_mask: sets - 1,
             set_shift: sets.trailing_zeros(),
-            slots: (0..entries).map(|_| Slot::empty()).collect(),
+            slots,
             stripes: (0..Self::STRIPES.min(sets))
                 .map(|_| Mutex::new(0))
                 .collect(),

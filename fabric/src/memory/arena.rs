@@ -188,6 +188,15 @@ impl Arena {
         self.state(frame).unpin();
     }
 
+    /// Fetches what [`Arena::pin`] looks at, for the frame that holds `address`.
+    #[inline]
+    pub fn prefetch(&self, address: u64) {
+        if let Some(frame) = self.frame_at(address) {
+            self.stamps.prefetch(frame.0 as usize * 8);
+            super::prefetch(self.state(frame));
+        }
+    }
+
     /// Whether anybody holds a pin.
     pub fn is_pinned(&self, frame: FrameNumber) -> bool {
         self.state(frame).is_pinned()

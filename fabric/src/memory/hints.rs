@@ -1,0 +1,33 @@
+//! Hints about memory: they change how fast it is, never what it holds.
+
+/// Asks for 2 MiB pages behind as much of `items` as fills them, at once: a big table that is looked into at random
+/// spends more on the page tables' misses than on its own. What the kernel refuses stays as it is.
+pub fn collapse<T>(items: &[T]) {
+    #[cfg(not(any(shuttle, miri)))]
+    {
+        use super::mapping::HUGE_BYTES;
+
+        let range = items.as_ptr_range();
+        let start = (range.start as usize).next_multiple_of(HUGE_BYTES);
+        let end = range.end as usize / HUGE_BYTES * HUGE_BYTES;
+        if start < end {
+            // SAFETY: the range lies within a slice that lives, and a collapse changes no byte of it.
+            unsafe { libc::madvise(start as *mut _, end - start, libc::MADV_COLLAPSE) };
+        }
+    }
+    #[cfg(any(shuttle, miri))]
+    let _ = items;
+}
+
+/// Fetches the cache line at which `item` begins.
+#[inline]
+pub fn prefetch<T>(item: &T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: the address is that of something that lives (and a prefetch of any address is harmless).
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(item).cast()) };
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = item;
+}
