@@ -24,8 +24,6 @@ fn demo(dir: &std::path::Path, more: &[&str]) -> Value {
             "--json",
             "--wait",
             "block",
-            "--cache",
-            "64MiB",
             "--seconds",
             "0.3",
             "--dir",
