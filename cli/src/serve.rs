@@ -60,8 +60,11 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let mut ends = runtime.block_on(async { Ends::new(arguments.until_stdin_ends) })?;
     let server = Server::start(config.clone()).map_err(|error| explain(error, &config))?;
     announce(server.addresses())?;
-    runtime.block_on(ends.wait());
+    let by_signal = runtime.block_on(ends.wait());
     std::thread::spawn(move || {
+        if !by_signal {
+            runtime.block_on(ends.signalled());
+        }
         runtime.block_on(ends.signalled());
         eprintln!("odafs: told twice, ending at once");
         std::process::exit(1);
@@ -93,11 +96,12 @@ impl Ends {
         }
     }
 
-    async fn wait(&mut self) {
+    /// Waits for the first; true if it was a signal.
+    async fn wait(&mut self) -> bool {
         let stdin = self.stdin;
         tokio::select! {
-            () = self.signalled() => {}
-            () = stdin_ends(), if stdin => {}
+            () = self.signalled() => true,
+            () = stdin_ends(), if stdin => false,
         }
     }
 }
