@@ -19,13 +19,9 @@ struct Pool {
 
 #[derive(Default)]
 struct Unused {
-    small: Vec<Vec<u8>>,
-    large: Vec<Vec<u8>>,
+    buffers: Vec<Vec<u8>>,
     bytes: usize,
 }
-
-/// From here on a buffer is a large one.
-const LARGE_BYTES: usize = 64 << 10;
 
 impl Buffers {
     /// Nothing is held yet but the scratch buffer.
@@ -41,15 +37,10 @@ impl Buffers {
         self.0.scratch.borrow_mut()
     }
 
-    /// An empty buffer for a reply; a large one where that is likely to be needed.
-    pub fn take(&self, large: bool) -> Vec<u8> {
+    /// An empty buffer: the one that was given last, whose memory is the warmest.
+    pub fn take(&self) -> Vec<u8> {
         let mut unused = self.0.unused.borrow_mut();
-        let taken = if large {
-            unused.large.pop().or_else(|| unused.small.pop())
-        } else {
-            unused.small.pop()
-        };
-        let buffer = taken.unwrap_or_default();
+        let buffer = unused.buffers.pop().unwrap_or_default();
         unused.bytes -= buffer.capacity();
         buffer
     }
@@ -57,15 +48,10 @@ impl Buffers {
     /// A buffer that is needed no more.
     pub fn give(&self, mut buffer: Vec<u8>) {
         let mut unused = self.0.unused.borrow_mut();
-        if unused.bytes + buffer.capacity() > KEPT_BYTES {
-            return;
-        }
-        buffer.clear();
-        unused.bytes += buffer.capacity();
-        if buffer.capacity() >= LARGE_BYTES {
-            unused.large.push(buffer);
-        } else {
-            unused.small.push(buffer);
+        if unused.bytes + buffer.capacity() <= KEPT_BYTES {
+            buffer.clear();
+            unused.bytes += buffer.capacity();
+            unused.buffers.push(buffer);
         }
     }
 }

@@ -38,6 +38,10 @@ pub struct Connection<'a> {
     refused: Option<Task>,
     /// Neither the client nor we want another call.
     closing: bool,
+    /// The server stops.
+    draining: bool,
+    /// How long something unfinished may rest.
+    stall: Duration,
     /// Runs while something is unfinished: a record, a reply, a call that the pool refused.
     timer: Option<Pin<Box<Sleep>>>,
     /// When something last moved.
@@ -78,6 +82,8 @@ impl fmt::Display for End {
 
 /// How soon a call that the pool refused is offered again.
 const OFFER_AGAIN: Duration = Duration::from_millis(2);
+/// How long a reply may not be taken when the server stops.
+const DRAIN: Duration = Duration::from_secs(5);
 /// A peer that has been silent so long is asked whether it lives.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
@@ -111,6 +117,8 @@ impl<'a> Connection<'a> {
             in_flight: 0,
             refused: None,
             closing: false,
+            draining: false,
+            stall: shared.limits.stall,
             timer: None,
             moved: Instant::now(),
         })
@@ -123,8 +131,10 @@ impl<'a> Connection<'a> {
         };
         let mut stop = std::pin::pin!(stop);
         std::future::poll_fn(|cx| {
-            if !self.closing && stop.as_mut().poll(cx).is_ready() {
+            if !self.draining && stop.as_mut().poll(cx).is_ready() {
+                self.draining = true;
                 self.closing = true;
+                self.stall = self.stall.min(DRAIN);
             }
             match ready!(self.poll(cx)) {
                 Ok(()) => Poll::Ready(End::Complete),
@@ -214,7 +224,7 @@ impl<'a> Connection<'a> {
     }
 
     fn serve_call(&mut self, message: &[u8]) -> Result<(), End> {
-        let mut reply = self.buffers.take(false);
+        let mut reply = self.buffers.take();
         match self.shared.calls.call(&self.caller, message, &mut reply) {
             Outcome::Replied => self.replies.push(reply, &self.buffers),
             Outcome::Dropped => self.buffers.give(reply),
@@ -269,7 +279,7 @@ impl<'a> Connection<'a> {
             let until = if self.refused.is_some() {
                 Instant::now() + OFFER_AGAIN
             } else if !self.replies.is_empty() || !self.records.is_idle() {
-                self.moved + self.shared.limits.stall
+                self.moved + self.stall
             } else {
                 self.timer = None;
                 return Poll::Pending;
@@ -279,7 +289,7 @@ impl<'a> Connection<'a> {
                 .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
             timer.as_mut().reset(until);
             ready!(timer.as_mut().poll(cx));
-            if self.refused.is_none() || self.moved.elapsed() > self.shared.limits.stall {
+            if self.refused.is_none() || self.moved.elapsed() > self.stall {
                 return Poll::Ready(Err(End::Stalled));
             }
             if self.offer_refused() {

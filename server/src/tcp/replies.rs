@@ -64,7 +64,7 @@ impl Replies {
         if !self.parts.back().is_some_and(fits) {
             self.close_last();
             self.parts.push_back(Part {
-                bytes: buffers.take(false),
+                bytes: buffers.take(),
                 open: true,
             });
         }
