@@ -49,9 +49,9 @@ start_server() {
     fi
     : >"$out/ready"
     "$ODAFS" serve "$tree" --state "$out/state" --nfs "$UML_HOST:2049" --allow 10.77.0.0/24 \
-        --squash none >"$out/ready" 2>>"$out/server.log" &
+        --squash none --cache 256MiB >"$out/ready" 2>>"$out/server.log" &
     server=$!
-    for _ in {1..100}; do
+    for _ in {1..600}; do
         grep -q '^ready ' "$out/ready" && return
         kill -0 $server 2>/dev/null || break
         sleep 0.1
