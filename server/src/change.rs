@@ -100,6 +100,16 @@ pub(crate) fn absorb_if_foreign(export: &Export, file: &Arc<File>, now: &Attribu
     }
 }
 
+/// What the store holds may not be what was written to it: everything is read anew.
+pub(crate) fn start_over(export: &Export, file: &Arc<File>) {
+    let _closed = file.close();
+    drop_pages(export, file, 0, Reason::Write);
+    file.counter().bump();
+    if let Ok(seen) = export.store().getattr(file.object()) {
+        file.set_facts(export.facts_of(file.object(), seen));
+    }
+}
+
 /// The file's last link went. The caller has closed the gate.
 fn bury(export: &Export, file: &Arc<File>, standing: &mut Standing, reason: Reason) {
     standing.gone = true;

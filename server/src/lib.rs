@@ -11,6 +11,8 @@ mod keys;
 mod pageout;
 mod references;
 mod sessions;
+#[cfg(test)]
+mod testing;
 
 pub mod access;
 pub mod assembly;

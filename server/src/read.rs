@@ -335,3 +335,7 @@ fn unpin(export: &Export, pieces: &[ChunkSource]) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

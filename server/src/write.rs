@@ -108,19 +108,20 @@ pub fn commit(export: &Export, file: &Arc<File>) -> Result<([u8; 8], WccData), R
 /// After a failure the kernel may have dropped what it could not write, and it tells only one of us: all that
 /// was not yet stable counts as lost, and the verifier says so. One at a time for each file, so that nobody
 /// comes back with the old verifier after another has met the failure. Gives the verifier as of then.
-fn sync(export: &Export, file: &File, data_only: bool) -> Result<[u8; 8], StoreError> {
-    let _one = file.syncing.lock();
-    match export.store().sync(file.object(), data_only) {
+fn sync(export: &Export, file: &Arc<File>, data_only: bool) -> Result<[u8; 8], StoreError> {
+    let one = file.syncing.lock();
+    let error = match export.store().sync(file.object(), data_only) {
         Ok(()) => {
             export.metrics().syncs.increment();
-            Ok(export.verifier())
+            return Ok(export.verifier());
         }
-        Err(error) => {
-            export.change_verifier();
-            export.metrics().failed_syncs.increment();
-            Err(error)
-        }
-    }
+        Err(error) => error,
+    };
+    export.change_verifier();
+    drop(one);
+    export.metrics().failed_syncs.increment();
+    change::start_over(export, file);
+    Err(error)
 }
 
 fn around(file: &File, before: Option<WccAttributes>) -> WccData {
