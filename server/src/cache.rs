@@ -54,7 +54,9 @@ pub(crate) struct Cache {
 struct Frame {
     owner: Mutex<Option<Owner>>,
     grant: Grant,
-    /// The last page was paged out, rather than changed.
+    /// The page came in and was not asked for since.
+    fresh: AtomicBool,
+    /// What was handed out last was paged out, rather than changed.
     paged_out: AtomicBool,
 }
 
@@ -239,16 +241,26 @@ impl Cache {
             slot: page.slot(),
         };
         *self.frame(frame).owner.lock() = Some(owner);
+        self.frame(frame).fresh.store(true, Ordering::Relaxed);
+        self.arena.take_referenced(frame);
         self.arena.publish(frame);
         page.put(frame);
+    }
+
+    /// The page was asked for. The first time does not count as a use that pageout heeds: a scan asks for each
+    /// page once, whether it was read ahead or not, and shall not drive out what is used again and again.
+    pub(crate) fn touch(&self, frame: FrameNumber) {
+        let fresh = &self.frame(frame).fresh;
+        if fresh.load(Ordering::Relaxed) {
+            fresh.store(false, Ordering::Relaxed);
+        } else {
+            self.arena.set_referenced(frame);
+        }
     }
 
     /// The page leaves its frame. References to it, if there were any, are worth nothing when this returns.
     pub(crate) fn retire(&self, page: &mut PageLock<'_>, reason: Reason) {
         let Some(frame) = page.take() else { return };
-        self.frame(frame)
-            .paged_out
-            .store(reason == Reason::Pageout, Ordering::Relaxed);
         let pinned = self.arena.unpublish(frame);
         self.withdraw(frame, reason);
         let owner = self.frame(frame).owner.lock().take();
@@ -268,6 +280,8 @@ impl Cache {
     /// For after the stamp has moved.
     fn withdraw(&self, frame: FrameNumber, reason: Reason) {
         if self.frame(frame).grant.clear() {
+            let paged_out = &self.frame(frame).paged_out;
+            paged_out.store(reason == Reason::Pageout, Ordering::Relaxed);
             self.metrics.stale(reason);
             self.forget_handle(Handle(frame.0));
         }
@@ -367,7 +381,7 @@ impl PageCache for Cache {
         if page.frame() != Some(number) {
             return Err(gone());
         }
-        let (key, epoch, length, class) = frame.grant.load().ok_or(Exception::Stale)?;
+        let (key, epoch, length, class) = frame.grant.load().ok_or_else(gone)?;
         Ok(TptEntry {
             frame: number,
             address: self.page.start(handle.0.into()),

@@ -253,3 +253,7 @@ pub fn check_unwatched(export: &Export) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "change_tests.rs"]
+mod tests;

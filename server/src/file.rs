@@ -434,7 +434,7 @@ mod tests {
         let sequence = Sequence::default();
         let mut page: u64 = 77;
         for _ in 0..100 {
-            page = (page * 6_364_136_223_846_793_005 + 1_442_695_040_888_963_407) % 1_000_003;
+            page = page.wrapping_mul(6_364_136_223_846_793_005) % 1_000_003;
             assert_eq!(sequence.run(page + 100, 1, 32), 1);
         }
     }

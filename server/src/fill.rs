@@ -93,6 +93,9 @@ pub(crate) fn fill<'e>(
     let mut pieces = filled.bytes.chunks(page.bytes());
     if let Some(piece) = pieces.next() {
         put(export, &mut first, piece);
+        if let Some(frame) = first.frame() {
+            export.cache().touch(frame);
+        }
     }
     for (lock, piece) in others.iter_mut().zip(pieces) {
         put(export, lock, piece);

@@ -12,6 +12,8 @@ mod pageout;
 mod references;
 mod sessions;
 #[cfg(test)]
+mod stress_tests;
+#[cfg(test)]
 mod testing;
 
 pub mod access;

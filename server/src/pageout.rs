@@ -1,15 +1,17 @@
-//! Pageout: CLOCK over the arena's reference bits, which RPC reads and the NIC both set.
+//! Pageout: CLOCK over the arena's reference bits, which RPC reads and the NIC both set. A page's first use sets
+//! none, so that scans pass through.
 
 use crate::cache::Cache;
 use crate::metrics::Reason;
 
-/// Frames to free at a time: whoever runs out pays for a few others too.
-const LOT: usize = 16;
+/// Frames to free at a time, at most: whoever runs out pays for a few others too.
+const LOT_MAX: u32 = 16;
 
 impl Cache {
     /// Frees a few frames; false if there are none to be had. A page that is locked or pinned is passed
     /// over: pageout never waits. Two rounds of the hand: the first may do no more than take reference bits.
     pub(crate) fn page_out(&self) -> bool {
+        let lot = (self.capacity() / 16).clamp(1, LOT_MAX);
         let mut freed = 0;
         for _ in 0..2 * self.capacity() {
             let frame = self.advance_hand();
@@ -32,7 +34,7 @@ impl Cache {
                 file.prune(&leaf);
             }
             freed += 1;
-            if freed == LOT {
+            if freed == lot {
                 break;
             }
         }

@@ -239,7 +239,7 @@ fn hit(
     let length = wanted.count.min(page.bytes() as u32 - within);
     debug_assert_eq!(lock.frame(), Some(frame));
     target.take_frame(export, done, frame, within, length);
-    export.cache().arena().set_referenced(frame);
+    export.cache().touch(frame);
     export.metrics().page_hits.increment();
     length
 }

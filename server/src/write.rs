@@ -416,3 +416,7 @@ pub fn attributes(export: &Export, object: ObjectId) -> Result<Attributes, Store
     change::seen(export, object, &attributes);
     Ok(attributes)
 }
+
+#[cfg(test)]
+#[path = "write_tests.rs"]
+mod tests;

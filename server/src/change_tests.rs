@@ -1,0 +1,226 @@
+//! Changes by others, and by ourselves under other names.
+
+use odafs_common::exception::Exception;
+
+use super::*;
+use crate::namespace;
+use crate::read::ReadRange;
+use crate::store::{CreateHow, OutsideChange, Store as _};
+use crate::testing::{PAGE, World, other, owner};
+
+const P: usize = PAGE as usize;
+
+#[test]
+fn outside_changes_are_seen() {
+    let changes = [
+        OutsideChange::Write {
+            offset: PAGE + 5,
+            data: b"outside",
+        },
+        OutsideChange::Resize(PAGE + 10),
+        OutsideChange::Resize(3 * PAGE),
+        OutsideChange::Mode(0o600),
+        OutsideChange::Owner(4000),
+    ];
+    for change in changes {
+        let world = World::new(64);
+        let file = world.file("a", &[1; 2 * P]);
+        world.read(&file, 0, 2 * P as u32);
+        let mut client = world.client(&owner());
+        let old = client.reference(&file, 0).expect("resident");
+        let before = file.change();
+        world
+            .store
+            .outside_change(file.object(), change)
+            .expect("changed");
+        world.observe();
+        assert_eq!(world.export.metrics().outside_changes.get(), 1);
+        assert_ne!(file.change(), before, "{change:?}");
+        assert!(client.read(&old).is_err(), "{change:?}");
+        assert!(!world.view().read(old.address, &mut [0; 1], old.epoch));
+        let attributes = world.store.getattr(file.object()).expect("there");
+        assert_eq!(file.attributes(), attributes);
+        let mut stored = vec![0; attributes.size as usize];
+        world
+            .store
+            .read_at(file.object(), 0, &mut stored)
+            .expect("read");
+        let root = crate::store::Credential::of(0, 0, &[]);
+        let mut data = vec![0; 4 * P];
+        let range = ReadRange {
+            offset: 0,
+            count: 4 * P as u32,
+        };
+        let effort = Effort::MayBlock;
+        let done = crate::read::read(&world.export, &root, &file, range, effort, &mut data)
+            .expect("read");
+        assert_eq!(data[..done.count as usize], stored, "{change:?}");
+    }
+}
+
+#[test]
+fn what_was_removed_from_outside_is_gone() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; P]);
+    world.read(&file, 0, 1);
+    let mut client = world.client(&owner());
+    let old = client.reference(&file, 0).expect("resident");
+    world
+        .store
+        .outside_change(file.object(), OutsideChange::Remove)
+        .expect("removed");
+    world.observe();
+    assert_eq!(client.read(&old), Err(Exception::Stale));
+    for effort in [Effort::ResidentOnly, Effort::MayBlock] {
+        let failed = world.try_read(&file, 0, 1, effort).err();
+        assert_eq!(failed, Some(ReadFailed::Status(Status::Stale)));
+    }
+    assert!(world.export.live(file.object()).is_none());
+}
+
+#[test]
+fn lost_events_are_made_up_for() {
+    let world = World::new(64);
+    let files: Vec<_> = ["a", "b", "c"]
+        .map(|name| world.file(name, &[1; 100]))
+        .into();
+    for file in &files {
+        world.read(file, 0, 100);
+    }
+    let change = OutsideChange::Write {
+        offset: 0,
+        data: b"2",
+    };
+    world
+        .store
+        .outside_change(files[1].object(), change)
+        .expect("changed");
+    world.store.overflow_events();
+    world.observe();
+    assert_eq!(world.export.metrics().outside_changes.get(), 1);
+    assert_eq!(world.read(&files[1], 0, 2), [b'2', 1]);
+}
+
+#[test]
+fn files_without_a_watch_are_looked_at() {
+    let world = World::new(64);
+    world.store.set_watchable(false);
+    let file = world.file("a", &[1; 100]);
+    world.read(&file, 0, 100);
+    let change = OutsideChange::Write {
+        offset: 0,
+        data: b"2",
+    };
+    world
+        .store
+        .outside_change(file.object(), change)
+        .expect("changed");
+    // GETATTR notices.
+    crate::write::attributes(&world.export, file.object()).expect("there");
+    assert_eq!(world.read(&file, 0, 2), [b'2', 1]);
+    // So does a read, once the attributes are too old; a thread that polls leaves it to others.
+    world
+        .store
+        .outside_change(file.object(), change)
+        .expect("changed");
+    file.set_checked(Nanos(0));
+    while file.unchecked_for(clock::now()) <= UNWATCHED_AGE_MAX {
+        clock::sleep(Nanos::from_millis(50));
+    }
+    let failed = world.try_read(&file, 0, 1, Effort::ResidentOnly).err();
+    assert_eq!(failed, Some(ReadFailed::NotResident));
+    assert_eq!(world.read(&file, 0, 2), [b'2', 1]);
+    assert_eq!(world.export.metrics().outside_changes.get(), 2);
+}
+
+#[test]
+fn our_own_changes_are_not_taken_for_others() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; P]);
+    world.read(&file, 0, 1);
+    let (export, root) = (&world.export, world.store.root());
+    let set = |new| {
+        crate::write::set_attributes(export, &owner(), file.object(), &new, None).expect("set");
+    };
+    world.write(&file, 0, b"x");
+    set(odafs_common::wire::nfs3::SetAttributes {
+        mode: Some(0o640),
+        ..Default::default()
+    });
+    set(odafs_common::wire::nfs3::SetAttributes {
+        size: Some(10),
+        ..Default::default()
+    });
+    set(odafs_common::wire::nfs3::SetAttributes {
+        mtime: odafs_common::wire::nfs3::SetTime::ServerTime,
+        ..Default::default()
+    });
+    namespace::link(export, &owner(), file.object(), root, b"b").expect("linked");
+    namespace::rename(export, &owner(), (root, b"b"), (root, b"c")).expect("renamed");
+    namespace::remove(export, &owner(), root, b"c").expect("removed");
+    world.write(&file, 5, b"yz");
+    world.observe();
+    assert_eq!(export.metrics().outside_changes.get(), 0);
+    assert_eq!(world.read(&file, 0, 10), b"x\x01\x01\x01\x01yz\x01\x01\x01");
+}
+
+#[test]
+fn what_we_remove_or_replace_is_gone() {
+    let world = World::new(64);
+    let (a, b) = (world.file("a", &[1; P]), world.file("b", &[2; P]));
+    world.read(&a, 0, 1);
+    world.read(&b, 0, 1);
+    let mut client = world.client(&owner());
+    let (old_a, old_b) = (
+        client.reference(&a, 0).expect("resident"),
+        client.reference(&b, 0).expect("resident"),
+    );
+    let (export, root) = (&world.export, world.store.root());
+    namespace::rename(export, &owner(), (root, b"a"), (root, b"b")).expect("renamed");
+    assert_eq!(client.read(&old_b), Err(Exception::Stale));
+    assert!(!world.view().read(old_b.address, &mut [0; 1], old_b.epoch));
+    assert!(client.read(&old_a).is_ok());
+    let handle = *a.handle();
+    export
+        .file_of_handle(&handle, Effort::MayBlock)
+        .expect("there");
+    namespace::remove(export, &owner(), root, b"b").expect("removed");
+    assert_eq!(client.read(&old_a), Err(Exception::Stale));
+    let failed = export.file_of_handle(&handle, Effort::MayBlock).err();
+    assert_eq!(failed, Some(ReadFailed::Status(Status::Stale)));
+}
+
+#[test]
+fn an_unchecked_create_cuts_what_is_there() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; P]);
+    world.read(&file, 0, 1);
+    let mut client = world.client(&owner());
+    let old = client.reference(&file, 0).expect("resident");
+    let new = odafs_common::wire::nfs3::SetAttributes {
+        size: Some(0),
+        ..Default::default()
+    };
+    let root = world.store.root();
+    let how = || CreateHow::Unchecked(&new);
+    let refused = namespace::create(&world.export, &other(), root, b"a", how());
+    assert!(refused.is_err(), "not his to cut");
+    let created = namespace::create(&world.export, &owner(), root, b"a", how()).expect("cut");
+    assert!(created.existed);
+    assert_eq!((created.object, created.attributes.size), (file.object(), 0));
+    assert!(client.read(&old).is_err());
+    assert!(world.read(&file, 0, 10).is_empty());
+}
+
+#[test]
+fn someone_cuts_the_file_during_a_read() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; 8 * P]);
+    world
+        .store
+        .outside_change(file.object(), OutsideChange::Resize(PAGE + 1))
+        .expect("cut");
+    // Nobody has told us yet; the store's answer does.
+    assert_eq!(world.read(&file, 0, 8 * P as u32), [1; P + 1]);
+    assert_eq!(world.export.metrics().outside_changes.get(), 1);
+}

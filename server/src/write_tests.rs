@@ -1,0 +1,339 @@
+//! Writes: what they do to pages, references, counters and verifiers.
+
+use odafs_common::exception::Exception;
+
+use super::*;
+use crate::metrics::Reason;
+use crate::read::Effort;
+use crate::store::{Operation, Store as _};
+use crate::testing::{PAGE, World, other, owner};
+
+const P: usize = PAGE as usize;
+
+fn resized(world: &World, file: &Arc<File>, size: u64) {
+    let new = SetAttributes {
+        size: Some(size),
+        ..SetAttributes::default()
+    };
+    set_attributes(&world.export, &owner(), file.object(), &new, None).expect("resized");
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let world = World::new(64);
+    let file = world.file("a", &[]);
+    let mut model: Vec<u8> = Vec::new();
+    let writes = [
+        (0, 10),
+        (5, 5000),
+        (4096, 4096),
+        (20_000, 1),
+        (8191, 2),
+        (0, 30_000),
+        (29_999, 9000),
+        (50_000, 4096),
+    ];
+    for (number, (offset, length)) in writes.into_iter().enumerate() {
+        // Both with the pages in memory and without.
+        if number % 2 == 0 {
+            world.read(&file, 0, model.len() as u32);
+        }
+        let data: Vec<u8> = (0..length).map(|at| (at % 200 + number) as u8).collect();
+        world.write(&file, offset as u64, &data);
+        model.resize(model.len().max(offset + length), 0);
+        model[offset..offset + length].copy_from_slice(&data);
+        assert_eq!(file.attributes().size, model.len() as u64);
+        assert_eq!(world.read(&file, 0, 100_000), model);
+        let mut stored = vec![0; model.len()];
+        world
+            .store
+            .read_at(file.object(), 0, &mut stored)
+            .expect("read");
+        assert_eq!(stored, model);
+    }
+    world.observe();
+    assert_eq!(world.export.metrics().outside_changes.get(), 0);
+}
+
+#[test]
+fn a_write_makes_references_stale_before_it_is_acknowledged() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; 3 * P]);
+    world.read(&file, 0, 3 * P as u32);
+    let (mut client, view) = (world.client(&owner()), world.view());
+    let old: Vec<_> = (0..3)
+        .map(|page| client.reference(&file, page).expect("resident"))
+        .collect();
+    let before = file.change();
+    world.write(&file, PAGE + 10, &[2; 20]);
+    assert_ne!(file.change(), before);
+    assert!(!view.read(old[1].address, &mut [0; 1], old[1].epoch));
+    assert_eq!(client.read(&old[1]), Err(Exception::Stale));
+    // The others were not touched.
+    for page in [0, 2] {
+        assert!(view.read(old[page].address, &mut [0; 1], old[page].epoch));
+        assert!(client.read(&old[page]).is_ok());
+    }
+    assert_eq!(world.export.metrics().stale_count(Reason::Write), 1);
+    // The page is in memory still, elsewhere.
+    let new = client.reference(&file, 1).expect("resident");
+    assert_ne!(new.handle, old[1].handle);
+    let mut expected = vec![1; P];
+    expected[10..30].fill(2);
+    assert_eq!(client.read(&new), Ok(expected));
+}
+
+#[test]
+fn what_was_not_handed_out_is_written_in_place() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; P]);
+    world.read(&file, 0, 1);
+    let frame = |file: &Arc<File>| file.find_leaf(0).expect("a leaf").lock(0).frame();
+    let first = frame(&file);
+    world.write(&file, 5, &[2; 5]);
+    assert_eq!(frame(&file), first);
+    world
+        .client(&owner())
+        .reference(&file, 0)
+        .expect("resident");
+    world.write(&file, 5, &[3; 5]);
+    assert_ne!(frame(&file), first);
+    assert_eq!(world.read(&file, 4, 7), [1, 3, 3, 3, 3, 3, 1]);
+}
+
+#[test]
+fn growth_revokes_the_old_end() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; P + 100]);
+    world.read(&file, 0, 2 * P as u32);
+    let mut client = world.client(&owner());
+    let (whole, end) = (
+        client.reference(&file, 0).expect("resident"),
+        client.reference(&file, 1).expect("resident"),
+    );
+    assert_eq!(end.length, 100);
+    // Leaves a hole of several pages.
+    world.write(&file, 5 * PAGE + 7, &[2; 3]);
+    assert!(client.read(&end).is_err());
+    assert!(client.read(&whole).is_ok());
+    let data = world.read(&file, PAGE, 10 * P as u32);
+    assert_eq!(data.len(), 4 * P + 10);
+    assert_eq!(data[..100], [1; 100]);
+    assert!(data[100..4 * P + 7].iter().all(|byte| *byte == 0));
+    assert_eq!(data[4 * P + 7..], [2; 3]);
+    assert_eq!(client.reference(&file, 1).expect("resident").length, 4096);
+}
+
+#[test]
+fn truncation_revokes_from_the_new_end_on() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; 6 * P]);
+    world.read(&file, 0, 6 * P as u32);
+    let (mut client, view) = (world.client(&owner()), world.view());
+    let old: Vec<_> = (0..6)
+        .map(|page| client.reference(&file, page).expect("resident"))
+        .collect();
+    resized(&world, &file, 2 * PAGE + 10);
+    for (page, reference) in old.iter().enumerate() {
+        let good = view.read(reference.address, &mut [0; 1], reference.epoch);
+        assert_eq!(good, page < 2, "page {page}");
+        assert_eq!(client.read(reference).is_ok(), page < 2, "page {page}");
+    }
+    assert_eq!(world.export.metrics().stale_count(Reason::Size), 4);
+    assert_eq!(world.read(&file, 0, 6 * P as u32), [1; 2 * P + 10]);
+    // What grows back is zero.
+    resized(&world, &file, 3 * PAGE);
+    let data = world.read(&file, 2 * PAGE, P as u32);
+    assert_eq!(data[..10], [1; 10]);
+    assert!(data[10..].iter().all(|byte| *byte == 0));
+    world.observe();
+    assert_eq!(world.export.metrics().outside_changes.get(), 0);
+}
+
+#[test]
+fn a_change_of_rights_revokes_everything() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; 2 * P]);
+    world.read(&file, 0, 2 * P as u32);
+    let mut reader = world.client(&other());
+    let old = reader.reference(&file, 0).expect("readable");
+    let counter = reader.counter(&file).expect("readable");
+    let new = SetAttributes {
+        mode: Some(0o600),
+        ..SetAttributes::default()
+    };
+    set_attributes(&world.export, &owner(), file.object(), &new, None).expect("chmod");
+    assert_eq!(reader.read(&old), Err(Exception::Stale));
+    assert!(reader.read(&counter).is_err());
+    assert!(reader.reference(&file, 0).is_none());
+    assert!(!world.view().read(old.address, &mut [0; 1], old.epoch));
+    // The neighbour's reference had come along.
+    assert_eq!(world.export.metrics().stale_count(Reason::Rights), 2);
+    // The content is in memory still; only its owner gets at it.
+    let found = world.try_read(&file, 0, 1, Effort::ResidentOnly);
+    assert!(found.is_ok());
+    let mut owner = world.client(&owner());
+    let again = owner.reference(&file, 0).expect("the owner may");
+    assert_eq!(owner.read(&again), Ok(vec![1; P]));
+    assert_eq!(reader.read(&again), Err(Exception::Denied));
+}
+
+#[test]
+fn a_guard_is_heeded() {
+    let world = World::new(64);
+    let file = world.file("a", b"x");
+    let ctime = file.attributes().ctime;
+    let new = SetAttributes {
+        size: Some(0),
+        ..SetAttributes::default()
+    };
+    let guarded =
+        |guard| set_attributes(&world.export, &owner(), file.object(), &new, Some(guard));
+    let wrong = Time {
+        seconds: ctime.seconds.wrapping_add(1),
+        ..ctime
+    };
+    let refused = guarded(wrong).expect_err("another time");
+    assert_eq!(refused.error.status, Status::NotSync);
+    assert!(refused.wcc.after.is_some());
+    assert_eq!(world.read(&file, 0, 10), b"x");
+    guarded(ctime).expect("the right time");
+    assert!(world.read(&file, 0, 10).is_empty());
+    // On a directory too.
+    let root = world.store.root();
+    let refused = set_attributes(
+        &world.export,
+        &Credential::of(0, 0, &[]),
+        root,
+        &SetAttributes::default(),
+        Some(wrong),
+    );
+    assert_eq!(
+        refused.expect_err("another time").error.status,
+        Status::NotSync
+    );
+}
+
+#[test]
+fn a_failed_write_leaves_nothing_to_guess() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; 2 * P]);
+    world.read(&file, 0, 2 * P as u32);
+    let mut client = world.client(&owner());
+    let old = client.reference(&file, 0).expect("resident");
+    world.store.fail_next(Operation::Write, Status::Io);
+    let refused = write(
+        &world.export,
+        &owner(),
+        &file,
+        0,
+        &[2; P],
+        Stable::Unstable,
+    );
+    assert_eq!(refused.expect_err("injected").error.status, Status::Io);
+    assert!(client.read(&old).is_err());
+    assert_eq!(world.read(&file, 0, 2 * P as u32), [1; 2 * P]);
+}
+
+#[test]
+fn a_full_disk_cuts_a_write_short() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; P]);
+    world.read(&file, 0, P as u32);
+    world.store.set_capacity(3 * PAGE);
+    let written = write(
+        &world.export,
+        &owner(),
+        &file,
+        0,
+        &[2; 5 * P],
+        Stable::Unstable,
+    );
+    match written {
+        Ok(written) => {
+            assert!(written.count > 0 && (written.count as usize) < 5 * P);
+            let size = file.attributes().size;
+            assert_eq!(size, u64::from(written.count).max(PAGE));
+        }
+        Err(refused) => assert_eq!(refused.error.status, Status::NoSpc),
+    }
+    let mut stored = vec![0; 5 * P];
+    let length = world
+        .store
+        .read_at(file.object(), 0, &mut stored)
+        .expect("read");
+    assert_eq!(world.read(&file, 0, 5 * P as u32), stored[..length]);
+}
+
+#[test]
+fn the_verifier_changes_when_data_may_be_lost() {
+    let world = World::new(64);
+    let file = world.file("a", &[]);
+    let written = world.write(&file, 0, &[7; 100]);
+    let (verifier, _) = commit(&world.export, &file).expect("committed");
+    assert_eq!(written.verifier, verifier);
+    let again = world.write(&file, 0, &[8; 100]);
+    assert_eq!(again.verifier, verifier);
+    world.store.fail_next(Operation::Sync, Status::Io);
+    let refused = commit(&world.export, &file).expect_err("injected");
+    assert_eq!(refused.error.status, Status::Io);
+    let (new, _) = commit(&world.export, &file).expect("committed");
+    assert_ne!(new, verifier);
+    // What the store lost is not read from memory.
+    let mut stored = vec![0; 100];
+    world
+        .store
+        .read_at(file.object(), 0, &mut stored)
+        .expect("read");
+    assert_eq!(world.read(&file, 0, 100), stored);
+    world.store.fail_next(Operation::Sync, Status::Io);
+    let refused = write(
+        &world.export,
+        &owner(),
+        &file,
+        0,
+        b"stable",
+        Stable::FileSync,
+    );
+    assert!(refused.is_err());
+    assert_ne!(world.export.verifier(), new);
+}
+
+#[test]
+fn absurd_offsets_are_refused() {
+    let world = World::new(64);
+    let file = world.file("a", &[]);
+    for offset in [u64::MAX, u64::MAX - 3, i64::MAX as u64] {
+        let refused = write(
+            &world.export,
+            &owner(),
+            &file,
+            offset,
+            b"abcd",
+            Stable::Unstable,
+        );
+        assert_eq!(refused.expect_err("too far").error.status, Status::FBig);
+    }
+    let nothing = write(
+        &world.export,
+        &owner(),
+        &file,
+        77,
+        b"",
+        Stable::Unstable,
+    );
+    assert_eq!(nothing.expect("nothing to do").count, 0);
+    assert_eq!(file.attributes().size, 0);
+}
+
+#[test]
+fn only_who_may_writes() {
+    let world = World::new(64);
+    let file = world.file("a", b"x");
+    let refused = write(&world.export, &other(), &file, 0, b"y", Stable::Unstable);
+    assert_eq!(
+        refused.expect_err("not his").error.status,
+        Status::Access
+    );
+    assert_eq!(world.read(&file, 0, 1), b"x");
+}
