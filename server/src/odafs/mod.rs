@@ -131,3 +131,6 @@ fn reply<T: Encode>(results: &mut Writer<'_>, result: &Result<T, OdafsStatus>) -
     result.encode(results);
     Answer::Replied
 }
+
+#[cfg(test)]
+mod tests;

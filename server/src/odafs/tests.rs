@@ -1,0 +1,547 @@
+//! The program as its callers see it.
+
+use odafs_common::direct;
+use odafs_common::reference::Reference;
+use odafs_common::session::{Control, Initiator, Pattern, SessionKey};
+use odafs_common::wire::nfs3::{FileHandle, Status};
+use odafs_common::wire::odafs::*;
+use odafs_common::wire::xdr::Reader;
+use odafs_fabric::Peer;
+use odafs_fabric::sync::Arc;
+use odafs_nic::calls::{Caller, ChunkSource, Transport};
+
+use super::*;
+use crate::export::{Direct, ExportConfig};
+use crate::file::File;
+use crate::read::Effort;
+use crate::testing::{PAGE, World, other, owner};
+
+const P: usize = PAGE as usize;
+
+/// A server and a caller.
+struct Room {
+    world: World,
+    odafs: Odafs,
+    caller: Caller,
+}
+
+/// A session as the client keeps it.
+struct Opened {
+    key: SessionKey,
+    accepted: Accepted,
+}
+
+fn peer(uid: u32) -> Peer {
+    Peer::Uid {
+        uid,
+        gid: uid,
+        groups: Vec::new(),
+        pid: 1,
+    }
+}
+
+impl Room {
+    fn new(direct: Direct, policy: SessionPolicy) -> Self {
+        let config = ExportConfig {
+            direct,
+            ..ExportConfig::default()
+        };
+        let world = World::with(256, config);
+        Self {
+            odafs: Odafs::new(Arc::clone(&world.export), policy),
+            world,
+            caller: Caller {
+                peer: peer(1000),
+                connection: 1,
+                transport: Transport::Shm,
+                reply_bytes_max: 64 << 10,
+            },
+        }
+    }
+
+    fn guarded() -> Self {
+        Self::new(Direct::Guarded, SessionPolicy::default())
+    }
+
+    fn call(
+        &self,
+        procedure: Procedure,
+        arguments: &impl Encode,
+        effort: Effort,
+    ) -> (Answer, Vec<u8>) {
+        let arguments = arguments.to_bytes();
+        let call = Call {
+            caller: &self.caller,
+            who: owner(),
+            procedure: procedure.code(),
+            arguments: Reader::new(&arguments),
+            effort,
+        };
+        let mut results = Vec::new();
+        let answer = self.odafs.call(call, &mut Writer::new(&mut results));
+        (answer, results)
+    }
+
+    /// Calls what always replies.
+    fn replies(&self, procedure: Procedure, arguments: &impl Encode) -> Vec<u8> {
+        let (answer, results) = self.call(procedure, arguments, Effort::MayBlock);
+        assert!(matches!(answer, Answer::Replied), "{answer:?}");
+        results
+    }
+
+    fn parameters(&self) -> Parameters<'static> {
+        Parameters {
+            version: direct::VERSION.into(),
+            features: 0,
+            macs: MacAlgorithm::OFFERED,
+            mode: Mode::OneSided,
+            pattern: Pattern::Nn,
+            export: b"/",
+            fabric: b"shm",
+        }
+    }
+
+    fn open(&self, parameters: &Parameters<'_>) -> Result<Opened, OdafsStatus> {
+        let parameters = parameters.to_bytes();
+        let (initiator, handshake) =
+            Initiator::start(&parameters, [1; 32], None, None).expect("a handshake");
+        let arguments = OpenSessionArgs {
+            parameters: &parameters,
+            handshake: &handshake,
+        };
+        let results = self.replies(Procedure::OpenSession, &arguments);
+        let message = OpenSessionResult::from_bytes(&results).expect("a result")?;
+        let (key, payload) = initiator.finish(message.0).expect("verifies");
+        let accepted = Accepted::from_bytes(&payload).expect("what was granted");
+        Ok(Opened { key, accepted })
+    }
+
+    fn session(&self) -> Opened {
+        self.open(&self.parameters()).expect("opened")
+    }
+
+    fn read(&self, arguments: &ReadArgs<'_>, effort: Effort) -> Option<Vec<u8>> {
+        match self.call(Procedure::Read, arguments, effort) {
+            (Answer::Replied, results) => Some(results),
+            (Answer::Blocks, _) => None,
+            (other, _) => panic!("{other:?}"),
+        }
+    }
+}
+
+fn read_args(file: &File, offset: u64, count: u32, session: u32) -> ReadArgs<'_> {
+    ReadArgs {
+        file: FileHandle(file.handle()),
+        offset,
+        count,
+        session,
+        want_references: session != 0,
+        chunk: None,
+    }
+}
+
+#[test]
+fn a_session_from_its_opening_to_its_end() {
+    let room = Room::guarded();
+    let Opened { key, accepted } = room.session();
+    assert_ne!(accepted.session, 0);
+    assert_eq!(accepted.mac, MacAlgorithm::Blake3);
+    assert_eq!(accepted.mode, Mode::Guarded, "the export is not one-sided");
+    assert_eq!((accepted.page_bytes, accepted.life), (4096, 1));
+
+    let session = accepted.session;
+    let rekey = |generation, key: &SessionKey| {
+        let asked = Control::Rekey {
+            session,
+            generation,
+        };
+        let arguments = RekeyArgs {
+            session,
+            generation,
+            tag: asked.tag(&key.control_key()),
+        };
+        let results = room.replies(Procedure::Rekey, &arguments);
+        RekeyResult::from_bytes(&results).expect("a result")
+    };
+    let wrong = SessionKey::from_bytes([7; 32]);
+    assert_eq!(rekey(1, &wrong), Err(OdafsStatus::Denied));
+    assert_eq!(rekey(2, &key), Err(OdafsStatus::Denied));
+    let rekeyed = rekey(1, &key).expect("the next generation");
+    let said = Control::Rekeyed {
+        session,
+        generation: 1,
+    };
+    assert!(said.verify(&key.control_key(), &rekeyed.tag));
+    assert_eq!(rekey(1, &key), Ok(rekeyed), "the answer may have been lost");
+
+    let close = |key: &SessionKey| {
+        let arguments = CloseSessionArgs {
+            session,
+            tag: Control::Close { session }.tag(&key.control_key()),
+        };
+        let results = room.replies(Procedure::CloseSession, &arguments);
+        CloseSessionResult::from_bytes(&results).expect("a result")
+    };
+    assert_eq!(close(&wrong), Err(OdafsStatus::Denied));
+    assert_eq!(close(&key), Ok(()));
+    assert_eq!(close(&key), Err(OdafsStatus::NoSession));
+    assert_eq!(rekey(2, &key), Err(OdafsStatus::NoSession));
+    let nic = room.world.export.nic().expect("direct access");
+    assert_eq!(nic.session_count(), 0);
+}
+
+#[test]
+fn sessions_end_with_their_connection() {
+    let mut room = Room::guarded();
+    let first = room.session().accepted.session;
+    room.caller.connection = 2;
+    let second = room.session().accepted.session;
+    room.odafs.closed(1);
+    let sessions = room.world.export.sessions();
+    assert!(sessions.get(first).is_none() && sessions.get(second).is_some());
+}
+
+#[test]
+fn what_does_not_fit_is_refused() {
+    let room = Room::guarded();
+    let good = room.parameters();
+    let refused = [
+        Parameters { version: 9, ..good },
+        Parameters { macs: 0, ..good },
+        Parameters {
+            macs: 1 << 9,
+            ..good
+        },
+        Parameters {
+            export: b"/other",
+            ..good
+        },
+        Parameters {
+            fabric: b"tcp",
+            ..good
+        },
+    ];
+    for parameters in refused {
+        assert_eq!(
+            room.open(&parameters).err(),
+            Some(OdafsStatus::Unsupported),
+            "{parameters:?}"
+        );
+    }
+    for (parameters, handshake) in [
+        (b"rubbish".to_vec(), vec![0; 48]),
+        (good.to_bytes(), vec![0; 3]),
+        (good.to_bytes(), Vec::new()),
+    ] {
+        let arguments = OpenSessionArgs {
+            parameters: &parameters,
+            handshake: &handshake,
+        };
+        let results = room.replies(Procedure::OpenSession, &arguments);
+        let result = OpenSessionResult::from_bytes(&results).expect("a result");
+        assert_eq!(result.err(), Some(OdafsStatus::BadHandshake));
+    }
+    let off = Room::new(Direct::Off, SessionPolicy::default());
+    assert_eq!(off.open(&good).err(), Some(OdafsStatus::Unsupported));
+    let (answer, _) = room.call(Procedure::OpenSession, &0u32, Effort::MayBlock);
+    assert!(matches!(answer, Answer::Garbage(_)));
+}
+
+#[test]
+fn one_sided_is_for_root_and_the_serving_user() {
+    let policy = SessionPolicy {
+        serving_uid: 1000,
+        ..SessionPolicy::default()
+    };
+    let mut room = Room::new(Direct::OneSided, policy);
+    for (uid, mode) in [
+        (0, Mode::OneSided),
+        (1000, Mode::OneSided),
+        (1001, Mode::Guarded),
+    ] {
+        room.caller.peer = peer(uid);
+        assert_eq!(room.session().accepted.mode, mode, "uid {uid}");
+    }
+    let modest = Parameters {
+        mode: Mode::Guarded,
+        ..room.parameters()
+    };
+    room.caller.peer = peer(0);
+    let opened = room.open(&modest).expect("opened");
+    assert_eq!(opened.accepted.mode, Mode::Guarded);
+}
+
+#[test]
+fn one_user_cannot_take_all_sessions() {
+    let mut room = Room::guarded();
+    let opened = std::iter::repeat_with(|| room.open(&room.parameters()))
+        .take(1000)
+        .take_while(Result::is_ok)
+        .count();
+    assert_eq!(opened, 256);
+    assert_eq!(
+        room.open(&room.parameters()).err(),
+        Some(OdafsStatus::TooMany)
+    );
+    room.caller.peer = peer(1001);
+    room.session();
+    room.caller.peer = peer(1000);
+    room.odafs.closed(1);
+    room.session();
+}
+
+#[test]
+fn reads_bring_references() {
+    let room = Room::guarded();
+    let file = room.world.file("a", &[7; 3 * P + 5]);
+    let session = room.session().accepted.session;
+    let arguments = read_args(&file, PAGE, 2 * P as u32, session);
+    assert_eq!(room.read(&arguments, Effort::ResidentOnly), None);
+    room.read(&arguments, Effort::MayBlock).expect("read");
+    let results = room.read(&arguments, Effort::ResidentOnly);
+    let results = results.expect("resident");
+    let done = ReadResult::from_bytes(&results)
+        .expect("a result")
+        .expect("read");
+    assert_eq!((done.count, done.eof), (2 * P as u32, false));
+    assert_eq!(done.data.0, [7; 2 * P]);
+    assert_eq!(done.change, file.change());
+    assert_eq!(done.attributes, Some(file.attributes()));
+    let pages: Vec<u64> = done.references.iter().map(|found| found.page).collect();
+    assert!(pages.starts_with(&[1, 2]), "{pages:?}");
+    assert!(done.counter.is_some());
+    let view = room.world.view();
+    for found in &done.references {
+        let mut data = vec![0; found.reference.length as usize];
+        assert!(view.read(found.reference.address, &mut data, found.reference.epoch));
+        assert!(data.iter().all(|byte| *byte == 7));
+    }
+    // Only if they are wanted, and for a session that exists.
+    for (session, want_references) in [(session, false), (0, true), (999, true)] {
+        let arguments = ReadArgs {
+            session,
+            want_references,
+            ..arguments
+        };
+        let results = room.read(&arguments, Effort::ResidentOnly);
+        let results = results.expect("resident");
+        let done = ReadResult::from_bytes(&results)
+            .expect("a result")
+            .expect("read");
+        assert_eq!(done.count, 2 * P as u32);
+        assert!(done.references.is_empty() && done.counter.is_none());
+    }
+}
+
+#[test]
+fn replies_fit_the_transport() {
+    let mut room = Room::guarded();
+    let file = room.world.file("a", &[7; 64 * P]);
+    let session = room.session().accepted.session;
+    for bytes in [600, 5000, 40_000] {
+        room.caller.reply_bytes_max = bytes;
+        for count in [1, 1000, 64 * P as u32] {
+            let arguments = read_args(&file, 0, count, session);
+            let results = room.read(&arguments, Effort::MayBlock).expect("read");
+            // Some room is left for the headers of RPC.
+            assert!(results.len() + 64 <= bytes as usize, "{} of {bytes}", results.len());
+            let done = ReadResult::from_bytes(&results)
+                .expect("a result")
+                .expect("read");
+            assert!(done.count > 0);
+        }
+        let arguments = GetRefsArgs {
+            session,
+            ranges: vec![Range {
+                file: FileHandle(file.handle()),
+                offset: 0,
+                length: u64::MAX,
+            }],
+            resume: 0,
+        };
+        let results = room.replies(Procedure::GetRefs, &arguments);
+        assert!(results.len() + 64 <= bytes as usize, "{} of {bytes}", results.len());
+    }
+}
+
+#[test]
+fn reads_go_to_chunks() {
+    let room = Room::guarded();
+    let file = room.world.file("a", &[7; 2 * P]);
+    room.world.read(&file, 0, 2 * P as u32);
+    let session = room.session().accepted.session;
+    let arguments = ReadArgs {
+        chunk: Some(Chunk {
+            tag: 5,
+            offset: 100,
+            length: P as u32 + 10,
+        }),
+        ..read_args(&file, 0, 1 << 20, session)
+    };
+    let (answer, results) = room.call(Procedure::Read, &arguments, Effort::ResidentOnly);
+    let Answer::Write(writes) = answer else {
+        panic!("{answer:?}")
+    };
+    let done = ReadResult::from_bytes(&results)
+        .expect("a result")
+        .expect("read");
+    assert_eq!(done.count, P as u32 + 10, "no more than the chunk has room for");
+    assert!(done.data.0.is_empty());
+    let mut next = 100;
+    for write in writes {
+        assert_eq!((write.to.tag.0, write.to.offset), (5, next));
+        let ChunkSource::Frame { frame, length, .. } = write.from else {
+            panic!("a copy of what can be pinned")
+        };
+        let arena = room.world.export.arena();
+        assert!(arena.is_pinned(frame));
+        arena.unpin(frame);
+        next += u64::from(length);
+    }
+    assert_eq!(next, 100 + PAGE + 10);
+}
+
+#[test]
+fn reads_fail_with_a_status() {
+    let room = Room::guarded();
+    let file = room.world.file("a", &[7; P]);
+    let mut forged = file.handle().to_vec();
+    forged[30] ^= 1;
+    let arguments = ReadArgs {
+        file: FileHandle(&forged),
+        ..read_args(&file, 0, 1, 0)
+    };
+    let results = room.read(&arguments, Effort::MayBlock).expect("an answer");
+    let refused = ReadResult::from_bytes(&results).expect("a result");
+    assert_eq!(
+        refused.expect_err("forged").status,
+        Status::BadHandle
+    );
+}
+
+/// All answers to a question, one call after the other.
+fn all_references(room: &Room, session: u32, files: &[&File]) -> Vec<(u32, PageReference)> {
+    let ranges: Vec<Range<'_>> = files
+        .iter()
+        .map(|file| Range {
+            file: FileHandle(file.handle()),
+            offset: 0,
+            length: u64::MAX,
+        })
+        .collect();
+    let (mut found, mut resume) = (Vec::new(), 0);
+    for _ in 0..1000 {
+        let arguments = GetRefsArgs {
+            session,
+            ranges: ranges.clone(),
+            resume,
+        };
+        let results = room.replies(Procedure::GetRefs, &arguments);
+        let done = GetRefsResult::from_bytes(&results)
+            .expect("a result")
+            .expect("references");
+        for file in done.files {
+            assert_eq!(file.status, Status::Ok);
+            assert!(file.counter.is_some());
+            found.extend(file.references.into_iter().map(|page| (file.range, page)));
+        }
+        if done.resume == 0 {
+            return found;
+        }
+        assert_ne!(done.resume, resume);
+        resume = done.resume;
+    }
+    panic!("no end of references");
+}
+
+#[test]
+fn references_of_whole_files() {
+    let mut room = Room::guarded();
+    let session = room.session().accepted.session;
+    let (a, b) = (
+        room.world.file("a", &[1; 100 * P]),
+        room.world.file("b", &[2; 20 * P + 1]),
+    );
+    let empty = room.world.file("c", &[]);
+    assert!(all_references(&room, session, &[&a, &b]).is_empty());
+    room.world.read(&a, 0, 100 * P as u32);
+    room.world.read(&b, 0, 21 * P as u32);
+    for bytes in [600, 700, 5000, 64 << 10] {
+        room.caller.reply_bytes_max = bytes;
+        let found = all_references(&room, session, &[&a, &empty, &b]);
+        let pages = |range| -> Vec<u64> {
+            let of = found.iter().filter(|(of, _)| *of == range);
+            of.map(|(_, found)| found.page).collect()
+        };
+        assert_eq!(pages(0), (0..100).collect::<Vec<_>>());
+        assert_eq!(pages(2), (0..21).collect::<Vec<_>>());
+        assert_eq!(found.len(), 121);
+    }
+    let distinct: std::collections::HashSet<Reference> =
+        all_references(&room, session, &[&a, &b])
+            .into_iter()
+            .map(|(_, found)| found.reference)
+            .collect();
+    assert_eq!(distinct.len(), 121);
+}
+
+#[test]
+fn questions_that_make_no_sense_are_answered() {
+    let room = Room::guarded();
+    let session = room.session().accepted.session;
+    let file = room.world.file("a", &[1; 3 * P]);
+    room.world.read(&file, 0, 3 * P as u32);
+    let ask = |session, offset, length, resume| {
+        let arguments = GetRefsArgs {
+            session,
+            ranges: vec![Range {
+                file: FileHandle(file.handle()),
+                offset,
+                length,
+            }],
+            resume,
+        };
+        let results = room.replies(Procedure::GetRefs, &arguments);
+        GetRefsResult::from_bytes(&results).expect("a result")
+    };
+    assert_eq!(ask(0, 0, 1, 0), Err(OdafsStatus::NoSession));
+    for (offset, length, resume) in [
+        (u64::MAX, u64::MAX, 0),
+        (0, 0, 0),
+        (0, u64::MAX, u64::MAX),
+        (0, u64::MAX, 1 << 52 | 99),
+        (0, u64::MAX, 5),
+        (1 << 63, 1, 1 << 52),
+    ] {
+        let done = ask(session, offset, length, resume).expect("an answer");
+        assert_eq!(done.resume, 0);
+    }
+}
+
+#[test]
+fn a_file_that_a_session_may_not_read() {
+    let room = Room::guarded();
+    let file = room.world.file("a", &[1; P]);
+    let new = odafs_common::wire::nfs3::SetAttributes {
+        mode: Some(0o600),
+        ..Default::default()
+    };
+    crate::write::set_attributes(&room.world.export, &owner(), file.object(), &new, None)
+        .expect("chmod");
+    let stranger = room.world.client(&other());
+    let arguments = GetRefsArgs {
+        session: stranger.session.nic().id().0,
+        ranges: vec![Range {
+            file: FileHandle(file.handle()),
+            offset: 0,
+            length: 1,
+        }],
+        resume: 0,
+    };
+    let results = room.replies(Procedure::GetRefs, &arguments);
+    let done = GetRefsResult::from_bytes(&results)
+        .expect("a result")
+        .expect("an answer");
+    assert_eq!(done.files[0].status, Status::Access);
+    assert!(done.files[0].references.is_empty());
+}
