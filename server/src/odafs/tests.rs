@@ -378,7 +378,7 @@ fn reads_go_to_chunks() {
         }),
         ..read_args(&file, 0, 1 << 20, session)
     };
-    let (answer, results) = room.call(Procedure::Read, &arguments, Effort::ResidentOnly);
+    let (answer, results) = room.call(Procedure::Read, &arguments, Effort::MayBlock);
     let Answer::Write(writes) = answer else {
         panic!("{answer:?}")
     };
