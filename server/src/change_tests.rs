@@ -52,8 +52,8 @@ fn outside_changes_are_seen() {
             count: 4 * P as u32,
         };
         let effort = Effort::MayBlock;
-        let done = crate::read::read(&world.export, &root, &file, range, effort, &mut data)
-            .expect("read");
+        let done =
+            crate::read::read(&world.export, &root, &file, range, effort, &mut data).expect("read");
         assert_eq!(data[..done.count as usize], stored, "{change:?}");
     }
 }
@@ -207,7 +207,10 @@ fn an_unchecked_create_cuts_what_is_there() {
     assert!(refused.is_err(), "not his to cut");
     let created = namespace::create(&world.export, &owner(), root, b"a", how()).expect("cut");
     assert!(created.existed);
-    assert_eq!((created.object, created.attributes.size), (file.object(), 0));
+    assert_eq!(
+        (created.object, created.attributes.size),
+        (file.object(), 0)
+    );
     assert!(client.read(&old).is_err());
     assert!(world.read(&file, 0, 10).is_empty());
 }

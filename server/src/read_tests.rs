@@ -6,9 +6,9 @@ use odafs_nic::calls::ChunkSource;
 use odafs_nic::nic::NicConfig;
 
 use super::*;
-use crate::references::piggyback;
 use crate::export::{Direct, ExportConfig};
 use crate::metrics::Reason;
+use crate::references::piggyback;
 use crate::store::{Operation, Store as _};
 use crate::testing::{PAGE, World, other, owner};
 
@@ -21,13 +21,14 @@ fn reads_are_what_the_store_holds() {
     let world = World::new(64);
     let content = pattern(10 * PAGE as usize + 100);
     let file = world.file("a", &content);
-    for (offset, count) in [(0, 10), (4090, 20), (0, 41_060), (40_000, 5000), (8192, 4096)] {
-        let expected: Vec<u8> = content
-            .iter()
-            .skip(offset)
-            .take(count)
-            .copied()
-            .collect();
+    for (offset, count) in [
+        (0, 10),
+        (4090, 20),
+        (0, 41_060),
+        (40_000, 5000),
+        (8192, 4096),
+    ] {
+        let expected: Vec<u8> = content.iter().skip(offset).take(count).copied().collect();
         assert_eq!(world.read(&file, offset as u64, count as u32), expected);
         // And once more, now from memory.
         let (again, done) = world
@@ -76,7 +77,10 @@ fn a_scan_fills_ahead() {
         world.read(&file, page * PAGE, PAGE as u32);
     }
     let fills = world.export.metrics().fills.get();
-    assert!((8..=14).contains(&fills), "{fills} reads of the store for 256 pages");
+    assert!(
+        (8..=14).contains(&fills),
+        "{fills} reads of the store for 256 pages"
+    );
     assert_eq!(world.export.metrics().filled_bytes.get(), 256 * PAGE);
 }
 
@@ -174,7 +178,10 @@ fn no_references_without_a_right_or_without_direct_access() {
     assert!(stranger.references(&file, 0, 100).is_empty());
     assert!(stranger.counter(&file).is_none());
     // Nor is a stolen one worth anything.
-    let reference = world.client(&owner()).reference(&file, 0).expect("a reference");
+    let reference = world
+        .client(&owner())
+        .reference(&file, 0)
+        .expect("a reference");
     assert_eq!(stranger.read(&reference), Err(Exception::Denied));
 
     let off = ExportConfig {
@@ -219,7 +226,10 @@ fn pageout_takes_what_is_not_used_and_says_so() {
     let metrics = world.export.metrics();
     assert!(metrics.evictions.get() > 150);
     assert!(metrics.stale_count(Reason::Pageout) >= 1);
-    assert_eq!(world.read(&file, 100 * PAGE, 100), pattern(200 * PAGE as usize)[409_600..409_700]);
+    assert_eq!(
+        world.read(&file, 100 * PAGE, 100),
+        pattern(200 * PAGE as usize)[409_600..409_700]
+    );
 }
 
 #[test]
@@ -323,5 +333,8 @@ fn handles_are_remembered() {
     let root = world.store.handle(world.store.root()).expect("a handle");
     let refused = world.export.file_of_handle(&root, Effort::MayBlock).err();
     assert_eq!(refused, Some(ReadFailed::Status(Status::IsDir)));
-    world.export.resolve(&root, Effort::ResidentOnly).expect("remembered");
+    world
+        .export
+        .resolve(&root, Effort::ResidentOnly)
+        .expect("remembered");
 }

@@ -63,7 +63,9 @@ impl Model {
     }
 
     fn floor(&self, file: usize, page: usize) -> u64 {
-        self.versions(file, page).acknowledged.load(Ordering::SeqCst)
+        self.versions(file, page)
+            .acknowledged
+            .load(Ordering::SeqCst)
     }
 
     /// `floor` was the latest acknowledged version before the read began.
@@ -79,7 +81,11 @@ impl Model {
             words.windows(2).find(|pair| pair[0] != pair[1])
         );
         let version = first & ((1 << 48) - 1);
-        assert_eq!(first, word(file, page, version), "route {route}: another page");
+        assert_eq!(
+            first,
+            word(file, page, version),
+            "route {route}: another page"
+        );
         let newest = self.versions(file, page).started.load(Ordering::SeqCst);
         assert!(
             (floor..=newest).contains(&version),
@@ -96,8 +102,15 @@ impl Model {
         let data = content(file, page, version);
         let offset = page as u64 * PAGE;
         let export = &self.world.export;
-        write(export, &owner(), &self.files[file], offset, &data, Stable::Unstable)
-            .expect("written");
+        write(
+            export,
+            &owner(),
+            &self.files[file],
+            offset,
+            &data,
+            Stable::Unstable,
+        )
+        .expect("written");
         versions.acknowledged.store(version, Ordering::SeqCst);
     }
 
@@ -114,7 +127,14 @@ impl Model {
             _ => Effort::MayBlock,
         };
         let export = &self.world.export;
-        match read(export, &owner(), &self.files[file], range, effort, &mut data) {
+        match read(
+            export,
+            &owner(),
+            &self.files[file],
+            range,
+            effort,
+            &mut data,
+        ) {
             Ok(done) => {
                 assert_eq!(u64::from(done.count), PAGE);
                 self.check(0, (file, page), floor, &data);
@@ -133,8 +153,8 @@ impl Model {
             count: PAGE as u32,
         };
         let (export, effort) = (&self.world.export, Effort::MayBlock);
-        let (_, pieces) = read_pinned(export, &owner(), &self.files[file], range, effort)
-            .expect("read");
+        let (_, pieces) =
+            read_pinned(export, &owner(), &self.files[file], range, effort).expect("read");
         thread::yield_now();
         for piece in pieces {
             match piece {
@@ -241,7 +261,10 @@ fn readers_and_writers(frames: u32, operations: usize) -> Arc<Model> {
     }));
     run(&model, threads);
     for (route, checked) in model.checked.iter().enumerate() {
-        assert!(checked.load(Ordering::Relaxed) > 0, "route {route} was not tested");
+        assert!(
+            checked.load(Ordering::Relaxed) > 0,
+            "route {route} was not tested"
+        );
     }
     model
 }
@@ -283,8 +306,15 @@ fn sizes_and_gates_come_and_go() {
             let data = content(0, page, 1);
             let offset = page as u64 * PAGE;
             let export = &model.world.export;
-            write(export, &owner(), &model.files[0], offset, &data, Stable::Unstable)
-                .expect("written");
+            write(
+                export,
+                &owner(),
+                &model.files[0],
+                offset,
+                &data,
+                Stable::Unstable,
+            )
+            .expect("written");
         }
         model.over.store(true, Ordering::SeqCst);
     }));
@@ -306,8 +336,8 @@ fn sizes_and_gates_come_and_go() {
                     count: PAGE as u32,
                 };
                 let (export, file) = (&model.world.export, &model.files[0]);
-                let done = read(export, &owner(), file, range, Effort::MayBlock, &mut data)
-                    .expect("read");
+                let done =
+                    read(export, &owner(), file, range, Effort::MayBlock, &mut data).expect("read");
                 assert_page_or_zeros(page, &data[..done.count as usize]);
                 if let Some(reference) = client.reference(file, page as u64) {
                     let into = &mut data[..reference.length as usize];

@@ -116,14 +116,7 @@ impl World {
     }
 
     pub(crate) fn write(&self, file: &Arc<File>, offset: u64, data: &[u8]) -> Written {
-        let written = write(
-            &self.export,
-            &owner(),
-            file,
-            offset,
-            data,
-            Stable::Unstable,
-        );
+        let written = write(&self.export, &owner(), file, offset, data, Stable::Unstable);
         let written = written.expect("written");
         assert_eq!(written.count as usize, data.len());
         written

@@ -187,8 +187,7 @@ fn a_guard_is_heeded() {
         size: Some(0),
         ..SetAttributes::default()
     };
-    let guarded =
-        |guard| set_attributes(&world.export, &owner(), file.object(), &new, Some(guard));
+    let guarded = |guard| set_attributes(&world.export, &owner(), file.object(), &new, Some(guard));
     let wrong = Time {
         seconds: ctime.seconds.wrapping_add(1),
         ..ctime
@@ -222,14 +221,7 @@ fn a_failed_write_leaves_nothing_to_guess() {
     let mut client = world.client(&owner());
     let old = client.reference(&file, 0).expect("resident");
     world.store.fail_next(Operation::Write, Status::Io);
-    let refused = write(
-        &world.export,
-        &owner(),
-        &file,
-        0,
-        &[2; P],
-        Stable::Unstable,
-    );
+    let refused = write(&world.export, &owner(), &file, 0, &[2; P], Stable::Unstable);
     assert_eq!(refused.expect_err("injected").error.status, Status::Io);
     assert!(client.read(&old).is_err());
     assert_eq!(world.read(&file, 0, 2 * P as u32), [1; 2 * P]);
@@ -314,14 +306,7 @@ fn absurd_offsets_are_refused() {
         );
         assert_eq!(refused.expect_err("too far").error.status, Status::FBig);
     }
-    let nothing = write(
-        &world.export,
-        &owner(),
-        &file,
-        77,
-        b"",
-        Stable::Unstable,
-    );
+    let nothing = write(&world.export, &owner(), &file, 77, b"", Stable::Unstable);
     assert_eq!(nothing.expect("nothing to do").count, 0);
     assert_eq!(file.attributes().size, 0);
 }
@@ -331,9 +316,6 @@ fn only_who_may_writes() {
     let world = World::new(64);
     let file = world.file("a", b"x");
     let refused = write(&world.export, &other(), &file, 0, b"y", Stable::Unstable);
-    assert_eq!(
-        refused.expect_err("not his").error.status,
-        Status::Access
-    );
+    assert_eq!(refused.expect_err("not his").error.status, Status::Access);
     assert_eq!(world.read(&file, 0, 1), b"x");
 }

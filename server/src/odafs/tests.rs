@@ -344,7 +344,11 @@ fn replies_fit_the_transport() {
             let arguments = read_args(&file, 0, count, session);
             let results = room.read(&arguments, Effort::MayBlock).expect("read");
             // Some room is left for the headers of RPC.
-            assert!(results.len() + 64 <= bytes as usize, "{} of {bytes}", results.len());
+            assert!(
+                results.len() + 64 <= bytes as usize,
+                "{} of {bytes}",
+                results.len()
+            );
             let done = ReadResult::from_bytes(&results)
                 .expect("a result")
                 .expect("read");
@@ -360,7 +364,11 @@ fn replies_fit_the_transport() {
             resume: 0,
         };
         let results = room.replies(Procedure::GetRefs, &arguments);
-        assert!(results.len() + 64 <= bytes as usize, "{} of {bytes}", results.len());
+        assert!(
+            results.len() + 64 <= bytes as usize,
+            "{} of {bytes}",
+            results.len()
+        );
     }
 }
 
@@ -385,7 +393,11 @@ fn reads_go_to_chunks() {
     let done = ReadResult::from_bytes(&results)
         .expect("a result")
         .expect("read");
-    assert_eq!(done.count, P as u32 + 10, "no more than the chunk has room for");
+    assert_eq!(
+        done.count,
+        P as u32 + 10,
+        "no more than the chunk has room for"
+    );
     assert!(done.data.0.is_empty());
     let mut next = 100;
     for write in writes {
@@ -413,10 +425,7 @@ fn reads_fail_with_a_status() {
     };
     let results = room.read(&arguments, Effort::MayBlock).expect("an answer");
     let refused = ReadResult::from_bytes(&results).expect("a result");
-    assert_eq!(
-        refused.expect_err("forged").status,
-        Status::BadHandle
-    );
+    assert_eq!(refused.expect_err("forged").status, Status::BadHandle);
 }
 
 /// All answers to a question, one call after the other.
@@ -477,11 +486,10 @@ fn references_of_whole_files() {
         assert_eq!(pages(2), (0..21).collect::<Vec<_>>());
         assert_eq!(found.len(), 121);
     }
-    let distinct: std::collections::HashSet<Reference> =
-        all_references(&room, session, &[&a, &b])
-            .into_iter()
-            .map(|(_, found)| found.reference)
-            .collect();
+    let distinct: std::collections::HashSet<Reference> = all_references(&room, session, &[&a, &b])
+        .into_iter()
+        .map(|(_, found)| found.reference)
+        .collect();
     assert_eq!(distinct.len(), 121);
 }
 
