@@ -158,11 +158,15 @@ enum Mode {
         interval_ns: u64,
         since_ns: u64,
     },
+    /// `granted` tries may still begin, `left` have not been heard of yet.
     Probing {
+        granted: u8,
         left: u8,
         completed: u8,
         refused: u8,
         interval_ns: u64,
+        /// RPC time since it began: a try that is never heard of must not keep it open.
+        spent_ns: u64,
     },
 }
 
@@ -247,7 +251,15 @@ impl Policy {
         match standing.mode {
             Mode::Direct { .. } => Choice::Direct,
             Mode::Checking { .. } => Choice::Check,
-            Mode::Probing { .. } => Choice::Probe,
+            Mode::Probing {
+                ref mut granted, ..
+            } => {
+                if *granted == 0 {
+                    return Choice::Rpc;
+                }
+                *granted -= 1;
+                Choice::Probe
+            }
             Mode::Rpc {
                 spent_ns,
                 interval_ns,
@@ -260,10 +272,12 @@ impl Policy {
                 self.probes += 1;
                 let left = self.config.probe_tries;
                 standing.mode = Mode::Probing {
+                    granted: left - 1,
                     left,
                     completed: 0,
                     refused: 0,
                     interval_ns,
+                    spent_ns: 0,
                 };
                 Choice::Probe
             }
@@ -311,9 +325,18 @@ impl Policy {
         self.judge(file, class, now_ns);
     }
 
-    /// A read by RPC took `took_ns`.
-    pub fn by_rpc(&mut self, file: &mut Record, class: SizeClass, took_ns: u64, now_ns: u64) {
-        self.times[class.index()].rpc.add(took_ns);
+    /// A read went by RPC; `sample_ns` is how long that took, if it is known.
+    pub fn by_rpc(
+        &mut self,
+        file: &mut Record,
+        class: SizeClass,
+        sample_ns: Option<u64>,
+        now_ns: u64,
+    ) {
+        if let Some(ns) = sample_ns {
+            self.times[class.index()].rpc.add(ns);
+        }
+        let took_ns = sample_ns.unwrap_or(self.times_of(class).rpc_ns as u64);
         match &mut file.classes[class.index()].mode {
             Mode::Rpc { spent_ns, .. } => *spent_ns = spent_ns.saturating_add(took_ns),
             mode @ Mode::Checking { .. } => {
@@ -325,7 +348,20 @@ impl Policy {
                 }
                 self.judge(file, class, now_ns);
             }
-            Mode::Direct { .. } | Mode::Probing { .. } => {}
+            Mode::Probing {
+                spent_ns,
+                interval_ns,
+                ..
+            } => {
+                *spent_ns = spent_ns.saturating_add(took_ns);
+                if *spent_ns >= *interval_ns {
+                    let interval_ns = *interval_ns;
+                    let times = self.times_of(class);
+                    file.classes[class.index()].mode =
+                        self.back_to_rpc(Some(interval_ns), &times, now_ns);
+                }
+            }
+            Mode::Direct { .. } => {}
         }
     }
 

@@ -103,7 +103,7 @@ impl Bench {
             }
             if matches!(choice, Choice::Rpc | Choice::Check) || refused {
                 self.policy
-                    .by_rpc(&mut self.file, CLASS, phase.rpc_ns, self.now_ns);
+                    .by_rpc(&mut self.file, CLASS, Some(phase.rpc_ns), self.now_ns);
             }
             spent.policy_ns += took_ns;
             spent.rpc_ns += phase.rpc_ns;
@@ -287,7 +287,7 @@ proptest! {
     fn regret_against_rpc_is_bounded(seed in any::<u64>(), rpc_ns in 1_500u64..60_000, mut phases in proptest::collection::vec(phase(), 1..12)) {
         let mut bench = Bench::new(seed);
         // A reference comes with an RPC, so that much is known before the first choice.
-        bench.policy.by_rpc(&mut bench.file, CLASS, rpc_ns, 0);
+        bench.policy.by_rpc(&mut bench.file, CLASS, Some(rpc_ns), 0);
         phases.iter_mut().for_each(|phase| phase.rpc_ns = rpc_ns);
         let (mut policy_ns, mut rpc_ns, mut changes_ns) = (0u64, 0u64, 0u64);
         for phase in &phases {

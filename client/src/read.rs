@@ -44,6 +44,8 @@ const PREFETCH_LINES: u32 = 8;
 
 /// A part of a read: what it wants of one page.
 pub struct Part<'b> {
+    /// Which request of the batch it belongs to.
+    request: usize,
     /// Index of the page.
     pub page: u64,
     /// First byte wanted, within the page.
@@ -59,9 +61,12 @@ pub struct Part<'b> {
     /// The file when it began.
     pub moment: Moment,
     probe: bool,
+    /// How long a refused direct try took, where that was measured.
+    stale_ns: Option<u64>,
     taken: Taken,
     began: Nanos,
-    took: Nanos,
+    /// Measured only when a trace is asked for: looking at the clock is a tenth of a direct read.
+    took: Option<Nanos>,
 }
 
 /// What a part does next.
@@ -91,6 +96,7 @@ pub struct Reading<'a> {
     pub size: PageSize,
     /// Size class of each request.
     pub class: SizeClass,
+    traced: bool,
 }
 
 /// Reads into `buf` from `offset` on.
@@ -222,6 +228,7 @@ pub fn read_many(
         session,
         size,
         class,
+        traced: trace.is_some(),
     };
     let mut rest = requests;
     while !rest.is_empty() {
@@ -321,6 +328,7 @@ impl Reading<'_> {
                 let page = self.size.index(offset);
                 offset = offset.saturating_add(buf.len() as u64);
                 parts.push(Part {
+                    request: ranges.len(),
                     page,
                     within,
                     buf,
@@ -329,9 +337,10 @@ impl Reading<'_> {
                     why: Why::Cached,
                     moment,
                     probe: false,
+                    stale_ns: None,
                     taken: Taken::Cache,
                     began,
-                    took: Nanos(0),
+                    took: self.traced.then_some(Nanos(0)),
                 });
             }
             ranges.push(first..parts.len());
@@ -342,7 +351,11 @@ impl Reading<'_> {
     /// Step 1 and 2: the data cache, then the directory and the policy.
     fn look(&self, parts: &mut [Part<'_>]) {
         let mut lane = self.shared.lane();
+        let mut chosen = None;
         for part in parts {
+            if chosen.is_some_and(|(request, _)| request != part.request) {
+                chosen = None;
+            }
             let cached = self
                 .shared
                 .cached(self.file, part.page, self.size, part.within, part.buf);
@@ -351,7 +364,7 @@ impl Reading<'_> {
                     part.done(bytes, Taken::Cache, Why::Cached);
                     Step::Done
                 }
-                None => match self.choose(&mut lane, part) {
+                None => match self.choose(&mut lane, part, &mut chosen) {
                     Ok(step) => step,
                     Err(why) => {
                         part.why = why;
@@ -362,32 +375,32 @@ impl Reading<'_> {
         }
     }
 
-    /// Is there a reference that reaches to the part, and does the policy choose the direct route?
-    fn choose(&self, lane: &mut LaneGuard<'_>, part: &mut Part<'_>) -> Result<Step, Why> {
+    /// Is there a reference that reaches to the part, and does the policy choose the direct route? It chooses once for
+    /// each request.
+    fn choose(
+        &self,
+        lane: &mut LaneGuard<'_>,
+        part: &mut Part<'_>,
+        chosen: &mut Option<(usize, Choice)>,
+    ) -> Result<Step, Why> {
         if self.shared.options.route == Route::Rpc {
             return Err(Why::RpcAsked);
         }
         let session = self.session.as_ref().ok_or(Why::NoSession)?;
-        let reference = self
-            .shared
-            .reference(lane, self.file, part.page, self.size)
-            .ok_or(Why::NoReference)?;
+        let reference = self.shared.reference(lane, self.file, part.page, self.size);
+        let reference = reference.ok_or(Why::NoReference)?;
         if reference.length as usize <= part.within {
             return Err(Why::NoReference);
         }
-        part.why = Why::Referenced;
-        if self.file.direct.load(Relaxed) & 1 << self.class.index() == 0 {
-            let mut policy = self.shared.policy.lock();
-            let choice = policy.choose(&mut self.file.record.lock(), self.class, clock::now().0);
-            match choice {
-                Choice::Direct => {}
-                Choice::Probe => {
-                    part.why = Why::Probe;
-                    part.probe = true;
-                }
-                Choice::Rpc => return Err(Why::PolicyOnRpc),
-                Choice::Check => return Err(Why::Check),
+        let (_, choice) = *chosen.get_or_insert_with(|| (part.request, self.ask_policy()));
+        match choice {
+            Choice::Direct => part.why = Why::Referenced,
+            Choice::Probe => {
+                part.why = Why::Probe;
+                part.probe = true;
             }
+            Choice::Rpc => return Err(Why::PolicyOnRpc),
+            Choice::Check => return Err(Why::Check),
         }
         if session.one_sided && !prefers_guarded(self.shared) {
             if let Some(view) = &session.view {
@@ -396,6 +409,15 @@ impl Reading<'_> {
             return Ok(Step::OneSided(reference));
         }
         Ok(Step::Guarded(reference))
+    }
+
+    fn ask_policy(&self) -> Choice {
+        if self.file.direct.load(Relaxed) & 1 << self.class.index() != 0 {
+            return Choice::Direct;
+        }
+        let mut policy = self.shared.policy.lock();
+        let choice = policy.choose(&mut self.file.record.lock(), self.class, clock::now().0);
+        choice
     }
 
     /// Step 3, one-sided: the first lines of the next part are on their way while one is copied.
@@ -589,7 +611,7 @@ impl Reading<'_> {
         self.shared
             .refused(session, self.file, part.page, reference, why);
         self.shared.lanes.take().counts.refused(why);
-        self.shared.tell_refused(self.file, self.class, sample_ns);
+        part.stale_ns = sample_ns;
         part.why = Why::Refused(why);
         part.step = Step::Rpc;
     }
@@ -603,46 +625,54 @@ impl Reading<'_> {
         }
     }
 
-    /// Counts each request under the slowest route that any of its parts took, and tells the policy.
+    /// Counts each request under the slowest route that any of its parts took, and tells the policy of it.
     fn account(&self, parts: &[Part<'_>], ranges: &[Range<usize>], began: Nanos) {
         let took_ns = clock::now().since(began).0 / ranges.len().max(1) as u64;
+        let mut told = Told::default();
         let mut lane = self.shared.lanes.take();
-        let (mut all_rpc, mut all_direct) = (true, true);
         for range in ranges {
             let parts = &parts[range.clone()];
             lane.counts.bytes_read += contiguous(parts) as u64;
-            let slowest = parts
-                .iter()
-                .map(|part| part.taken)
-                .max()
-                .unwrap_or(Taken::Cache);
-            match slowest {
+            let slowest = parts.iter().map(|part| part.taken).max();
+            match slowest.unwrap_or(Taken::Cache) {
                 Taken::Cache => lane.counts.cache_hits += 1,
                 Taken::OneSided => lane.counts.one_sided_hits += 1,
                 Taken::Guarded => lane.counts.guarded_hits += 1,
                 Taken::Rpc | Taken::PlainRpc => lane.counts.rpc_reads += 1,
             }
-            all_rpc &= parts
-                .iter()
-                .all(|part| matches!(part.taken, Taken::Rpc | Taken::PlainRpc));
-            all_direct &= parts
-                .iter()
-                .all(|part| matches!(part.taken, Taken::OneSided | Taken::Guarded));
+            told.count(parts);
         }
         drop(lane);
-        let direct = |part: &&Part<'_>| matches!(part.taken, Taken::OneSided | Taken::Guarded);
-        let completed = parts.iter().filter(direct).count() as u32;
-        if completed > 0 {
-            self.shared.tell_completed(
-                self.file,
-                self.class,
-                completed,
-                all_direct.then_some(took_ns),
-            );
-        }
-        let refused = parts.iter().any(|part| matches!(part.why, Why::Refused(_)));
-        if all_rpc && !refused {
-            self.shared.tell_rpc(self.file, self.class, took_ns);
+        self.shared
+            .tell_reads(self.file, self.class, &told, took_ns);
+    }
+}
+
+/// What the requests of a batch came to, for the policy.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// Requests that were read directly, entirely or but for what had no reference.
+    pub completed: u32,
+    /// All parts of all of those were.
+    pub mixed: bool,
+    /// Requests that were read by RPC alone.
+    pub by_rpc: u32,
+    /// Requests of which a part was refused, with the time of the first refusal where it was measured.
+    pub refused: Vec<Option<u64>>,
+}
+
+impl Told {
+    fn count(&mut self, parts: &[Part<'_>]) {
+        let refused = |part: &&Part<'_>| matches!(part.why, Why::Refused(_));
+        let direct = |part: &Part<'_>| matches!(part.taken, Taken::OneSided | Taken::Guarded);
+        let by_rpc = |part: &Part<'_>| matches!(part.taken, Taken::Rpc | Taken::PlainRpc);
+        if let Some(part) = parts.iter().find(refused) {
+            self.refused.push(part.stale_ns);
+        } else if parts.iter().any(direct) {
+            self.completed += 1;
+            self.mixed |= !parts.iter().all(direct);
+        } else if parts.iter().any(by_rpc) {
+            self.by_rpc += 1;
         }
     }
 }
@@ -692,7 +722,9 @@ impl Part<'_> {
         self.taken = taken;
         self.why = why;
         self.step = Step::Done;
-        self.took = clock::now().since(self.began);
+        if let Some(took) = &mut self.took {
+            *took = clock::now().since(self.began);
+        }
     }
 
     fn connection_lost(&mut self) {
@@ -706,7 +738,7 @@ impl Part<'_> {
             length: self.bytes as u32,
             taken: self.taken,
             why: self.why,
-            took: self.took.duration(),
+            took: self.took.unwrap_or_default().duration(),
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     nfs::{Nfs, NfsError},
     options::{Cache, Options, Route},
     policy::{CLASSES, Config, Policy, SizeClass},
+    read::Told,
     session::{NoSession, Session},
     state::{FileState, Moment},
     url::Url,
@@ -520,21 +521,23 @@ impl Shared {
         });
     }
 
-    /// A direct read was refused.
-    pub fn tell_refused(&self, file: &FileState, class: SizeClass, sample_ns: Option<u64>) {
-        let pending: u32 = file.ticks.iter().map(|tick| tick.0.swap(0, Relaxed)).sum();
+    /// What a batch of requests, which took `took_ns` each, came to. Times count only where all took one route.
+    pub fn tell_reads(&self, file: &FileState, class: SizeClass, told: &Told, took_ns: u64) {
+        let pure = told.refused.is_empty() && (told.completed == 0 || told.by_rpc == 0);
         self.tell(file, class, |policy, record, now| {
-            if pending > 0 {
-                policy.completed(record, class, pending, None, now);
+            let ticking = file.ticks.iter().filter(|tick| tick.0.load(Relaxed) > 0);
+            let pending: u32 = ticking.map(|tick| tick.0.swap(0, Relaxed)).sum();
+            let completed = told.completed + pending;
+            if completed > 0 {
+                let sample = (pure && !told.mixed && told.completed > 0).then_some(took_ns);
+                policy.completed(record, class, completed, sample, now);
             }
-            policy.refused(record, class, sample_ns, now);
-        });
-    }
-
-    /// A read by RPC took so long.
-    pub fn tell_rpc(&self, file: &FileState, class: SizeClass, took_ns: u64) {
-        self.tell(file, class, |policy, record, now| {
-            policy.by_rpc(record, class, took_ns, now)
+            for sample in &told.refused {
+                policy.refused(record, class, *sample, now);
+            }
+            if told.by_rpc > 0 {
+                policy.by_rpc(record, class, pure.then_some(took_ns), now);
+            }
         });
     }
 
