@@ -3,3 +3,5 @@
 
 pub mod linear;
 pub mod server_model;
+pub mod page;
+pub mod served;

@@ -1,0 +1,146 @@
+//! `odafs serve` as a child process that tests may kill.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running `odafs serve`. Dropping it kills it.
+#[derive(Debug)]
+pub struct Served {
+    child: Child,
+    /// Arguments, with the real ports in place of 0, so that a restart serves at the same place.
+    arguments: Vec<String>,
+    /// `HOST:PORT` of the NFS listener.
+    pub nfs: String,
+    /// Socket of the shm listener.
+    pub shm: PathBuf,
+}
+
+/// The binary under test: built by `cargo test --workspace`, or by `cargo build`.
+///
+/// # Panics
+/// It is not there; the message says what to run.
+pub fn binary() -> PathBuf {
+    let test = std::env::current_exe().expect("the path of this test");
+    let profile = test
+        .parent()
+        .and_then(Path::parent)
+        .expect("target/PROFILE");
+    let binary = profile.join("odafs");
+    assert!(
+        binary.exists(),
+        "{} is missing: run `cargo test --workspace`",
+        binary.display()
+    );
+    binary
+}
+
+impl Served {
+    /// Serves `directory` with its state and its socket in `scratch`, on a free port.
+    ///
+    /// # Panics
+    /// It does not become ready.
+    pub fn start(directory: &Path, scratch: &Path, options: &[&str]) -> Self {
+        let shm = scratch.join("odafs.sock");
+        let mut arguments: Vec<String> = ["serve".into(), directory.display().to_string()].into();
+        for (name, value) in [
+            ("--nfs", "127.0.0.1:0".to_owned()),
+            ("--shm", shm.display().to_string()),
+            ("--state", scratch.join("state").display().to_string()),
+        ] {
+            arguments.extend([name.to_owned(), value]);
+        }
+        arguments.extend(options.iter().map(|&o| o.to_owned()));
+        let (child, nfs) = spawn(&arguments);
+        let at = arguments
+            .iter()
+            .position(|a| a == "127.0.0.1:0")
+            .expect("--nfs");
+        arguments[at].clone_from(&nfs);
+        Self {
+            child,
+            arguments,
+            nfs,
+            shm,
+        }
+    }
+
+    /// `kill -9`, and waits until it is gone.
+    ///
+    /// # Panics
+    /// The system refuses it.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("kill -9");
+        self.child.wait().expect("wait for the killed server");
+    }
+
+    /// Starts a killed server again, at the same place with the same state.
+    ///
+    /// # Panics
+    /// It does not become ready.
+    pub fn restart(&mut self) {
+        (self.child, _) = spawn(&self.arguments);
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks for a drain (SIGTERM) and returns the exit status.
+    ///
+    /// # Panics
+    /// It has not ended after 20 s.
+    pub fn drain(mut self) -> Option<i32> {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("SIGTERM");
+        let patience = Instant::now() + Duration::from_secs(20);
+        loop {
+            if let Some(status) = self.child.try_wait().expect("wait for the server") {
+                return status.code();
+            }
+            assert!(
+                Instant::now() < patience,
+                "the server does not end after SIGTERM"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// URL of `path` over the shm fabric.
+    pub fn shm_url(&self, path: &str) -> String {
+        format!("odafs+shm://{}?{path}", self.shm.display())
+    }
+
+    /// URL of `path` over NFS.
+    pub fn nfs_url(&self, path: &str) -> String {
+        format!("nfs://{}{path}", self.nfs)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts the server and waits for its `ready` line; returns the real NFS address.
+fn spawn(arguments: &[String]) -> (Child, String) {
+    let mut child = Command::new(binary())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("start odafs serve");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("stdout"))
+        .read_line(&mut line)
+        .expect("ready line");
+    let nfs = line
+        .split_whitespace()
+        .find_map(|word| word.strip_prefix("nfs="))
+        .unwrap_or_else(|| panic!("no ready line from odafs {}: {line:?}", arguments.join(" ")));
+    (child, nfs.to_owned())
+}
