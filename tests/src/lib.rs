@@ -4,4 +4,5 @@
 pub mod linear;
 pub mod server_model;
 pub mod page;
+pub mod raw;
 pub mod served;

@@ -1,0 +1,305 @@
+//! What a hostile peer sends to a running server: each is refused with the right answer and costs nobody else anything.
+#![cfg(not(shuttle))]
+
+use odafs_common::wire::nfs3::{self, DirectoryName, FileHandle, ReadArgs};
+use odafs_common::wire::rpc::{self, Rejection};
+use odafs_tests::raw::{RawRpc, xdr};
+use odafs_tests::served::Served;
+use std::fs;
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use tempfile::TempDir;
+
+const GETATTR: u32 = 1;
+const LOOKUP: u32 = 3;
+const READ: u32 = 6;
+
+const BAD_HANDLES: [u32; 2] = [nfs3::Status::Stale.code(), nfs3::Status::BadHandle.code()];
+
+struct World {
+    server: Served,
+    directory: TempDir,
+    _scratch: TempDir,
+}
+
+fn serve() -> World {
+    let (directory, scratch) = (
+        tempfile::tempdir().expect("dir"),
+        tempfile::tempdir().expect("dir"),
+    );
+    fs::write(directory.path().join("file"), b"the content").expect("file");
+    fs::write(directory.path().join("secret"), b"for root alone").expect("secret");
+    for (path, mode) in [("", 0o755), ("file", 0o644), ("secret", 0o600)] {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        fs::set_permissions(directory.path().join(path), mode).expect("mode");
+    }
+    let server = Served::start(directory.path(), scratch.path(), &[]);
+    World {
+        server,
+        directory,
+        _scratch: scratch,
+    }
+}
+
+/// The server is well: a client that behaves is served.
+fn is_well(world: &World) {
+    let mut rpc = RawRpc::connect(&world.server.nfs);
+    let root = rpc.root();
+    assert_eq!(rpc.nfs(GETATTR, &xdr(&FileHandle(&root))).0, 0);
+}
+
+fn lookup(rpc: &mut RawRpc, directory: &[u8], name: &[u8]) -> Result<Vec<u8>, u32> {
+    let arguments = DirectoryName {
+        directory: FileHandle(directory),
+        name,
+    };
+    match rpc.nfs(LOOKUP, &xdr(&arguments)) {
+        (0, body) => {
+            let length = u32::from_be_bytes(body[..4].try_into().expect("length")) as usize;
+            Ok(body[4..4 + length].to_vec())
+        }
+        (status, _) => Err(status),
+    }
+}
+
+fn resident_kib(world: &World) -> u64 {
+    let status =
+        fs::read_to_string(format!("/proc/{}/status", world.server.pid())).expect("status");
+    let line = status
+        .lines()
+        .find(|l| l.starts_with("VmRSS:"))
+        .expect("VmRSS");
+    line.split_whitespace()
+        .nth(1)
+        .and_then(|kib| kib.parse().ok())
+        .expect("a number")
+}
+
+#[test]
+fn garbage_on_the_port_disturbs_nobody() {
+    let world = serve();
+    let mut word = 0x9e37_79b9_u32;
+    for length in [1, 3, 4, 5, 40, 333, 4096, 100_000] {
+        let mut rpc = RawRpc::connect(&world.server.nfs);
+        let garbage: Vec<u8> = std::iter::repeat_with(|| {
+            word = word.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (word >> 24) as u8
+        })
+        .take(length)
+        .collect();
+        let _ = rpc.send(&garbage);
+        is_well(&world);
+    }
+}
+
+#[test]
+fn lengths_of_four_gigabytes_allocate_nothing() {
+    let world = serve();
+    is_well(&world);
+    let before = resident_kib(&world);
+    let mut held = Vec::new();
+    for mark in [
+        0xffff_ffff_u32,
+        0x7fff_ffff,
+        0x8000_0000 | 1 << 30,
+        0x4000_0000,
+    ] {
+        for _ in 0..8 {
+            let mut rpc = RawRpc::connect(&world.server.nfs);
+            let _ = rpc.send(&mark.to_be_bytes());
+            let _ = rpc.send(&[0; 64]);
+            held.push(rpc);
+        }
+    }
+    is_well(&world);
+    // Lengths inside of a call: an opaque of 4 GiB as the handle.
+    let mut rpc = RawRpc::connect(&world.server.nfs);
+    let reply = rpc
+        .call((nfs3::PROGRAM, nfs3::VERSION, GETATTR), &[0xff; 4])
+        .expect("a reply");
+    let answer = rpc::parse_reply(&reply).expect("reply").body;
+    assert!(
+        matches!(answer, Err(Rejection::GarbageArguments)),
+        "{answer:?}"
+    );
+    is_well(&world);
+    let grown = resident_kib(&world).saturating_sub(before);
+    assert!(grown < 64 << 10, "the server grew by {grown} KiB");
+}
+
+#[test]
+fn idle_and_half_said_connections_cost_little() {
+    let world = serve();
+    is_well(&world);
+    let before = resident_kib(&world);
+    let idle: Vec<RawRpc> = (0..200)
+        .map(|i| {
+            let mut rpc = RawRpc::connect(&world.server.nfs);
+            let _ = rpc.send(&0x8000_0100_u32.to_be_bytes()[..i % 5]);
+            rpc
+        })
+        .collect();
+    is_well(&world);
+    let grown = resident_kib(&world).saturating_sub(before);
+    assert!(grown < 200 * 64, "200 idle connections cost {grown} KiB");
+    drop(idle);
+    is_well(&world);
+}
+
+#[test]
+fn forged_and_foreign_handles_open_nothing() {
+    let world = serve();
+    let mut rpc = RawRpc::connect(&world.server.nfs);
+    let root = rpc.root();
+    let file = lookup(&mut rpc, &root, b"file").expect("file");
+    for bit in 0..file.len() * 8 {
+        let mut forged = file.clone();
+        forged[bit / 8] ^= 1 << (bit % 8);
+        let (status, _) = rpc.nfs(GETATTR, &xdr(&FileHandle(&forged)));
+        assert!(
+            BAD_HANDLES.contains(&status),
+            "bit {bit} flipped: status {status}"
+        );
+    }
+    for short in 0..file.len() {
+        let (status, _) = rpc.nfs(GETATTR, &xdr(&FileHandle(&file[..short])));
+        assert!(
+            BAD_HANDLES.contains(&status),
+            "{short} bytes of a handle: status {status}"
+        );
+    }
+    assert_eq!(rpc.nfs(GETATTR, &xdr(&FileHandle(&file))).0, 0);
+}
+
+#[test]
+fn nothing_leads_out_of_the_export() {
+    let world = serve();
+    let outside = tempfile::tempdir().expect("outside");
+    fs::write(outside.path().join("treasure"), b"not yours").expect("treasure");
+    std::os::unix::fs::symlink(outside.path(), world.directory.path().join("way-out"))
+        .expect("link");
+    let mut rpc = RawRpc::connect(&world.server.nfs);
+    let root = rpc.root();
+    let up = lookup(&mut rpc, &root, b"..");
+    assert!(
+        up.as_ref().is_ok_and(|h| *h == root) || up.is_err(),
+        ".. leaves the export"
+    );
+    for name in [
+        &b"way-out/treasure"[..],
+        b"../treasure",
+        b"/etc/passwd",
+        b"file\0",
+        b"a/../file",
+    ] {
+        assert!(
+            lookup(&mut rpc, &root, name).is_err(),
+            "{:?}",
+            name.escape_ascii().to_string()
+        );
+    }
+    // The link itself is an object like others, but no directory and nothing to be read through.
+    let link = lookup(&mut rpc, &root, b"way-out").expect("the link");
+    assert!(lookup(&mut rpc, &link, b"treasure").is_err());
+    let read = ReadArgs {
+        file: FileHandle(&link),
+        offset: 0,
+        count: 100,
+    };
+    assert_ne!(rpc.nfs(READ, &xdr(&read)).0, 0);
+}
+
+#[test]
+fn a_swapped_directory_does_not_lead_out_either() {
+    let world = serve();
+    let outside = tempfile::tempdir().expect("outside");
+    fs::write(outside.path().join("file"), b"not yours").expect("file");
+    let inner = world.directory.path().join("inner");
+    fs::create_dir(&inner).expect("inner");
+    let mut rpc = RawRpc::connect(&world.server.nfs);
+    let root = rpc.root();
+    let handle = lookup(&mut rpc, &root, b"inner").expect("inner");
+    fs::remove_dir(&inner).expect("remove");
+    std::os::unix::fs::symlink(outside.path(), &inner).expect("link");
+    assert!(lookup(&mut rpc, &handle, b"file").is_err());
+}
+
+#[test]
+fn reads_of_any_range_are_bounded() {
+    let world = serve();
+    let mut rpc = RawRpc::connect(&world.server.nfs);
+    let root = rpc.root();
+    let file = lookup(&mut rpc, &root, b"file").expect("file");
+    for (offset, count) in [
+        (0, u32::MAX),
+        (u64::MAX, 1),
+        (u64::MAX - 3, u32::MAX),
+        (1 << 63, 4096),
+        (5, 0),
+    ] {
+        let read = ReadArgs {
+            file: FileHandle(&file),
+            offset,
+            count,
+        };
+        let (status, body) = rpc.nfs(READ, &xdr(&read));
+        assert!(
+            body.len() < 4096,
+            "offset {offset}, count {count}: status {status}"
+        );
+    }
+}
+
+#[test]
+fn another_user_reads_what_the_squashed_one_may() {
+    if !rustix::process::geteuid().is_root() {
+        return; // Without root every caller acts as the serving user, who owns the file.
+    }
+    let world = serve();
+    let mut rpc = RawRpc::connect(&world.server.nfs);
+    let root = rpc.root();
+    let secret = lookup(&mut rpc, &root, b"secret").expect("secret");
+    let read = ReadArgs {
+        file: FileHandle(&secret),
+        offset: 0,
+        count: 100,
+    };
+    assert_eq!(rpc.nfs(READ, &xdr(&read)).0, nfs3::Status::Access.code());
+}
+
+#[test]
+fn wrong_programs_versions_and_procedures_get_their_answers() {
+    let world = serve();
+    let mut rpc = RawRpc::connect(&world.server.nfs);
+    let answer = |rpc: &mut RawRpc, which| {
+        let reply = rpc.call(which, &[]).expect("a reply");
+        format!(
+            "{:?}",
+            rpc::parse_reply(&reply)
+                .expect("reply")
+                .body
+                .expect_err("rejected")
+        )
+    };
+    assert!(answer(&mut rpc, (200_000, 1, 0)).contains("ProgramUnavailable"));
+    assert!(answer(&mut rpc, (nfs3::PROGRAM, 9, 0)).contains("ProgramMismatch"));
+    assert!(answer(&mut rpc, (nfs3::PROGRAM, 3, 99)).contains("ProcedureUnavailable"));
+    assert!(answer(&mut rpc, (nfs3::PROGRAM, 3, GETATTR)).contains("GarbageArguments"));
+    is_well(&world);
+}
+
+#[test]
+fn garbage_on_the_local_socket_disturbs_nobody() {
+    let world = serve();
+    for length in [0, 1, 24, 80, 5000] {
+        if let Ok(mut stream) = UnixStream::connect(&world.server.shm) {
+            let _ = stream.write_all(&vec![0xa5; length]);
+        }
+    }
+    is_well(&world);
+    let client = odafs::Client::connect(&world.server.shm_url("/")).expect("a client that behaves");
+    let file = client.open("/file").expect("open");
+    let mut content = [0; 11];
+    file.read_exact_at(&mut content, 0).expect("read");
+    assert_eq!(&content, b"the content");
+}
