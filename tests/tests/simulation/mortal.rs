@@ -1,0 +1,207 @@
+//! A store as one server life sees it: nothing that a dead server's threads still do reaches the files.
+
+use odafs_common::wire::nfs3::{Attributes, SetAttributes, Status};
+use odafs_fabric::sync::{Arc, RwLock};
+use odafs_server::store::{
+    CreateHow, Created, Credential, HandleBytes, Limits, Listing, MemoryStore, ObjectId,
+    OutsideEvent, ReaddirRange, Result, Space, Special, Store, StoreError, Unlinked,
+};
+use std::time::Duration;
+
+/// The store of one server life.
+pub struct Mortal {
+    store: Arc<MemoryStore>,
+    dead: RwLock<bool>,
+}
+
+impl Mortal {
+    pub fn new(store: &Arc<MemoryStore>) -> Self {
+        Self {
+            store: Arc::clone(store),
+            dead: RwLock::new(false),
+        }
+    }
+
+    /// `kill -9` and a power failure at one instant: no call of this life is half way through, and none follows.
+    pub fn die(&self) {
+        let mut dead = self.dead.write();
+        *dead = true;
+        self.store.crash();
+        drop(dead);
+        self.store.interrupt();
+    }
+
+    fn alive<T>(&self, call: impl FnOnce(&MemoryStore) -> Result<T>) -> Result<T> {
+        let dead = self.dead.read();
+        if *dead {
+            return Err(StoreError::from(Status::ServerFault));
+        }
+        call(&self.store)
+    }
+}
+
+type Object = (ObjectId, Attributes);
+
+impl Store for Mortal {
+    fn root(&self) -> ObjectId {
+        self.store.root()
+    }
+
+    fn getattr(&self, object: ObjectId) -> Result<Attributes> {
+        self.alive(|s| s.getattr(object))
+    }
+
+    fn access(&self, who: &Credential, object: ObjectId, mask: u32) -> Result<u32> {
+        self.alive(|s| s.access(who, object, mask))
+    }
+
+    fn mode_decides(&self, object: ObjectId) -> Result<bool> {
+        self.alive(|s| s.mode_decides(object))
+    }
+
+    fn lookup(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<Object> {
+        self.alive(|s| s.lookup(who, directory, name))
+    }
+
+    fn readlink(&self, object: ObjectId) -> Result<Vec<u8>> {
+        self.alive(|s| s.readlink(object))
+    }
+
+    fn read_at(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize> {
+        self.alive(|s| s.read_at(object, offset, data))
+    }
+
+    fn write_at(&self, who: &Credential, object: ObjectId, at: u64, data: &[u8]) -> Result<usize> {
+        self.alive(|s| s.write_at(who, object, at, data))
+    }
+
+    fn sync(&self, object: ObjectId, data_only: bool) -> Result<()> {
+        self.alive(|s| s.sync(object, data_only))
+    }
+
+    fn setattr(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        new: &SetAttributes,
+    ) -> Result<Attributes> {
+        self.alive(|s| s.setattr(who, object, new))
+    }
+
+    fn create(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        how: CreateHow<'_>,
+    ) -> Result<Created> {
+        self.alive(|s| s.create(who, directory, name, how))
+    }
+
+    fn mkdir(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        new: &SetAttributes,
+    ) -> Result<Object> {
+        self.alive(|s| s.mkdir(who, directory, name, new))
+    }
+
+    fn symlink(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        target: &[u8],
+        new: &SetAttributes,
+    ) -> Result<Object> {
+        self.alive(|s| s.symlink(who, directory, name, target, new))
+    }
+
+    fn mknod(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        what: Special,
+        new: &SetAttributes,
+    ) -> Result<Object> {
+        self.alive(|s| s.mknod(who, directory, name, what, new))
+    }
+
+    fn link(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<Attributes> {
+        self.alive(|s| s.link(who, object, directory, name))
+    }
+
+    fn rename(
+        &self,
+        who: &Credential,
+        from: (ObjectId, &[u8]),
+        to: (ObjectId, &[u8]),
+    ) -> Result<Option<Unlinked>> {
+        self.alive(|s| s.rename(who, from, to))
+    }
+
+    fn remove(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<Unlinked> {
+        self.alive(|s| s.remove(who, directory, name))
+    }
+
+    fn rmdir(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId> {
+        self.alive(|s| s.rmdir(who, directory, name))
+    }
+
+    fn readdir(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        range: ReaddirRange,
+    ) -> Result<Listing> {
+        self.alive(|s| s.readdir(who, directory, range))
+    }
+
+    fn statfs(&self, object: ObjectId) -> Result<Space> {
+        self.alive(|s| s.statfs(object))
+    }
+
+    fn pathconf(&self, object: ObjectId) -> Result<Limits> {
+        self.alive(|s| s.pathconf(object))
+    }
+
+    fn handle(&self, object: ObjectId) -> Result<HandleBytes> {
+        self.alive(|s| s.handle(object))
+    }
+
+    fn open_handle(&self, handle: &[u8]) -> Result<ObjectId> {
+        self.alive(|s| s.open_handle(handle))
+    }
+
+    fn watch(&self, object: ObjectId) -> bool {
+        self.alive(|s| Ok(s.watch(object))).unwrap_or(false)
+    }
+
+    fn unwatch(&self, object: ObjectId) {
+        let _ = self.alive(|s| {
+            s.unwatch(object);
+            Ok(())
+        });
+    }
+
+    /// Not under the lock of a life: it may wait for long, and changes nothing.
+    fn wait_events(&self, timeout: Duration) -> Vec<OutsideEvent> {
+        if *self.dead.read() {
+            return Vec::new();
+        }
+        self.store.wait_events(timeout)
+    }
+
+    fn interrupt(&self) {
+        self.store.interrupt();
+    }
+}

@@ -1,0 +1,408 @@
+//! One run: a server that pages out, is cut off and killed; clients that read by every route, write, sync, truncate and
+//! extend; someone who writes behind the server's back; and an attacker.
+
+use crate::history::{History, Place};
+use crate::life::{Life, NAME, UID};
+use odafs::{Cache, Changes, Client, Dial, Options, Route, Wait};
+use odafs_common::connect::{PrivateData, Role};
+use odafs_common::direct::{Completion, Request};
+use odafs_common::exception::Exception;
+use odafs_common::mac::{MacAlgorithm, MacKey};
+use odafs_common::reference::{AccessKey, Epoch, Handle};
+use odafs_common::wire::nfs3::SetAttributes;
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::sim::{Network, NetworkConfig};
+use odafs_fabric::sync::{Arc, Mutex, thread};
+use odafs_fabric::{Completion as Event, QueuePair, entropy};
+use odafs_server::store::{CreateHow, Credential, MemoryStore, ObjectId, OutsideChange, Store};
+use odafs_tests::linear::Action;
+use odafs_tests::page::PAGE;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Files that clients write to. The last page of each comes and goes.
+const FILES: u8 = 2;
+/// The file that only the outside writer changes.
+const OUTSIDE: u8 = FILES;
+/// Pages of a file.
+const PAGES: u8 = 3;
+/// What a page that is beyond the end holds.
+const ABSENT: u64 = u64::MAX;
+/// Frames of the page cache, one of them for counters: fewer than there are pages.
+const FRAMES: u32 = 6;
+const CLIENTS: u32 = 2;
+const STEPS: u64 = 12;
+
+/// What runs came to.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    pub runs: u64,
+    pub reads: u64,
+    pub writes: u64,
+    pub lost_writes: u64,
+    pub lost_reads: u64,
+    pub direct_hits: u64,
+    pub one_sided_hits: u64,
+    pub stale_hits: u64,
+    pub rpc_reads: u64,
+    pub reconnects: u64,
+    pub kills: u64,
+    pub attacks_refused: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, other: &Tally) {
+        self.runs += other.runs;
+        self.reads += other.reads;
+        self.writes += other.writes;
+        self.lost_writes += other.lost_writes;
+        self.lost_reads += other.lost_reads;
+        self.direct_hits += other.direct_hits;
+        self.one_sided_hits += other.one_sided_hits;
+        self.stale_hits += other.stale_hits;
+        self.rpc_reads += other.rpc_reads;
+        self.reconnects += other.reconnects;
+        self.kills += other.kills;
+        self.attacks_refused += other.attacks_refused;
+    }
+}
+
+/// A number below `bound`, from the seed.
+fn below(bound: u64) -> u64 {
+    entropy::word() % bound
+}
+
+struct Sim(Network);
+
+impl Dial for Sim {
+    fn dial(&self, private_data: &[u8], deadline: Nanos) -> io::Result<Box<dyn QueuePair>> {
+        loop {
+            match self.0.connect(NAME, private_data) {
+                Ok(pair) => return Ok(pair),
+                Err(error) if clock::now() >= deadline => return Err(error),
+                Err(_) => clock::sleep(Nanos::from_millis(1)),
+            }
+        }
+    }
+
+    fn fabric(&self) -> &'static str {
+        "sim"
+    }
+
+    fn address(&self) -> String {
+        NAME.to_owned()
+    }
+}
+
+/// What the threads of a run share.
+struct World {
+    network: Network,
+    history: History,
+    tally: Mutex<Tally>,
+}
+
+fn name_of(file: u8) -> String {
+    format!("file-{file}")
+}
+
+fn page_of(value: u64) -> Vec<u8> {
+    value.to_le_bytes().repeat(PAGE / 8)
+}
+
+/// The value that a page holds.
+fn value_of(page: &[u8], history: &History, place: Place) -> u64 {
+    if page.is_empty() {
+        return ABSENT;
+    }
+    let words: Vec<u64> = page
+        .chunks(8)
+        .map(|word| u64::from_le_bytes(word.try_into().expect("whole words")))
+        .collect();
+    assert!(
+        page.len() == PAGE && words.iter().all(|word| *word == words[0]),
+        "a torn page {place:?}: {} bytes, {:?}…\n{}",
+        page.len(),
+        &words[..words.len().min(4)],
+        history.check()
+    );
+    words[0]
+}
+
+/// Runs the world of `seed` on the scheduler that it is called under.
+pub fn run(seed: u64) -> (String, Tally) {
+    let config = NetworkConfig {
+        delay_max: Nanos(below(3) * 2000),
+        cut_one_in: [0, 0, 150][below(3) as usize],
+        loads: true,
+        slow_writes: below(2) == 0,
+        depth: 0,
+    };
+    let network = Network::new(seed, config);
+    let store = Arc::new(MemoryStore::new(seed));
+    let files: Vec<ObjectId> = (0..=OUTSIDE).map(|file| make(&store, file)).collect();
+    let state = PathBuf::from(format!("life-{seed}-{:?}", std::thread::current().id()));
+    let world = Arc::new(World {
+        network: network.clone(),
+        history: History::default(),
+        tally: Mutex::default(),
+    });
+    let mut life = Life::start(&store, &network, 1, FRAMES, &state);
+    let kills = below(2);
+
+    let mut threads = Vec::new();
+    for number in 0..CLIENTS {
+        let world = Arc::clone(&world);
+        threads.push(thread::spawn(move || client(&world, number)));
+    }
+    let here = Arc::clone(&world);
+    threads.push(thread::spawn(move || attacker(&here)));
+    if kills == 0 {
+        let (world, store, file) = (
+            Arc::clone(&world),
+            Arc::clone(&store),
+            files[OUTSIDE as usize],
+        );
+        threads.push(thread::spawn(move || outsider(&world, &store, file)));
+    }
+    let mut dead = Vec::new();
+    for number in 0..kills {
+        clock::sleep(Nanos::from_micros(20 + below(2000)));
+        let invoked = world.history.now();
+        world.history.say("kill");
+        life.kill(&network);
+        let places = (0..FILES).flat_map(|file| (0..PAGES).map(move |page| (file, page)));
+        world
+            .history
+            .record("server", places, invoked, Action::Crash, true);
+        dead.push(life);
+        life = Life::start(&store, &network, number + 2, FRAMES, &state);
+        world.tally.lock().kills += 1;
+    }
+    for thread in threads {
+        thread.join().expect("a client panicked");
+    }
+    dead.push(life);
+    for life in dead {
+        life.end();
+    }
+    let mut tally = world.tally.lock().clone();
+    tally.runs = 1;
+    (world.history.check(), tally)
+}
+
+/// A file of zeros, stable. Its last page is there at first.
+fn make(store: &MemoryStore, file: u8) -> ObjectId {
+    let who = Credential::of(UID, UID, &[]);
+    let attributes = SetAttributes {
+        mode: Some(0o666),
+        ..SetAttributes::default()
+    };
+    let name = name_of(file);
+    let how = CreateHow::Unchecked(&attributes);
+    let made = store
+        .create(&who, store.root(), name.as_bytes(), how)
+        .expect("create")
+        .object;
+    let zeros = vec![0; PAGE * PAGES as usize];
+    store.write_at(&who, made, 0, &zeros).expect("write");
+    store.sync(made, false).expect("sync");
+    made
+}
+
+/// Reads, writes, syncs, truncates and extends at random.
+fn client(world: &World, number: u32) {
+    let history = &world.history;
+    let who = format!("client-{number}");
+    let route = [Route::OneSided, Route::Guarded, Route::Policy, Route::Rpc][below(4) as usize];
+    let options = Options {
+        route,
+        cache: Cache::Off,
+        wait: Wait::Block {
+            spin: Duration::ZERO,
+        },
+        lanes: 1,
+        deadline: Duration::from_secs(5),
+        seed: below(u64::MAX),
+        ..Options::default()
+    };
+    let url = "odafs+shm:///sim?/".parse().expect("url");
+    let connected = Client::over(Arc::new(Sim(world.network.clone())), &url, options);
+    let client = match connected {
+        Ok(client) => client,
+        Err(error) => return history.say(&format!("{who} cannot connect: {error}")),
+    };
+    // What this client has written and not yet synced: a sync may send it again.
+    let mut unstable: BTreeMap<Place, u64> = BTreeMap::new();
+    let mut tally = Tally::default();
+    for _ in 0..STEPS {
+        let file_number = below(u64::from(FILES) + 1) as u8;
+        let page = below(PAGES.into()) as u8;
+        let place = (file_number, page);
+        let Ok(file) = client.open(format!("/{}", name_of(file_number))) else {
+            tally.lost_reads += 1;
+            continue;
+        };
+        let at = u64::from(page) * PAGE as u64;
+        let invoked = history.now();
+        let chance = if file_number == OUTSIDE { 0 } else { below(10) };
+        match chance {
+            0..5 => {
+                let mut buffer = vec![0; PAGE];
+                match file.read_at(&mut buffer, at) {
+                    Ok(bytes) => {
+                        let value = value_of(&buffer[..bytes], history, place);
+                        history.record(&who, [place], invoked, Action::Read { value }, true);
+                        tally.reads += 1;
+                    }
+                    Err(error) => {
+                        history.say(&format!("{who} read: {error}"));
+                        tally.lost_reads += 1;
+                    }
+                }
+            }
+            5..8 => {
+                let (value, stable) = (history.fresh_value(), below(3) != 0);
+                let data = page_of(value);
+                let result = match stable {
+                    true => file.write_stable_at(&data, at),
+                    false => file.write_at(&data, at),
+                };
+                let answered = result.is_ok();
+                if let Err(error) = result {
+                    history.say(&format!("{who} write: {error}"));
+                    tally.lost_writes += 1;
+                }
+                tally.writes += 1;
+                history.record(
+                    &who,
+                    [place],
+                    invoked,
+                    Action::Write { value, stable },
+                    answered,
+                );
+                if !stable || !answered {
+                    unstable.insert(place, value);
+                } else {
+                    unstable.remove(&place);
+                }
+            }
+            8 => {
+                let mine: Vec<(Place, u64)> = unstable
+                    .iter()
+                    .filter(|(p, _)| p.0 == file_number)
+                    .map(|(p, v)| (*p, *v))
+                    .collect();
+                let result = file.sync();
+                for (place, value) in &mine {
+                    let again = Action::Write {
+                        value: *value,
+                        stable: false,
+                    };
+                    history.record(&who, [*place], invoked, again, false);
+                }
+                if result.is_ok() {
+                    let places = mine.iter().map(|(place, _)| *place);
+                    history.record(&who, places, invoked, Action::Commit, true);
+                    unstable.retain(|place, _| place.0 != file_number);
+                }
+            }
+            _ => {
+                let last = (file_number, PAGES - 1);
+                let size = u64::from(PAGES - 1) * PAGE as u64;
+                let changes = Changes {
+                    size: Some(size),
+                    ..Changes::default()
+                };
+                let path = format!("/{}", name_of(file_number));
+                let answered = client.set_attributes(path, &changes).is_ok();
+                let cut = Action::Write {
+                    value: ABSENT,
+                    stable: true,
+                };
+                history.record(&who, [last], invoked, cut, answered);
+            }
+        }
+    }
+    let seen = client.statistics();
+    tally.direct_hits = seen.direct_hits;
+    tally.one_sided_hits = seen.one_sided_hits;
+    tally.stale_hits = seen.stale_hits;
+    tally.rpc_reads = seen.rpc_reads;
+    tally.reconnects = seen.reconnects;
+    world.tally.lock().add(&tally);
+}
+
+/// Writes pages behind the server's back. When it takes effect for clients nobody promises.
+fn outsider(world: &World, store: &MemoryStore, file: ObjectId) {
+    for _ in 0..3 {
+        clock::sleep(Nanos::from_micros(below(500)));
+        let page = below(PAGES.into()) as u8;
+        let (invoked, value) = (world.history.now(), world.history.fresh_value());
+        let (offset, data) = (u64::from(page) * PAGE as u64, page_of(value));
+        let change = OutsideChange::Write {
+            offset,
+            data: &data,
+        };
+        store.outside_change(file, change).expect("outside change");
+        let action = Action::Write {
+            value,
+            stable: false,
+        };
+        world
+            .history
+            .record("outsider", [(OUTSIDE, page)], invoked, action, false);
+    }
+}
+
+/// Sends forged reads on a connection that belongs to no session. Each is an exception, none ends the connection.
+fn attacker(world: &World) {
+    let said = PrivateData {
+        role: Role::Direct,
+        one_sided: false,
+        nonce: [0; 16],
+    };
+    let until = clock::now() + Nanos::from_secs(1);
+    let Ok(mut pair) = Sim(world.network.clone()).dial(&said.encode(), until) else {
+        return;
+    };
+    pair.post_receives(8);
+    let mut key = [0; 32];
+    entropy::fill(&mut key);
+    let key = MacKey::new(MacAlgorithm::Blake3, &key);
+    for sequence in 1..=4 {
+        let request = Request {
+            mac: MacAlgorithm::Blake3,
+            inline: true,
+            odd_generation: false,
+            session: below(4) as u32,
+            connection: below(4) as u32,
+            sink_tag: 0,
+            sequence,
+            address: below(u64::from(FRAMES)) * PAGE as u64,
+            key: AccessKey(below(u64::MAX)),
+            epoch: Epoch(below(100)),
+            sink_offset: 0,
+            handle: Handle(below(FRAMES.into()) as u32),
+            length: PAGE as u32,
+        };
+        if pair.post_send(sequence, &[&request.seal(&key)]).is_err() {
+            return;
+        }
+        pair.flush();
+        loop {
+            match pair.poll() {
+                Some(Event::Recv { .. }) => break,
+                Some(_) => {}
+                None if pair.wait(Some(Nanos::from_secs(2))).is_err() || pair.is_closed() => return,
+                None => {}
+            }
+        }
+        let (answer, data) = Completion::parse(pair.message()).expect("a completion");
+        assert_eq!(answer.result, Err(Exception::Denied), "a forged request");
+        assert!(data.is_empty(), "bytes for a forged request");
+        pair.post_receives(1);
+        world.tally.lock().attacks_refused += 1;
+    }
+}
