@@ -17,6 +17,9 @@ use odafs_nic::tpt::TptEntry;
 
 use crate::keys::Keys;
 
+/// A word of shared memory: never the simulator's own kind of atomic.
+type Word = std::sync::atomic::AtomicU64;
+
 /// Handles from here on are those of change counters; below are pages.
 pub(crate) const COUNTER_HANDLES: u32 = 1 << 31;
 /// Bytes of a counter.
@@ -72,7 +75,7 @@ impl Counters {
         )
     }
 
-    fn word(&self, slot: u32) -> &AtomicU64 {
+    fn word(&self, slot: u32) -> &Word {
         let (frame, offset) = self.place(slot);
         self.arena.word(frame, offset)
     }
@@ -95,7 +98,7 @@ impl Counters {
         let counter = Counter {
             counters: Arc::clone(self),
             slot,
-            private: AtomicU64::new(0),
+            private: Word::new(0),
         };
         counter.bump();
         counter
@@ -114,11 +117,11 @@ pub(crate) struct Counter {
     counters: Arc<Counters>,
     slot: Option<u32>,
     /// Where the value is if there was no slot.
-    private: AtomicU64,
+    private: Word,
 }
 
 impl Counter {
-    fn word(&self) -> &AtomicU64 {
+    fn word(&self) -> &Word {
         match self.slot {
             Some(slot) => self.counters.word(slot),
             None => &self.private,

@@ -136,7 +136,8 @@ pub fn run(seed: u64) -> (String, Tally) {
         delay_max: Nanos(below(3) * 2000),
         cut_one_in: [0, 0, 150][below(3) as usize],
         loads: true,
-        slow_writes: below(2) == 0,
+        slow: below(2) == 0,
+        receives: below(2) == 0,
         depth: 0,
     };
     let network = Network::new(seed, config);
