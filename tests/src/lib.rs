@@ -2,7 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod linear;
-pub mod server_model;
 pub mod page;
 pub mod raw;
 pub mod served;
+pub mod server_model;
