@@ -48,6 +48,7 @@ impl Served {
             ("--nfs", "127.0.0.1:0".to_owned()),
             ("--shm", shm.display().to_string()),
             ("--state", scratch.join("state").display().to_string()),
+            ("--cache", "64MiB".to_owned()),
         ] {
             arguments.extend([name.to_owned(), value]);
         }
