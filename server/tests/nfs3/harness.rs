@@ -1,0 +1,236 @@
+//! A server without transports or threads, and calls to it.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use odafs_common::page::PageSize;
+use odafs_common::wire::nfs3::{
+    self, Attributes, CreateArgs, CreateHow, CreateResult, DirectoryName, Failed, FileHandle,
+    GetAttributesResult, Payload, Procedure, SetAttributes, Stable, Status, WriteArgs, WriteOk,
+    WriteResult,
+};
+use odafs_common::wire::rpc::{self, Auth, AuthSys, Groups, Rejection};
+use odafs_common::wire::xdr::{Decode, Encode, Writer};
+use odafs_fabric::Peer;
+use odafs_fabric::memory::{Arena, ArenaConfig};
+use odafs_nic::calls::{Caller, Calls, Outcome, Transport};
+use odafs_server::access::Access;
+use odafs_server::config::Squash;
+use odafs_server::drc::DuplicateCache;
+use odafs_server::export::{Export, ExportConfig};
+use odafs_server::mount::MountProgram;
+use odafs_server::nfs3::Nfs3;
+use odafs_server::portmap::{Port, Portmap};
+use odafs_server::rpc::{Program, Service};
+use odafs_server::store::{Credential, HandleBytes, MemoryStore, Store};
+
+/// The port that the portmapper tells.
+pub const PORT: u16 = 12_345;
+
+pub struct Server {
+    pub service: Service,
+    pub store: Arc<MemoryStore>,
+    pub root: HandleBytes,
+    xid: Cell<u32>,
+    /// Calls that went to the pool so far.
+    pub deferred: Cell<u32>,
+}
+
+impl Server {
+    /// The export is called `/export`; root's ids are trusted.
+    pub fn new() -> Self {
+        Self::with(Squash::None)
+    }
+
+    pub fn with(squash: Squash) -> Self {
+        let store = Arc::new(MemoryStore::new(1));
+        let arena = ArenaConfig {
+            frames: 1024,
+            page: PageSize::DEFAULT,
+            huge: false,
+            populate: false,
+        };
+        let arena = Arc::new(Arena::create(&arena).expect("memory"));
+        let config = ExportConfig {
+            name: "/export".to_owned(),
+            ..ExportConfig::default()
+        };
+        let export = Arc::new(Export::new(config, store.clone(), arena));
+        let listed = vec!["10.1.0.0/16".parse().expect("a network")];
+        let serving = Credential {
+            own: true,
+            ..Credential::of(1000, 1000, &[])
+        };
+        let access = Arc::new(Access::new(listed, squash, serving));
+        let port = Port::default();
+        port.set(PORT);
+        let programs: Vec<Box<dyn Program>> = vec![
+            Box::new(Nfs3::new(export.clone())),
+            Box::new(MountProgram::new(export, access.clone())),
+            Box::new(Portmap::new([(100_003, 3), (100_005, 3)], port)),
+        ];
+        let duplicates = DuplicateCache::new(100.try_into().expect("not zero"));
+        let root = store.handle(store.root()).expect("a root");
+        Self {
+            service: Service::new(programs, access, duplicates, false),
+            store,
+            root,
+            xid: Cell::new(1),
+            deferred: Cell::new(0),
+        }
+    }
+
+    /// The handle of the root.
+    pub fn root(&self) -> FileHandle<'_> {
+        FileHandle(&self.root)
+    }
+
+    /// What is replied to a message from `address`; nothing where there is no reply.
+    pub fn exchange(&self, address: &str, message: &[u8]) -> Option<&'static [u8]> {
+        let caller = caller(address);
+        let mut reply = Vec::new();
+        let mut outcome = self.service.call(&caller, message, &mut reply);
+        while let Outcome::Deferred(job) = outcome {
+            self.deferred.set(self.deferred.get() + 1);
+            reply.clear();
+            outcome = job(&mut reply);
+        }
+        match outcome {
+            Outcome::Replied => Some(reply.leak()),
+            Outcome::Dropped => None,
+            other => panic!("{other:?} over TCP"),
+        }
+    }
+
+    /// A call's message.
+    pub fn message(
+        &self,
+        program: (u32, u32),
+        procedure: u32,
+        who: &Auth<'_>,
+        arguments: &[u8],
+    ) -> Vec<u8> {
+        let xid = self.xid.get();
+        self.xid.set(xid + 1);
+        let mut message = Vec::new();
+        let mut w = Writer::new(&mut message);
+        rpc::call(&mut w, xid, program.0, program.1, procedure, who);
+        message.extend_from_slice(arguments);
+        message
+    }
+
+    /// Calls a procedure and gives its results, as bytes.
+    pub fn call(
+        &self,
+        program: (u32, u32),
+        procedure: u32,
+        who: &Auth<'_>,
+        arguments: &[u8],
+    ) -> Result<&'static [u8], Rejection> {
+        let message = self.message(program, procedure, who, arguments);
+        let reply = self.exchange("127.0.0.1:700", &message).expect("a reply");
+        let reply = rpc::parse_reply(reply).expect("a reply's header");
+        assert_eq!(reply.xid, self.xid.get() - 1);
+        reply.body.map(|results| results.rest())
+    }
+
+    /// Calls an NFS procedure as a user.
+    pub fn nfs_as<R: Decode<'static>>(
+        &self,
+        who: &Auth<'_>,
+        procedure: Procedure,
+        arguments: &impl Encode,
+    ) -> R {
+        let program = (nfs3::PROGRAM, nfs3::VERSION);
+        let results = self
+            .call(program, procedure.code(), who, &arguments.to_bytes())
+            .expect("served");
+        R::from_bytes(results).expect("the procedure's results")
+    }
+
+    /// Calls an NFS procedure as root.
+    pub fn nfs<R: Decode<'static>>(&self, procedure: Procedure, arguments: &impl Encode) -> R {
+        self.nfs_as(&user(0, 0), procedure, arguments)
+    }
+
+    pub fn attributes(&self, file: FileHandle<'_>) -> Attributes {
+        let result: GetAttributesResult = self.nfs(Procedure::GetAttributes, &file);
+        result.expect("attributes")
+    }
+
+    /// Makes a file of mode 644.
+    pub fn create(&self, directory: FileHandle<'_>, name: &'static str) -> FileHandle<'static> {
+        let how = CreateHow::Guarded(mode(0o644));
+        let created: CreateResult<'static> = self.nfs(
+            Procedure::Create,
+            &CreateArgs {
+                place: at(directory, name),
+                how,
+            },
+        );
+        created.expect("created").file.expect("a handle")
+    }
+
+    /// Makes a directory of mode 755.
+    pub fn mkdir(&self, directory: FileHandle<'_>, name: &'static str) -> FileHandle<'static> {
+        let arguments = nfs3::MakeDirectoryArgs {
+            place: at(directory, name),
+            attributes: mode(0o755),
+        };
+        let made: CreateResult<'static> = self.nfs(Procedure::MakeDirectory, &arguments);
+        made.expect("made").file.expect("a handle")
+    }
+
+    pub fn write(&self, file: FileHandle<'_>, offset: u64, data: &[u8]) -> WriteOk {
+        let arguments = WriteArgs {
+            file,
+            offset,
+            count: data.len() as u32,
+            stable: Stable::Unstable,
+            data: Payload(data),
+        };
+        let written: WriteResult = self.nfs(Procedure::Write, &arguments);
+        written.expect("written")
+    }
+}
+
+pub fn caller(address: &str) -> Caller {
+    Caller {
+        peer: Peer::Address(address.parse().expect("an address")),
+        connection: 1,
+        transport: Transport::Tcp,
+        reply_bytes_max: 2 << 20,
+    }
+}
+
+pub fn user(uid: u32, gid: u32) -> Auth<'static> {
+    Auth::Sys(AuthSys {
+        stamp: 0,
+        machine: b"client",
+        uid,
+        gid,
+        gids: Groups::new(&[]),
+    })
+}
+
+pub fn at<'a>(directory: FileHandle<'a>, name: &'a str) -> DirectoryName<'a> {
+    DirectoryName {
+        directory,
+        name: name.as_bytes(),
+    }
+}
+
+pub fn mode(mode: u32) -> SetAttributes {
+    SetAttributes {
+        mode: Some(mode),
+        ..SetAttributes::default()
+    }
+}
+
+/// The status of a result that must be a refusal.
+pub fn refused<T: std::fmt::Debug, F>(result: Result<T, Failed<F>>) -> Status {
+    match result {
+        Ok(done) => panic!("not refused: {done:?}"),
+        Err(failed) => failed.status,
+    }
+}

@@ -1,0 +1,116 @@
+//! MOUNT.
+
+use odafs_common::wire::mount3::{
+    DirPath, Exports, MountResult, Mounts, PROGRAM, Procedure, Status, VERSION,
+};
+use odafs_common::wire::rpc;
+use odafs_common::wire::xdr::{Decode, Encode};
+use odafs_server::config::Squash;
+
+use crate::harness::{Server, user};
+
+fn ask<R: Decode<'static>>(server: &Server, procedure: Procedure, arguments: &impl Encode) -> R {
+    ask_from(server, "127.0.0.1:700", procedure, arguments)
+}
+
+fn ask_from<R: Decode<'static>>(
+    server: &Server,
+    address: &str,
+    procedure: Procedure,
+    arguments: &impl Encode,
+) -> R {
+    let program = (PROGRAM, VERSION);
+    let message = server.message(
+        program,
+        procedure.code(),
+        &user(0, 0),
+        &arguments.to_bytes(),
+    );
+    let reply = server.exchange(address, &message).expect("a reply");
+    let reply = rpc::parse_reply(reply).expect("a reply's header");
+    R::from_bytes(reply.body.expect("served").rest()).expect("the procedure's results")
+}
+
+fn mount(server: &Server, path: &str) -> MountResult<'static> {
+    ask(server, Procedure::Mount, &DirPath(path.as_bytes()))
+}
+
+#[test]
+fn the_export_and_directories_below_it_can_be_mounted() {
+    let server = Server::new();
+    let below = server.mkdir(server.root(), "a");
+    let deeper = server.mkdir(below, "b");
+    server.create(server.root(), "file");
+    let root = mount(&server, "/export").expect("mounted");
+    assert_eq!(root.file, server.root());
+    assert_eq!(root.flavors, [1]);
+    assert_eq!(
+        mount(&server, "/export/").expect("mounted").file,
+        server.root()
+    );
+    assert_eq!(mount(&server, "/export/a").expect("mounted").file, below);
+    assert_eq!(
+        mount(&server, "//export//a/./b").expect("mounted").file,
+        deeper
+    );
+    let root_again = mount(&server, "/export/a/../..").expect("mounted");
+    assert_eq!(root_again.file, server.root());
+    for (path, status) in [
+        ("/", Status::NoEnt),
+        ("", Status::NoEnt),
+        ("/exports", Status::NoEnt),
+        ("/export/absent", Status::NoEnt),
+        ("/export/file", Status::NotDir),
+        ("/export/file/x", Status::NotDir),
+    ] {
+        assert_eq!(mount(&server, path).err(), Some(status), "{path}");
+    }
+    let long = format!("/export/{}", "n".repeat(300));
+    assert_eq!(mount(&server, &long).err(), Some(Status::NameTooLong));
+}
+
+#[test]
+fn who_is_not_in_the_access_list_is_told_so() {
+    let server = Server::new();
+    let path = DirPath(b"/export");
+    let refused: MountResult<'_> = ask_from(&server, "10.2.0.1:1", Procedure::Mount, &path);
+    assert_eq!(refused.err(), Some(Status::Access));
+    let mounted: MountResult<'_> = ask_from(&server, "10.1.0.1:1", Procedure::Mount, &path);
+    assert!(mounted.is_ok());
+}
+
+#[test]
+fn where_all_are_squashed_no_credential_is_needed() {
+    let server = Server::with(Squash::All);
+    assert_eq!(mount(&server, "/export").expect("mounted").flavors, [1, 0]);
+}
+
+#[test]
+fn mounts_are_listed_until_they_end() {
+    let server = Server::new();
+    server.mkdir(server.root(), "a");
+    let dump = || {
+        let mounts: Mounts<'static> = ask(&server, Procedure::Dump, &());
+        let mut paths: Vec<_> = mounts.0.iter().map(|mount| mount.directory.0).collect();
+        paths.sort_unstable();
+        assert!(mounts.0.iter().all(|mount| mount.host.0 == b"127.0.0.1"));
+        paths
+    };
+    for path in ["/export", "/export/a", "/export"] {
+        mount(&server, path).expect("mounted");
+    }
+    assert_eq!(dump(), [&b"/export"[..], b"/export/a"]);
+    let () = ask(&server, Procedure::Unmount, &DirPath(b"/export"));
+    assert_eq!(dump(), [b"/export/a"]);
+    let () = ask(&server, Procedure::UnmountAll, &());
+    assert!(dump().is_empty());
+}
+
+#[test]
+fn the_export_is_listed_with_who_may_mount_it() {
+    let server = Server::new();
+    let exports: Exports<'static> = ask(&server, Procedure::Export, &());
+    assert_eq!(exports.0.len(), 1);
+    assert_eq!(exports.0[0].directory.0, b"/export");
+    assert_eq!(exports.0[0].groups[0].0, b"10.1.0.0/16");
+}
