@@ -12,3 +12,12 @@ proptest! {
         run(&choices);
     }
 }
+
+/// What the fuzzer found worth keeping.
+#[test]
+fn the_corpus_replays() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/server");
+    for input in std::fs::read_dir(corpus).unwrap() {
+        run(&std::fs::read(input.unwrap().path()).unwrap());
+    }
+}
