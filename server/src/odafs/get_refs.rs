@@ -31,7 +31,7 @@ pub(super) fn get_refs(
         .caller
         .reply_bytes_max
         .saturating_sub(REPLY_OVERHEAD_BYTES);
-    let result: GetRefsResult = match export.sessions().get(arguments.session) {
+    let result: GetRefsResult = match super::session(export, call, arguments.session) {
         Some(session) => Ok(answer(export, &session, arguments, room as usize)),
         None => Err(OdafsStatus::NoSession),
     };

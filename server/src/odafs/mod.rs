@@ -15,6 +15,7 @@ use odafs_fabric::sync::Arc;
 
 use crate::export::Export;
 use crate::rpc::{Admission, Answer, Call, Program};
+use crate::sessions::OpenSession;
 
 /// What a server asks of sessions, and gives them.
 #[derive(Debug)]
@@ -125,6 +126,12 @@ impl Program for Odafs {
     fn closed(&self, connection: u64) {
         self.export.connection_closed(connection);
     }
+}
+
+/// The session with this number, if it is the caller's: nobody learns anything by another's rights.
+fn session(export: &Export, call: &Call<'_>, number: u32) -> Option<Arc<OpenSession>> {
+    let open = export.sessions().get(number)?;
+    (*open.who() == call.who).then_some(open)
 }
 
 fn reply<T: Encode>(results: &mut Writer<'_>, result: &Result<T, OdafsStatus>) -> Answer {

@@ -59,7 +59,7 @@ fn read_inline(
                 ..range
             };
             let left = (room - done.count) as usize / PAGE_REFERENCE_BYTES;
-            let (references, counter) = piggyback(export, file, arguments, range, left);
+            let (references, counter) = piggyback(export, call, file, arguments, range, left);
             reply.finish(ReadFacts {
                 count: done.count,
                 eof: done.eof,
@@ -98,7 +98,7 @@ fn read_to_chunk(
     };
     let room = call.caller.reply_bytes_max;
     let left = room.saturating_sub(REPLY_OVERHEAD_BYTES) as usize / PAGE_REFERENCE_BYTES;
-    let (references, counter) = piggyback(export, file, arguments, range, left);
+    let (references, counter) = piggyback(export, call, file, arguments, range, left);
     let result: ReadResult<'_> = Ok(ReadOk {
         attributes: Some(done.attributes),
         change: done.change,
@@ -127,16 +127,19 @@ fn within(file: &File, arguments: &ReadArgs<'_>, room: u32) -> ReadRange {
 
 fn piggyback(
     export: &Export,
+    call: &Call<'_>,
     file: &Arc<File>,
     arguments: &ReadArgs<'_>,
     range: ReadRange,
     room: usize,
 ) -> (Vec<PageReference>, Option<Reference>) {
-    let wanted = arguments.want_references && arguments.session != 0;
+    if !arguments.want_references || arguments.session == 0 {
+        return (Vec::new(), None);
+    }
     let limit = room.min(REFERENCES_MAX).min(MAX_READ_REFERENCES as usize);
-    match export.sessions().get(arguments.session) {
-        Some(session) if wanted => references::piggyback(export, file, &session, range, limit),
-        _ => (Vec::new(), None),
+    match super::session(export, call, arguments.session) {
+        Some(session) => references::piggyback(export, file, &session, range, limit),
+        None => (Vec::new(), None),
     }
 }
 

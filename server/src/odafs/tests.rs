@@ -14,6 +14,7 @@ use super::*;
 use crate::export::{Direct, ExportConfig};
 use crate::file::File;
 use crate::read::Effort;
+use crate::store::Credential;
 use crate::testing::{PAGE, World, other, owner};
 
 const P: usize = PAGE as usize;
@@ -23,6 +24,7 @@ struct Room {
     world: World,
     odafs: Odafs,
     caller: Caller,
+    who: Credential,
 }
 
 /// A session as the client keeps it.
@@ -56,6 +58,7 @@ impl Room {
                 transport: Transport::Shm,
                 reply_bytes_max: 64 << 10,
             },
+            who: owner(),
         }
     }
 
@@ -72,7 +75,7 @@ impl Room {
         let arguments = arguments.to_bytes();
         let call = Call {
             caller: &self.caller,
-            who: owner(),
+            who: self.who.clone(),
             procedure: procedure.code(),
             arguments: Reader::new(&arguments),
             effort,
@@ -528,7 +531,7 @@ fn questions_that_make_no_sense_are_answered() {
 
 #[test]
 fn a_file_that_a_session_may_not_read() {
-    let room = Room::guarded();
+    let mut room = Room::guarded();
     let file = room.world.file("a", &[1; P]);
     let new = odafs_common::wire::nfs3::SetAttributes {
         mode: Some(0o600),
@@ -546,6 +549,11 @@ fn a_file_that_a_session_may_not_read() {
         }],
         resume: 0,
     };
+    let results = room.replies(Procedure::GetRefs, &arguments);
+    let refused = GetRefsResult::from_bytes(&results).expect("a result");
+    assert_eq!(refused, Err(OdafsStatus::NoSession), "another's session");
+
+    room.who = other();
     let results = room.replies(Procedure::GetRefs, &arguments);
     let done = GetRefsResult::from_bytes(&results)
         .expect("a result")
