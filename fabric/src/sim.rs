@@ -79,21 +79,24 @@ struct Request {
     answer: Arc<Answer>,
 }
 
+/// The connection with the server's private data, or the reason why there is none.
+type Given = Result<(Arc<Link>, Vec<u8>), String>;
+
 /// What the server says to a request.
 #[derive(Default)]
 struct Answer {
-    given: Mutex<Option<Result<(Arc<Link>, Vec<u8>), String>>>,
+    given: Mutex<Option<Given>>,
     changed: Condvar,
 }
 
 impl Answer {
     /// The first answer counts.
-    fn give(&self, answer: Result<(Arc<Link>, Vec<u8>), String>) {
+    fn give(&self, answer: Given) {
         self.given.lock().get_or_insert(answer);
         self.changed.notify_all();
     }
 
-    fn wait(&self) -> Result<(Arc<Link>, Vec<u8>), String> {
+    fn wait(&self) -> Given {
         let mut given = self.given.lock();
         loop {
             match given.take() {

@@ -160,7 +160,7 @@ mod imp {
             if due != u64::MAX {
                 span = span.min(Nanos(due).since(clock::now()));
             }
-            let until = (span.0 != u64::MAX).then(|| Timespec {
+            let until = (span.0 != u64::MAX).then_some(Timespec {
                 tv_sec: (span.0 / 1_000_000_000) as i64,
                 tv_nsec: (span.0 % 1_000_000_000) as _,
             });

@@ -58,10 +58,8 @@ pub fn wake_sets(subject: &dyn Subject) {
                     continue;
                 }
                 set.prepare();
-                let asleep = lines
-                    .iter_mut()
-                    .fold(true, |asleep, line| line.arm() && asleep);
-                if asleep && !stop.load(Ordering::Acquire) {
+                let awake = lines.iter_mut().filter(|line| !line.arm()).count();
+                if awake == 0 && !stop.load(Ordering::Acquire) {
                     set.wait(Some(Nanos::from_secs(20)));
                 }
             }
