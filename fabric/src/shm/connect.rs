@@ -40,13 +40,21 @@ pub fn connect(
     }
     let deadline = clock::now() + options.timeout;
     let socket = reach(path, deadline)?;
-    socket.send(
+    // A server that refuses may have closed its end by now; its reason is still to be read.
+    match socket.send(
         &Packet::Hello {
             private_data: private_data.to_vec(),
         },
         &[],
-    )?;
-    let (private_data, memory) = match socket.receive_until(deadline)? {
+    ) {
+        Err(error) if !is_hang_up(&error) => return Err(error),
+        _ => {}
+    }
+    let answer = match socket.receive_until(deadline) {
+        Err(error) if is_hang_up(&error) => socket.receive_until(deadline),
+        answer => answer,
+    };
+    let (private_data, memory) = match answer? {
         (Packet::Welcome { private_data }, descriptors) => {
             (private_data, descriptors.into_iter().next())
         }
@@ -91,6 +99,14 @@ pub fn connect(
         private_data,
         role,
     )))
+}
+
+/// The peer closed its end; said once, ahead of what it sent before.
+fn is_hang_up(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset
+    )
 }
 
 fn reach(path: &Path, deadline: Nanos) -> io::Result<Socket> {

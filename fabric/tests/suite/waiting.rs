@@ -58,8 +58,8 @@ pub fn wake_sets(subject: &dyn Subject) {
                     continue;
                 }
                 set.prepare();
-                let awake = lines.iter_mut().filter(|line| !line.arm()).count();
-                if awake == 0 && !stop.load(Ordering::Acquire) {
+                let armed: Vec<bool> = lines.iter_mut().map(|line| line.arm()).collect();
+                if !armed.contains(&false) && !stop.load(Ordering::Acquire) {
                     set.wait(Some(Nanos::from_secs(20)));
                 }
             }
