@@ -99,8 +99,6 @@ pub struct Metrics {
     pub sessions_opened: Count,
     /// Sessions refused.
     pub sessions_refused: Count,
-    /// Calls that went to the pool.
-    pub deferred: Count,
     /// Pages whose references became worth nothing, by reason.
     stale: [Count; Reason::ALL.len()],
 }
@@ -139,7 +137,7 @@ impl Metrics {
     }
 
     #[rustfmt::skip]
-    fn plain(&self) -> [(&'static str, &'static str, &Count); 17] {
+    fn plain(&self) -> [(&'static str, &'static str, &Count); 16] {
         [
             ("reads", "READ calls answered.", &self.reads),
             ("read_bytes", "Bytes returned by READ calls.", &self.read_bytes),
@@ -157,12 +155,12 @@ impl Metrics {
             ("outside_changes", "Changes of files from outside.", &self.outside_changes),
             ("sessions_opened", "Sessions opened.", &self.sessions_opened),
             ("sessions_refused", "Sessions refused.", &self.sessions_refused),
-            ("deferred", "Calls that went to the pool.", &self.deferred),
         ]
     }
 }
 
-fn describe(out: &mut String, name: &str, help: &str) {
+/// What stands before a counter.
+pub(crate) fn describe(out: &mut String, name: &str, help: &str) {
     let _ = writeln!(out, "# HELP odafs_{name}_total {help}");
     let _ = writeln!(out, "# TYPE odafs_{name}_total counter");
 }

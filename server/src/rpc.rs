@@ -5,6 +5,8 @@
 //! the job of an [`Outcome::Deferred`]. Calls whose repetition would do harm go to the pool at once, by
 //! way of the duplicate request cache.
 
+use std::fmt::Write as _;
+
 use odafs_common::wire::rpc::{self, Auth, AuthStat, CallHeader};
 use odafs_common::wire::xdr::{Encode, Reader, Writer, XdrError};
 use odafs_fabric::sync::Arc;
@@ -13,6 +15,7 @@ use odafs_nic::calls::{Caller, Calls, ChunkWrite, Outcome};
 
 use crate::access::Access;
 use crate::drc::{DuplicateCache, InProgress, Seen};
+use crate::metrics::describe;
 use crate::read::Effort;
 use crate::store::Credential;
 
@@ -117,6 +120,30 @@ pub struct CallCounts {
     pub duplicates: u64,
     /// Not served: malformed, unknown or not let in.
     pub refused: u64,
+}
+
+impl CallCounts {
+    /// Appends them in the text format of Prometheus.
+    pub fn append_text(&self, out: &mut String) {
+        let counts = [
+            ("calls", "RPC calls.", self.calls),
+            ("deferred", "Calls that went to the pool.", self.deferred),
+            (
+                "duplicates",
+                "Repeated calls, answered from the duplicate request cache or dropped.",
+                self.duplicates,
+            ),
+            (
+                "refused_calls",
+                "Calls malformed, unknown or not let in.",
+                self.refused,
+            ),
+        ];
+        for (name, help, count) in counts {
+            describe(out, name, help);
+            let _ = writeln!(out, "odafs_{name}_total {count}");
+        }
+    }
 }
 
 impl Service {

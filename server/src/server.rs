@@ -1,5 +1,6 @@
 //! A running server: everything wired together.
 
+use std::fmt::Write as _;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -115,8 +116,7 @@ impl Server {
         });
         let tcp = trying("serve NFS", tcp.transpose())?;
         let metrics = doors.metrics.map(|listener| {
-            let export = Arc::clone(assembly.export());
-            let text = move || export.metrics().text(export.nic().map(|nic| &**nic));
+            let text = metrics_text(&assembly, tcp.as_ref());
             MetricsServer::start(listener, Arc::new(text))
         });
         let metrics = trying("serve metrics", metrics.transpose())?;
@@ -151,6 +151,25 @@ impl Server {
         if let Some(socket) = &self.config.shm {
             let _ = std::fs::remove_file(socket);
         }
+    }
+}
+
+/// Makes the text that the metrics endpoint serves.
+fn metrics_text(
+    assembly: &Assembly,
+    tcp: Option<&TcpServer>,
+) -> impl Fn() -> String + Send + Sync + 'static {
+    let (export, service) = (Arc::clone(assembly.export()), Arc::clone(assembly.service()));
+    let connections = tcp.map(TcpServer::gauge);
+    move || {
+        let mut text = export.metrics().text(export.nic().map(|nic| &**nic));
+        service.counts().append_text(&mut text);
+        if let Some(connections) = &connections {
+            text.push_str("# HELP odafs_nfs_connections Connections over TCP.\n");
+            text.push_str("# TYPE odafs_nfs_connections gauge\n");
+            let _ = writeln!(text, "odafs_nfs_connections {}", connections());
+        }
+        text
     }
 }
 

@@ -139,6 +139,16 @@ impl TcpServer {
         self.shared.open.load(Ordering::Relaxed)
     }
 
+    /// As [`TcpServer::connections`], for whoever asks later; 0 when the server is gone.
+    pub fn gauge(&self) -> impl Fn() -> usize + Send + Sync + 'static {
+        let shared = Arc::downgrade(&self.shared);
+        move || {
+            shared
+                .upgrade()
+                .map_or(0, |shared| shared.open.load(Ordering::Relaxed))
+        }
+    }
+
     /// Accepts and reads no more, finishes the calls under way, sends their replies, and closes.
     pub fn shutdown(mut self) {
         self.close();
