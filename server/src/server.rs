@@ -159,7 +159,10 @@ fn metrics_text(
     assembly: &Assembly,
     tcp: Option<&TcpServer>,
 ) -> impl Fn() -> String + Send + Sync + 'static {
-    let (export, service) = (Arc::clone(assembly.export()), Arc::clone(assembly.service()));
+    let (export, service) = (
+        Arc::clone(assembly.export()),
+        Arc::clone(assembly.service()),
+    );
     let connections = tcp.map(TcpServer::gauge);
     move || {
         let mut text = export.metrics().text(export.nic().map(|nic| &**nic));
