@@ -89,7 +89,8 @@ impl RecordAssembler {
             let (here, rest) = input.split_at(fragment.missing.min(input.len()));
             *input = rest;
             if here.len() >= fragment.missing / Self::WORTH {
-                self.record.reserve_exact(fragment.missing);
+                // Not exactly: a record in many small fragments would be copied at each of them.
+                self.record.reserve(fragment.missing);
             }
             self.record.extend_from_slice(here);
             let missing = fragment.missing - here.len();
