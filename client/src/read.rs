@@ -416,8 +416,8 @@ impl Reading<'_> {
             return Choice::Direct;
         }
         let mut policy = self.shared.policy.lock();
-        let choice = policy.choose(&mut self.file.record.lock(), self.class, clock::now().0);
-        choice
+        let mut record = self.file.record.lock();
+        policy.choose(&mut record, self.class, clock::now().0)
     }
 
     /// Step 3, one-sided: the first lines of the next part are on their way while one is copied.

@@ -278,11 +278,13 @@ impl Calls for Echo {
     }
 }
 
+type Task = Box<dyn FnOnce() + Send>;
+
 /// Runs each task at once on a thread of its own; or holds it back; or is full.
 #[derive(Default)]
 struct Hands {
     full: AtomicBool,
-    held: Mutex<Option<Vec<Box<dyn FnOnce() + Send>>>>,
+    held: Mutex<Option<Vec<Task>>>,
 }
 
 impl Workers for Hands {

@@ -216,7 +216,10 @@ impl Random {
     }
 }
 
-fn run(model: &Arc<Model>, threads: Vec<Box<dyn FnOnce(&Model) + Send>>) {
+/// What one thread does.
+type Part = Box<dyn FnOnce(&Model) + Send>;
+
+fn run(model: &Arc<Model>, threads: Vec<Part>) {
     let running: Vec<_> = threads
         .into_iter()
         .map(|body| {
@@ -234,7 +237,7 @@ fn run(model: &Arc<Model>, threads: Vec<Box<dyn FnOnce(&Model) + Send>>) {
 
 fn readers_and_writers(frames: u32, operations: usize) -> Arc<Model> {
     let model = Arc::new(Model::new(frames));
-    let mut threads: Vec<Box<dyn FnOnce(&Model) + Send>> = Vec::new();
+    let mut threads: Vec<Part> = Vec::new();
     for seed in 1..=2 {
         threads.push(Box::new(move |model| {
             let mut random = Random(seed * 77);
@@ -297,7 +300,7 @@ fn sizes_and_gates_come_and_go() {
         let object = model.files[0].object();
         set_attributes(&model.world.export, &owner(), object, &new, None).expect("resized");
     };
-    let mut threads: Vec<Box<dyn FnOnce(&Model) + Send>> = Vec::new();
+    let mut threads: Vec<Part> = Vec::new();
     threads.push(Box::new(move |model| {
         let mut random = Random(5);
         for _ in 0..operations / 4 {

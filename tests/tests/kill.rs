@@ -44,7 +44,7 @@ fn write_until(done: &AtomicBool, url: &str, mine: std::ops::Range<u32>, slots: 
         let version = slots[slot as usize].sent.fetch_add(1, SeqCst) + 1;
         page::fill(&mut page, slot, version);
         let at = u64::from(slot) * PAGE as u64;
-        if version % 3 == 0 {
+        if version.is_multiple_of(3) {
             file.write_at(&page, at).expect("unstable write");
             file.sync().expect("commit");
         } else {
