@@ -8,7 +8,7 @@ use std::os::fd::BorrowedFd;
 /// Wakes a thread that serves many queue pairs, listeners and queues.
 ///
 /// The order of a wait: [`WakeSet::prepare`], arm every queue pair and look at every queue once
-/// more, [`WakeSet::wait`] only if all were empty. A wake-up after the `prepare` ends the wait.
+/// more, [`WakeSet::wait`] only if all were empty. A wake-up since the last wait ends it at once.
 pub struct WakeSet {
     inner: imp::Inner,
 }
@@ -44,7 +44,7 @@ impl WakeSet {
         self.inner.wake_at(at);
     }
 
-    /// Says that a wait may follow: from now on [`WakeSet::wake`] is remembered for it.
+    /// Says that a wait may follow: from now on [`WakeSet::wake`] interrupts it.
     pub fn prepare(&self) {
         self.inner.prepare();
     }
@@ -91,6 +91,8 @@ mod imp {
         event: OwnedFd,
         bells: Mutex<Bells>,
         about_to_wait: AtomicBool,
+        /// Woken since the last wait.
+        woken: AtomicBool,
         deadline: AtomicU64,
     }
 
@@ -103,6 +105,7 @@ mod imp {
                 event,
                 bells: Mutex::default(),
                 about_to_wait: AtomicBool::new(false),
+                woken: AtomicBool::new(false),
                 deadline: AtomicU64::new(u64::MAX),
             };
             set.add(set.event.as_fd())?;
@@ -137,6 +140,7 @@ mod imp {
         /// The waker's half of the handshake: what it made ready is written before; here comes
         /// the fence, then the look at whether anybody is about to wait.
         pub fn wake(&self) {
+            self.woken.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             if self.about_to_wait.swap(false, Ordering::SeqCst) {
                 // A full counter is as good as one more.
@@ -155,6 +159,10 @@ mod imp {
         }
 
         pub fn wait(&self, timeout: Option<Nanos>) {
+            if self.woken.swap(false, Ordering::SeqCst) {
+                self.about_to_wait.store(false, Ordering::SeqCst);
+                return;
+            }
             let due = self.deadline.swap(u64::MAX, Ordering::Relaxed);
             let mut span = timeout.unwrap_or(Nanos(u64::MAX));
             if due != u64::MAX {
@@ -171,6 +179,8 @@ mod imp {
             // An interrupted wait is a spurious wake-up.
             let _ = epoll::wait(&self.epoll, &mut events, until.as_ref());
             self.about_to_wait.store(false, Ordering::SeqCst);
+            // The caller looks at everything after this.
+            self.woken.store(false, Ordering::SeqCst);
             let _ = rustix::io::read(&self.event, &mut [0; 8]);
         }
     }
@@ -215,10 +225,7 @@ mod imp {
         }
 
         pub fn prepare(&self) {
-            *self.state.lock() = State {
-                woken: false,
-                deadline: Nanos(u64::MAX),
-            };
+            self.state.lock().deadline = Nanos(u64::MAX);
         }
 
         pub fn wait(&self, timeout: Option<Nanos>) {
@@ -232,10 +239,11 @@ mod imp {
                 }
                 let left = until.since(clock::now());
                 if left.0 == 0 {
-                    return;
+                    break;
                 }
                 state = self.changed.wait_timeout(state, left).0;
             }
+            state.woken = false;
         }
     }
 }
