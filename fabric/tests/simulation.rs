@@ -7,6 +7,7 @@ use odafs_common::page::PageSize;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, ArenaConfig, ArenaView, FrameNumber, LifeWord};
 use odafs_fabric::sim::{Network, NetworkConfig, explore};
+use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 use odafs_fabric::sync::{Arc, Condvar, Mutex, thread};
 use odafs_fabric::wake::WakeSet;
 use odafs_fabric::{Completion, Listener, QueuePair, Remote, Source, entropy};
@@ -119,24 +120,28 @@ fn kill() {
     explore(100, 60, || {
         let network = Network::new(entropy::word(), NetworkConfig::default());
         let listener = network.listen("server").unwrap();
-        let server = thread::spawn({
-            let network = network.clone();
+        let done = Arc::new(AtomicBool::new(false));
+        let killer = thread::spawn({
+            let (network, done) = (network.clone(), Arc::clone(&done));
             move || {
-                while network.clients().is_empty() {
+                while network.clients().is_empty() && !done.load(Ordering::SeqCst) {
                     clock::sleep(Nanos::from_micros(1));
                 }
                 clock::sleep(Nanos(entropy::word() % 20_000));
                 network.kill("server");
             }
         });
-        // Its threads go on: nobody hears of them.
+        // Its thread goes on: nobody hears of it.
         let zombie = thread::spawn(move || engine(listener, 1));
         let caller = thread::spawn({
             let network = network.clone();
-            move || client(&network)
+            move || {
+                client(&network);
+                done.store(true, Ordering::SeqCst);
+            }
         });
         caller.join().unwrap();
-        server.join().unwrap();
+        killer.join().unwrap();
         zombie.join().unwrap();
         assert!(network.clients().is_empty());
     });
