@@ -206,6 +206,13 @@ pub(crate) fn removed(export: &Export, object: ObjectId) {
     }
 }
 
+/// Whether attributes from the store show an outside change that nobody has taken note of.
+pub(crate) fn is_news(export: &Export, object: ObjectId, attributes: &Attributes) -> bool {
+    export
+        .live(object)
+        .is_some_and(|file| !is_same(attributes, &file.attributes()))
+}
+
 /// Attributes of an object from the store, for GETATTR, LOOKUP and the like: takes note of an outside change
 /// that they show. May block.
 pub(crate) fn seen(export: &Export, object: ObjectId, attributes: &Attributes) {

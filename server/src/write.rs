@@ -410,6 +410,21 @@ fn check_guard(guard: Option<Time>, now: &Attributes) -> Result<(), Refused> {
     })
 }
 
+/// As [`attributes`], if that takes no waiting. `None`: it does, or there is something to take note of.
+pub fn attributes_at_hand(
+    export: &Export,
+    object: ObjectId,
+) -> Option<Result<Attributes, StoreError>> {
+    if !export.store().is_at_hand(object) {
+        return None;
+    }
+    let attributes = export.store().getattr(object);
+    match &attributes {
+        Ok(seen) if change::is_news(export, object, seen) => None,
+        _ => Some(attributes),
+    }
+}
+
 /// Attributes as of now; an outside change that they show is taken note of. May block.
 pub fn attributes(export: &Export, object: ObjectId) -> Result<Attributes, StoreError> {
     let attributes = export.store().getattr(object)?;

@@ -7,10 +7,13 @@ use super::{Context, Step};
 use crate::store::ObjectId;
 
 pub(super) fn access(context: &Context<'_>, arguments: AccessArgs<'_>, w: &mut Writer<'_>) -> Step {
-    context.may_block()?;
-    let object = context.object(arguments.file);
+    let object = context.object_now(arguments.file)?;
+    let attributes = match object {
+        // Where this takes no waiting, the question of rights does not either.
+        Ok(object) => context.attributes_now(object)?.ok(),
+        Err(_) => None,
+    };
     let granted = object.and_then(|object| granted(context, object, arguments.access));
-    let attributes = object.ok().and_then(|object| context.attributes(object));
     let result: AccessResult = match granted {
         Ok(access) => Ok(AccessOk { attributes, access }),
         Err(status) => Err(Failed {

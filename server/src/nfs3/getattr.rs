@@ -4,14 +4,15 @@ use odafs_common::wire::nfs3::{Failed, FileHandle, GetAttributesResult};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::write;
 
 pub(super) fn getattr(context: &Context<'_>, file: FileHandle<'_>, w: &mut Writer<'_>) -> Step {
-    context.may_block()?;
-    let result: GetAttributesResult = context
-        .object(file)
-        .and_then(|object| write::attributes(context.export, object).map_err(|error| error.status))
-        .map_err(|status| Failed { status, rest: () });
+    let result: GetAttributesResult = match context.object_now(file)? {
+        Ok(object) => context
+            .attributes_now(object)?
+            .map_err(|error| error.status),
+        Err(status) => Err(status),
+    }
+    .map_err(|status| Failed { status, rest: () });
     result.encode(w);
     Ok(())
 }

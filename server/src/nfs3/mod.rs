@@ -35,7 +35,7 @@ use crate::export::Export;
 use crate::read::{Effort, ReadFailed};
 use crate::rpc::{Admission, Answer, Call, Program};
 use crate::store::{Credential, HandleBytes, ObjectId, Result as StoreResult};
-use crate::write::attributes;
+use crate::write::{attributes, attributes_at_hand};
 
 use wcc::DirectoryChanges;
 
@@ -176,6 +176,22 @@ impl Context<'_> {
         self.export
             .resolve(handle.0, Effort::MayBlock)
             .map_err(status)
+    }
+
+    /// What a handle stands for, with whatever effort is allowed.
+    fn object_now(&self, handle: FileHandle<'_>) -> Result<Result<ObjectId, Status>, Blocks> {
+        match self.export.resolve(handle.0, self.effort) {
+            Err(ReadFailed::NotResident) => Err(Blocks),
+            resolved => Ok(resolved.map_err(status)),
+        }
+    }
+
+    /// Attributes, with whatever effort is allowed.
+    fn attributes_now(&self, object: ObjectId) -> Result<StoreResult<Attributes>, Blocks> {
+        match self.effort {
+            Effort::ResidentOnly => attributes_at_hand(self.export, object).ok_or(Blocks),
+            Effort::MayBlock => Ok(attributes(self.export, object)),
+        }
     }
 
     /// Attributes for a reply that can do without.

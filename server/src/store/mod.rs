@@ -5,7 +5,8 @@
 //! whose 22 procedures are what it was cut for. [`LocalStore`] serves a real directory; [`MemoryStore`]
 //! holds everything in memory and can crash, fill up and fail on command.
 //!
-//! Every call may block. None may be made from a NIC engine.
+//! Every call may block, and none may be made from a NIC engine, but for [`Store::is_at_hand`] and what it
+//! permits.
 
 mod error;
 mod handle;
@@ -310,6 +311,13 @@ pub trait Store: Send + Sync {
 
     /// Those bits of `mask` (the ACCESS3 bits of RFC 1813 section 3.3.4) that the caller has.
     fn access(&self, credential: &Credential, object: ObjectId, mask: u32) -> Result<u32>;
+
+    /// Whether [`Store::getattr`] and [`Store::access`] of this object answer from memory just now: then threads
+    /// that must not wait may call them too.
+    fn is_at_hand(&self, object: ObjectId) -> bool {
+        let _ = object;
+        false
+    }
 
     /// Whether owner, group and mode tell all of who may read and write the object, so that
     /// [`attributes_permit`] may be used in place of [`Store::access`]. False for objects with an ACL: the

@@ -7,6 +7,8 @@ use odafs_common::wire::nfs3::{
     Stable, Status, Time, WriteArgs, WriteResult, access,
 };
 
+use odafs_server::store::{OutsideChange, Store as _};
+
 use crate::harness::{Server, at, mode, refused, user};
 
 fn read(server: &Server, file: FileHandle<'_>, offset: u64, count: u32) -> ReadOk<'static> {
@@ -63,6 +65,37 @@ fn resident_pages_are_read_without_the_pool() {
     let before = server.deferred.get();
     assert_eq!(read(&server, file, 5_000, 5_000).data.0, [7; 5_000]);
     assert_eq!(server.deferred.get(), before);
+}
+
+#[test]
+fn attributes_and_rights_at_hand_are_told_without_the_pool() {
+    let server = Server::new();
+    let file = server.create(server.root(), "f");
+    server.write(file, 0, b"abc");
+    server.attributes(file);
+    let before = server.deferred.get();
+    assert_eq!(server.attributes(file).size, 3);
+    let arguments = AccessArgs {
+        file,
+        access: access::READ,
+    };
+    let result: AccessResult = server.nfs(Procedure::Access, &arguments);
+    assert_eq!(result.expect("an answer").access, access::READ);
+    assert_eq!(server.deferred.get(), before);
+    // What somebody else did to the file has to be dealt with, elsewhere.
+    read(&server, file, 0, 3);
+    let object = server.store.open_handle(file.0).expect("ours");
+    let change = OutsideChange::Write {
+        offset: 0,
+        data: b"other bytes",
+    };
+    server
+        .store
+        .outside_change(object, change)
+        .expect("changed");
+    assert_eq!(server.attributes(file).size, 11);
+    assert_eq!(server.deferred.get(), before + 1);
+    assert_eq!(read(&server, file, 0, 100).data.0, b"other bytes");
 }
 
 #[test]

@@ -90,6 +90,8 @@ pub struct LocalStore {
     handles: HandleMaker,
     watches: Watches,
     read_only: bool,
+    /// Attributes of an open object are in memory: there is a disk or nothing behind it, no network.
+    in_memory: bool,
 }
 
 impl LocalStore {
@@ -135,6 +137,7 @@ impl LocalStore {
                     .map_err(|error| explain("cannot use the handle index for", error))?,
             ),
         };
+        let in_memory = sys::keeps_inodes_in_memory(whole.as_fd());
         let private = state
             .private_directories()
             .iter()
@@ -153,6 +156,7 @@ impl LocalStore {
             handles: HandleMaker::new(state.handle_key(), export),
             watches: Watches::new()?,
             read_only: options.read_only,
+            in_memory,
         })
     }
 
@@ -196,6 +200,11 @@ impl Store for LocalStore {
 
     fn access(&self, who: &Credential, object: ObjectId, mask: u32) -> Result<u32> {
         self.access_of(who, object, mask)
+    }
+
+    fn is_at_hand(&self, object: ObjectId) -> bool {
+        let open = object == self.root || self.descriptors.find(object, Use::Path).is_some();
+        self.in_memory && open
     }
 
     fn mode_decides(&self, object: ObjectId) -> Result<bool> {

@@ -126,3 +126,20 @@ pub fn unshare_umask() -> rustix::io::Result<()> {
     // SAFETY: of what may be unshared only the table of descriptors can break anything, and it is not asked for.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }
 }
+
+/// Whether the file system is one whose open inodes are in memory, so that asking for their attributes waits for
+/// no disk and no network.
+pub(super) fn keeps_inodes_in_memory(fd: BorrowedFd<'_>) -> bool {
+    // The numbers of statfs(2): ext2 to ext4, XFS, Btrfs, F2FS, bcachefs, tmpfs, ramfs, overlayfs.
+    const KNOWN: [u64; 8] = [
+        0xEF53,
+        0x5846_5342,
+        0x9123_683E,
+        0xF2F5_2010,
+        0xCA45_1A4E,
+        0x0102_1994,
+        0x8584_58F6,
+        0x794C_7630,
+    ];
+    rustix::fs::fstatfs(fd).is_ok_and(|of| KNOWN.contains(&((of.f_type as u64) & 0xFFFF_FFFF)))
+}

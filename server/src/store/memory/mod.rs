@@ -143,6 +143,10 @@ impl Store for MemoryStore {
         Ok(self.tree.lock().node(object)?.attributes)
     }
 
+    fn is_at_hand(&self, _object: ObjectId) -> bool {
+        true
+    }
+
     fn access(&self, who: &Credential, object: ObjectId, mask: u32) -> Result<u32> {
         Ok(attributes_permit(&self.getattr(object)?, who, mask))
     }
