@@ -5,12 +5,13 @@
 //! not even where a slot has passed from one file to another.
 
 use std::collections::HashMap;
+// Not the simulator's: the arena's words are memory that other processes map.
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use odafs_common::exception::Exception;
 use odafs_common::page::PageSize;
 use odafs_common::reference::{Handle, Reference};
 use odafs_fabric::memory::{Arena, FrameNumber};
-use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex};
 use odafs_nic::capability::ReaderClass;
 use odafs_nic::tpt::TptEntry;

@@ -2,7 +2,7 @@
 //! that was current at some time during the read.
 
 use odafs_common::wire::nfs3::{SetAttributes, Stable};
-use odafs_fabric::memory::ArenaView;
+use odafs_fabric::memory::{ArenaView, FrameNumber};
 use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, thread};
 
@@ -217,9 +217,9 @@ impl Random {
 }
 
 /// What one thread does.
-type Part = Box<dyn FnOnce(&Model) + Send>;
+type Body = Box<dyn FnOnce(&Model) + Send>;
 
-fn run(model: &Arc<Model>, threads: Vec<Part>) {
+fn run(model: &Arc<Model>, threads: Vec<Body>) {
     let running: Vec<_> = threads
         .into_iter()
         .map(|body| {
@@ -235,9 +235,11 @@ fn run(model: &Arc<Model>, threads: Vec<Part>) {
     }
 }
 
+/// Two writers, two readers by calls, two direct readers (with and without the NIC), and one whose replies are sent
+/// from the frames.
 fn readers_and_writers(frames: u32, operations: usize) -> Arc<Model> {
     let model = Arc::new(Model::new(frames));
-    let mut threads: Vec<Part> = Vec::new();
+    let mut threads: Vec<Body> = Vec::new();
     for seed in 1..=2 {
         threads.push(Box::new(move |model| {
             let mut random = Random(seed * 77);
@@ -263,35 +265,61 @@ fn readers_and_writers(frames: u32, operations: usize) -> Arc<Model> {
         }
     }));
     run(&model, threads);
+    // All frames are accounted for.
+    let arena = model.world.export.arena();
+    for frame in (0..arena.frames()).map(FrameNumber) {
+        assert!(!arena.is_pinned(frame));
+    }
+    model
+}
+
+#[cfg(not(shuttle))]
+fn assert_all_routes(model: &Model) {
     for (route, checked) in model.checked.iter().enumerate() {
         assert!(
             checked.load(Ordering::Relaxed) > 0,
             "route {route} was not tested"
         );
     }
-    model
 }
 
+#[cfg(not(shuttle))]
 #[test]
 fn pages_are_linearizable_by_every_route() {
-    let model = readers_and_writers(FILES as u32 * PAGES as u32 + 20, 3000);
-    // All frames are accounted for.
-    let arena = model.world.export.arena();
-    let frames = (0..arena.frames()).map(odafs_fabric::memory::FrameNumber);
-    assert!(frames.into_iter().all(|frame| !arena.is_pinned(frame)));
+    assert_all_routes(&readers_and_writers((FILES * PAGES) as u32 + 20, 3000));
 }
 
+#[cfg(not(shuttle))]
 #[test]
 fn pages_are_linearizable_while_memory_is_short() {
     let model = readers_and_writers(14, 2000);
+    assert_all_routes(&model);
     assert!(model.world.export.metrics().evictions.get() > 100);
 }
 
-/// Someone truncates and extends, the observer and SETATTR close gates: what is read is a page or zeros.
+/// The same under many schedules, each the seed's alone.
+#[cfg(shuttle)]
+#[test]
+fn pages_are_linearizable_under_any_schedule() {
+    odafs_fabric::sim::explore(1, 60, || drop(readers_and_writers(6, 12)));
+    odafs_fabric::sim::explore(1000, 60, || drop(readers_and_writers(60, 12)));
+}
+
+#[cfg(shuttle)]
+#[test]
+fn sizes_and_gates_come_and_go_under_any_schedule() {
+    odafs_fabric::sim::explore(1, 60, || resizing(12));
+}
+
+#[cfg(not(shuttle))]
 #[test]
 fn sizes_and_gates_come_and_go() {
+    resizing(1500);
+}
+
+/// Someone truncates and extends, the observer and SETATTR close gates: what is read is a page or zeros.
+fn resizing(operations: usize) {
     let model = Arc::new(Model::new(24));
-    let operations = 1500;
     let resize = |model: &Model, size: u64| {
         let new = SetAttributes {
             size: Some(size),
@@ -300,7 +328,7 @@ fn sizes_and_gates_come_and_go() {
         let object = model.files[0].object();
         set_attributes(&model.world.export, &owner(), object, &new, None).expect("resized");
     };
-    let mut threads: Vec<Part> = Vec::new();
+    let mut threads: Vec<Body> = Vec::new();
     threads.push(Box::new(move |model| {
         let mut random = Random(5);
         for _ in 0..operations / 4 {
