@@ -188,12 +188,15 @@ impl Arena {
         self.state(frame).unpin();
     }
 
-    /// Fetches what [`Arena::pin`] looks at, for the frame that holds `address`.
+    /// Fetches what [`Arena::pin`] looks at for the frame that holds `address`, and `lines` cache lines there.
     #[inline]
-    pub fn prefetch(&self, address: u64) {
+    pub fn prefetch(&self, address: u64, lines: u32) {
         if let Some(frame) = self.frame_at(address) {
             self.stamps.prefetch(frame.0 as usize * 8);
             super::prefetch(self.state(frame));
+            for line in 0..lines as usize {
+                self.data.prefetch(address as usize + line * 64);
+            }
         }
     }
 
