@@ -168,7 +168,9 @@ fn remote(spec: &Spec, setting: &Setting) -> Result<Round> {
     )?;
     let other_route = off_route(spec, &before, &file.client().statistics());
     let backing_bytes = match spec.route {
-        "one-sided" if server.is_local() => setting::backing_of("self", setting.file_bytes()),
+        "one-sided" if server.is_local() && server.cpu_ns().is_none() => {
+            setting::backing_of("self", setting.file_bytes())
+        }
         _ => server.backing(),
     };
     Ok(Round {
