@@ -104,6 +104,11 @@ pub trait Calls: Send + Sync {
     /// goes into [`Outcome::Deferred`].
     fn call(&self, caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome;
 
+    /// As [`Calls::call`], with a message that is given away: a job need not copy it.
+    fn call_owned(&self, caller: &Caller, message: Vec<u8>, reply: &mut Vec<u8>) -> Outcome {
+        self.call(caller, &message, reply)
+    }
+
     /// The connection with this number is gone.
     fn closed(&self, connection: u64) {
         let _ = connection;

@@ -48,7 +48,8 @@ impl Access {
         }
     }
 
-    fn admits_address(&self, address: IpAddr) -> bool {
+    /// Whether callers from an address may call.
+    pub fn admits_address(&self, address: IpAddr) -> bool {
         // A dual-stack listener sees IPv4 callers as ::ffff:a.b.c.d.
         let address = address.to_canonical();
         address.is_loopback() || self.allow.iter().any(|net| net.contains(&address))

@@ -163,6 +163,11 @@ impl Service {
         }))
     }
 
+    /// Who may call.
+    pub fn access(&self) -> &Arc<Access> {
+        &self.0.access
+    }
+
     /// Calls so far.
     pub fn counts(&self) -> CallCounts {
         let counts = &self.0.counts;
@@ -177,36 +182,16 @@ impl Service {
 
 impl Calls for Service {
     fn call(&self, caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome {
-        count(&self.0.counts.calls);
-        let (header, arguments) = match rpc::parse_call(message) {
-            Ok(call) => call,
-            Err(error) => {
-                tracing::debug!(peer = %caller.peer, %error, "no call that can be served");
-                count(&self.0.counts.refused);
-                return if error.reply(&mut Writer::new(reply)) {
-                    Outcome::Replied
-                } else {
-                    Outcome::Dropped
-                };
-            }
-        };
-        match self.0.repeated(caller, &header, &arguments) {
-            Repeated::Harmless if self.0.hand_over => self.defer(caller, message, None),
-            Repeated::Harmless => {
-                match self
-                    .0
-                    .serve(caller, &header, arguments, Effort::ResidentOnly, reply)
-                {
-                    Some(outcome) => outcome,
-                    None => self.defer(caller, message, None),
-                }
-            }
-            Repeated::First(in_progress) => self.defer(caller, message, Some(in_progress)),
-            Repeated::Again(outcome, earlier) => {
-                count(&self.0.counts.duplicates);
-                reply.extend_from_slice(earlier.as_deref().unwrap_or_default());
-                outcome
-            }
+        match self.at_once(caller, message, reply) {
+            Ok(outcome) => outcome,
+            Err(later) => self.defer(caller, message.to_vec(), later),
+        }
+    }
+
+    fn call_owned(&self, caller: &Caller, message: Vec<u8>, reply: &mut Vec<u8>) -> Outcome {
+        match self.at_once(caller, &message, reply) {
+            Ok(outcome) => outcome,
+            Err(later) => self.defer(caller, message, later),
         }
     }
 
@@ -224,10 +209,48 @@ enum Repeated {
     Again(Outcome, Option<Arc<[u8]>>),
 }
 
+/// A call for the pool, and its entry in the duplicate request cache if it has one.
+struct Later(Option<InProgress>);
+
 impl Service {
-    fn defer(&self, caller: &Caller, message: &[u8], in_progress: Option<InProgress>) -> Outcome {
+    /// Serves a call as far as nothing blocks.
+    fn at_once(
+        &self,
+        caller: &Caller,
+        message: &[u8],
+        reply: &mut Vec<u8>,
+    ) -> Result<Outcome, Later> {
+        count(&self.0.counts.calls);
+        let (header, arguments) = match rpc::parse_call(message) {
+            Ok(call) => call,
+            Err(error) => {
+                tracing::debug!(peer = %caller.peer, %error, "no call that can be served");
+                count(&self.0.counts.refused);
+                return Ok(if error.reply(&mut Writer::new(reply)) {
+                    Outcome::Replied
+                } else {
+                    Outcome::Dropped
+                });
+            }
+        };
+        match self.0.repeated(caller, &header, &arguments) {
+            Repeated::Harmless if self.0.hand_over => Err(Later(None)),
+            Repeated::Harmless => self
+                .0
+                .serve(caller, &header, arguments, Effort::ResidentOnly, reply)
+                .ok_or(Later(None)),
+            Repeated::First(in_progress) => Err(Later(Some(in_progress))),
+            Repeated::Again(outcome, earlier) => {
+                count(&self.0.counts.duplicates);
+                reply.extend_from_slice(earlier.as_deref().unwrap_or_default());
+                Ok(outcome)
+            }
+        }
+    }
+
+    fn defer(&self, caller: &Caller, message: Vec<u8>, Later(in_progress): Later) -> Outcome {
         count(&self.0.counts.deferred);
-        let (programs, caller, message) = (self.0.clone(), caller.clone(), message.to_vec());
+        let (programs, caller) = (self.0.clone(), caller.clone());
         Outcome::Deferred(Box::new(move |reply| {
             let outcome = programs.serve_deferred(&caller, &message, reply);
             if let (Some(call), Outcome::Replied) = (in_progress, &outcome) {

@@ -106,12 +106,14 @@ impl Server {
         let assembly = trying("start the engine", Assembly::start(parts, doors.fabrics))?;
         let tcp = doors.nfs.map(|listener| {
             let (calls, workers) = (assembly.calls(), assembly.workers());
+            let access = Arc::clone(assembly.service().access());
             TcpServer::start(
                 listener,
                 TCP_THREADS,
                 calls,
                 workers,
                 tcp::Limits::default(),
+                move |address| access.admits_address(address),
             )
         });
         let tcp = trying("serve NFS", tcp.transpose())?;

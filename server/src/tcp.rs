@@ -17,7 +17,7 @@ mod records;
 mod replies;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -57,11 +57,25 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Connections up to which one more from `address` is taken. Who is not in the access list gets an answer
+    /// that says so, but not the places of those who are.
+    fn connections_of(&self, listed: &dyn Fn(IpAddr) -> bool, address: IpAddr) -> usize {
+        if listed(address) {
+            self.connections
+        } else {
+            self.connections.div_ceil(8)
+        }
+    }
+}
+
 /// What the connections have in common.
 struct Shared {
     calls: Arc<dyn Calls>,
     workers: Arc<dyn Workers>,
     limits: Limits,
+    /// Who may have more than a few connections.
+    listed: Box<dyn Fn(IpAddr) -> bool + Send + Sync>,
     open: AtomicUsize,
     /// Connections so far; they are numbered by it.
     accepted: AtomicU64,
@@ -78,7 +92,8 @@ pub struct TcpServer {
 }
 
 impl TcpServer {
-    /// Serves `calls` to who connects to `listener`, on `threads` threads.
+    /// Serves `calls` to who connects to `listener`, on `threads` threads. Whom the access list has (`listed`)
+    /// may have all the connections, others an eighth.
     ///
     /// # Errors
     /// The system has no more threads or descriptors.
@@ -88,12 +103,14 @@ impl TcpServer {
         calls: Arc<dyn Calls>,
         workers: Arc<dyn Workers>,
         limits: Limits,
+        listed: impl Fn(IpAddr) -> bool + Send + Sync + 'static,
     ) -> io::Result<Self> {
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared {
             calls,
             workers,
             limits,
+            listed: Box::new(listed),
             open: AtomicUsize::new(0),
             accepted: AtomicU64::new(0),
         });
@@ -210,7 +227,8 @@ async fn accept(
             Ok((stream, peer)) => {
                 let number = shared.accepted.fetch_add(1, Ordering::Relaxed);
                 let place = Place(shared.clone());
-                if shared.open.fetch_add(1, Ordering::Relaxed) >= shared.limits.connections {
+                let open = shared.open.fetch_add(1, Ordering::Relaxed);
+                if open >= shared.limits.connections_of(&*shared.listed, peer.ip()) {
                     tracing::warn!(%peer, "connection closed: there are too many");
                     continue;
                 }

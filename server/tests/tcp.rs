@@ -115,8 +115,8 @@ fn serve(limits: Limits) -> Fixture {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let calls = Arc::new(Obedient::default());
-    let server =
-        TcpServer::start(listener, 2, calls.clone(), Pool::new(), limits).expect("threads");
+    let server = TcpServer::start(listener, 2, calls.clone(), Pool::new(), limits, |_| true)
+        .expect("threads");
     Fixture {
         server,
         calls,
@@ -206,6 +206,50 @@ fn a_call_is_put_together_from_pieces_and_fragments() {
         .write_all(&(1_u32 << 31).to_be_bytes())
         .expect("sent");
     assert_eq!(reply(&mut stream), (7, 12));
+}
+
+#[test]
+fn long_calls_arrive_whole_among_short_ones() {
+    let fixture = serve(Limits::default());
+    let mut stream = connect(fixture.address);
+    let mut all = Vec::new();
+    let mut sent = Vec::new();
+    for number in 0..6_u32 {
+        let mut call = vec![
+            if number % 2 == 0 { NOW } else { LATER },
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+        ];
+        call.extend_from_slice(&number.to_be_bytes());
+        call.extend((0..1_000_000_u32 - number).map(|byte| (byte ^ number) as u8));
+        let mark = 1 << 31 | call.len() as u32;
+        all.extend_from_slice(&mark.to_be_bytes());
+        all.extend_from_slice(&call);
+        sent.push(call);
+        all.extend_from_slice(&record(NOW, 100 + number, 0));
+    }
+    let mut sender = stream.try_clone().expect("a descriptor");
+    let writer = std::thread::spawn(move || {
+        for piece in all.chunks(300_000) {
+            sender.write_all(piece).expect("sent");
+        }
+    });
+    for _ in 0..12 {
+        let mut mark = [0; 4];
+        stream.read_exact(&mut mark).expect("a mark");
+        let mut body = vec![0; (u32::from_be_bytes(mark) & !(1 << 31)) as usize];
+        stream.read_exact(&mut body).expect("a body");
+        let number = u32::from_be_bytes(body[8..12].try_into().expect("a word"));
+        if number < 100 {
+            assert!(body == sent[number as usize], "call {number}");
+        }
+    }
+    writer.join().expect("all sent");
 }
 
 #[test]

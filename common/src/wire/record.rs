@@ -108,6 +108,29 @@ impl RecordAssembler {
         }
     }
 
+    /// The record so far and the bytes that its fragment lacks, where there is room for all of them already:
+    /// instead of being fed they may be appended in place, as many as there are, if
+    /// [`RecordAssembler::appended`] is told.
+    pub fn tail(&mut self) -> Option<(&mut Vec<u8>, usize)> {
+        let missing = self.fragment?.missing;
+        let room = self.record.capacity() - self.record.len();
+        (room >= missing).then_some((&mut self.record, missing))
+    }
+
+    /// So many bytes, no more than were missing, were appended to [`RecordAssembler::tail`]. The record, if
+    /// they complete it.
+    pub fn appended(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        let fragment = self.fragment.as_mut()?;
+        debug_assert!(bytes <= fragment.missing);
+        fragment.missing = fragment.missing.saturating_sub(bytes);
+        if fragment.missing > 0 {
+            return None;
+        }
+        let last = fragment.last;
+        self.fragment = None;
+        last.then(|| std::mem::take(&mut self.record))
+    }
+
     /// Bytes that the current mark or fragment still lacks: reading so many ahead is never too much.
     pub fn missing(&self) -> usize {
         self.fragment

@@ -2,8 +2,6 @@
 //! only told if nothing else of ours can have changed the directory between them and the change. A client
 //! that is told takes the change for its own and keeps what it has cached.
 
-use std::hash::{BuildHasher, RandomState};
-
 use odafs_common::wire::nfs3::{Attributes, WccAttributes, WccData};
 use odafs_fabric::sync::{Mutex, MutexGuard};
 
@@ -15,7 +13,6 @@ const STRIPES: usize = 64;
 /// Which directories are being changed, by stripes: two directories of one stripe count as one.
 pub struct DirectoryChanges {
     stripes: [Mutex<Stripe>; STRIPES],
-    seed: RandomState,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -28,14 +25,15 @@ impl Default for DirectoryChanges {
     fn default() -> Self {
         Self {
             stripes: std::array::from_fn(|_| Mutex::new(Stripe::default())),
-            seed: RandomState::new(),
         }
     }
 }
 
 impl DirectoryChanges {
     fn stripe(&self, directory: ObjectId) -> &Mutex<Stripe> {
-        &self.stripes[self.seed.hash_one(directory) as usize % STRIPES]
+        let mixed = (directory.ino ^ directory.generation.rotate_left(32))
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.stripes[(mixed >> 32) as usize % STRIPES]
     }
 }
 

@@ -10,14 +10,14 @@ use std::time::Duration;
 use odafs_common::wire::record::RecordTooLong;
 use odafs_fabric::Peer;
 use odafs_nic::calls::{Caller, Job, Outcome, Transport};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Sleep};
 
 use super::Shared;
 use super::buffers::Buffers;
-use super::records::Records;
+use super::records::{Record, Records};
 use super::replies::Replies;
 
 /// A connection: what came in and what goes out.
@@ -84,7 +84,8 @@ impl fmt::Display for End {
 const OFFER_AGAIN: Duration = Duration::from_millis(2);
 /// How long a reply may not be taken when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
-/// A peer that has been silent so long is asked whether it lives.
+/// A peer that has been silent so long is asked whether it lives, and given up when it has not answered for as
+/// long again.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
 impl<'a> Connection<'a> {
@@ -98,6 +99,8 @@ impl<'a> Connection<'a> {
         stream.set_nodelay(true)?;
         rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
         rustix::net::sockopt::set_tcp_keepidle(&stream, KEEPALIVE)?;
+        rustix::net::sockopt::set_tcp_keepintvl(&stream, KEEPALIVE / 6)?;
+        rustix::net::sockopt::set_tcp_keepcnt(&stream, 6)?;
         let (sender, finished) = mpsc::unbounded_channel();
         Ok(Self {
             shared,
@@ -198,6 +201,9 @@ impl<'a> Connection<'a> {
         if self.closing {
             return Ok(false);
         }
+        if let Poll::Ready(result) = self.read_tail(cx) {
+            return result;
+        }
         let buffers = self.buffers.clone();
         let mut scratch = buffers.scratch();
         let mut input = ReadBuf::new(&mut scratch);
@@ -210,6 +216,26 @@ impl<'a> Connection<'a> {
         Ok(true)
     }
 
+    /// Reads the rest of a long record to where it belongs. Pending: there is none.
+    fn read_tail(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, End>> {
+        let Some((record, missing)) = self.records.tail() else {
+            return Poll::Pending;
+        };
+        let mut source = (&mut self.stream).take(missing as u64);
+        let read = std::pin::pin!(source.read_buf(record));
+        let bytes = match read.poll(cx) {
+            Poll::Pending => return Poll::Ready(Ok(false)),
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(End::Lost(error))),
+            Poll::Ready(Ok(bytes)) => bytes,
+        };
+        self.closing |= bytes == 0;
+        let served = match self.records.appended(bytes) {
+            Some(message) => self.serve_record(Record::Assembled(message)),
+            None => Ok(()),
+        };
+        Poll::Ready(served.map(|()| true))
+    }
+
     fn take_in(&mut self, mut input: &[u8]) -> Result<(), End> {
         while !input.is_empty() {
             if !self.has_room() {
@@ -217,15 +243,20 @@ impl<'a> Connection<'a> {
                 break;
             }
             if let Some(record) = self.records.next(&mut input).map_err(End::Garbage)? {
-                self.serve_call(record.bytes())?;
+                self.serve_record(record)?;
             }
         }
         Ok(())
     }
 
-    fn serve_call(&mut self, message: &[u8]) -> Result<(), End> {
+    fn serve_record(&mut self, record: Record<'_>) -> Result<(), End> {
         let mut reply = self.buffers.take();
-        match self.shared.calls.call(&self.caller, message, &mut reply) {
+        let calls = &self.shared.calls;
+        let outcome = match record {
+            Record::InPlace(message) => calls.call(&self.caller, message, &mut reply),
+            Record::Assembled(message) => calls.call_owned(&self.caller, message, &mut reply),
+        };
+        match outcome {
             Outcome::Replied => self.replies.push(reply, &self.buffers),
             Outcome::Dropped => self.buffers.give(reply),
             Outcome::Deferred(job) => self.defer(job, reply),

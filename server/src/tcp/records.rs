@@ -2,6 +2,9 @@
 
 use odafs_common::wire::record::{RecordAssembler, RecordMark, RecordTooLong};
 
+/// Fewer bytes than these are not worth a read of their own.
+const TAIL_BYTES_MIN: usize = 16 << 10;
+
 /// Cuts what comes in into records.
 #[derive(Debug)]
 pub struct Records {
@@ -18,9 +21,10 @@ pub enum Record<'a> {
     Assembled(Vec<u8>),
 }
 
+#[cfg(test)]
 impl Record<'_> {
     /// Its bytes.
-    pub fn bytes(&self) -> &[u8] {
+    fn bytes(&self) -> &[u8] {
         match self {
             Self::InPlace(bytes) => bytes,
             Self::Assembled(bytes) => bytes,
@@ -59,6 +63,18 @@ impl Records {
         let (record, rest) = rest.split_at_checked(mark.length as usize)?;
         *input = rest;
         Some(record)
+    }
+
+    /// The record that is coming in and what it lacks, if that is worth reading to where it belongs.
+    pub fn tail(&mut self) -> Option<(&mut Vec<u8>, usize)> {
+        self.assembler
+            .tail()
+            .filter(|(_, missing)| *missing >= TAIL_BYTES_MIN)
+    }
+
+    /// So many bytes were appended to [`Records::tail`]. The record, if they complete it.
+    pub fn appended(&mut self, bytes: usize) -> Option<Vec<u8>> {
+        self.assembler.appended(bytes)
     }
 
     /// Nothing of a record has come in.
@@ -117,6 +133,29 @@ mod tests {
         let mut input = &stream[..];
         let record = Records::new(10).next(&mut input).expect("within the bound");
         assert!(matches!(record, Some(Record::InPlace(b"here"))));
+    }
+
+    #[test]
+    fn the_end_of_a_long_record_is_appended_where_it_belongs() {
+        let long: Vec<u8> = (0..100_000_u32).map(|byte| byte as u8).collect();
+        let stream = marked(&long, true);
+        let mut records = Records::new(200_000);
+        assert!(records.tail().is_none());
+        let mut input = &stream[..20_000];
+        assert!(
+            records
+                .next(&mut input)
+                .expect("within the bound")
+                .is_none()
+        );
+        let (record, missing) = records.tail().expect("the tail");
+        assert_eq!(missing, stream.len() - 20_000);
+        record.extend_from_slice(&stream[20_000..60_000]);
+        assert!(records.appended(40_000).is_none());
+        let (record, missing) = records.tail().expect("the tail");
+        record.extend_from_slice(&stream[60_000..]);
+        assert_eq!(records.appended(missing), Some(long));
+        assert!(records.is_idle());
     }
 
     #[test]
