@@ -178,7 +178,7 @@ impl LocalStore {
     }
 
     fn is_within_by_parents(&self, directory: BorrowedFd<'_>) -> Result<bool> {
-        let mut at = openat(directory, c"..", PATH | OFlags::DIRECTORY, Mode::empty())?;
+        let mut at = self.open_parent(directory)?;
         let mut below = fstat(directory)?.st_ino;
         loop {
             let stat = fstat(&at)?;
@@ -190,8 +190,14 @@ impl LocalStore {
                 return Ok(false);
             }
             below = stat.st_ino;
-            at = openat(&at, c"..", PATH | OFlags::DIRECTORY, Mode::empty())?;
+            at = self.open_parent(at.as_fd())?;
         }
+    }
+
+    fn open_parent(&self, directory: BorrowedFd<'_>) -> Result<OwnedFd> {
+        let flags = PATH | OFlags::DIRECTORY;
+        self.descriptors
+            .with_room(|| Ok(openat(directory, c"..", flags, Mode::empty())?))
     }
 
     pub(super) fn look_up(

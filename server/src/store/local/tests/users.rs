@@ -1,0 +1,190 @@
+//! Rights: of other users, of ordinary users, by access lists.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use super::*;
+
+/// Has an ordinary user run all tests of this store again.
+#[test]
+fn all_of_it_as_an_ordinary_user() {
+    use std::os::unix::process::CommandExt as _;
+    if !can_act() {
+        return;
+    }
+    // Wherever this program lies: that user may not be able to get there.
+    let copy = tempfile::tempdir().unwrap();
+    let program = copy.path().join("tests");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    for path in [copy.path(), &program] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let output = std::process::Command::new(program)
+        .args(["store::local", "--skip", "ten_thousand"])
+        .current_dir(copy.path())
+        .uid(4000)
+        .gid(4000)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+    assert!(
+        text.contains("strangers_at_an_ordinary_users_server ... ok"),
+        "{text}"
+    );
+}
+
+#[test]
+fn strangers_at_an_ordinary_users_server() {
+    if rustix::process::geteuid().is_root() {
+        return;
+    }
+    let served = Place::in_memory().open(true);
+    assert!(!served.store.acts_as_callers() && !served.store.opens_by_handle());
+    let root = served.root();
+    let f = file(&served, &me(), "f", 0o646);
+    let secret = file(&served, &me(), "secret", 0o600);
+    let alice = Credential::of(4001, 4001, &[]);
+    assert_eq!(served.access(&alice, f, 0x3f).unwrap(), 0x1 | 0x4 | 0x8);
+    assert_eq!(served.access(&alice, secret, 0x3f).unwrap(), 0);
+    assert_eq!(served.write_at(&alice, f, 0, b"hers").unwrap(), 4);
+    refused(served.write_at(&alice, secret, 0, b"no"), Status::Access);
+    refused(served.setattr(&alice, f, &new_mode(0o777)), Status::Perm);
+    let cut = SetAttributes {
+        size: Some(2),
+        ..SetAttributes::default()
+    };
+    assert_eq!(served.setattr(&alice, f, &cut).unwrap().size, 2);
+    // What she made would not be hers.
+    let (all, _) = served
+        .mkdir(&me(), root, b"all", &new_mode(0o1777))
+        .unwrap();
+    let new = new_mode(0o6777);
+    refused(
+        served.create(&alice, all, b"x", CreateHow::Unchecked(&new)),
+        Status::Perm,
+    );
+    refused(served.mkdir(&alice, all, b"x", &new), Status::Perm);
+    refused(served.symlink(&alice, all, b"x", b"t", &new), Status::Perm);
+    refused(
+        served.mknod(&alice, all, b"x", Special::Fifo, &new),
+        Status::Perm,
+    );
+    refused(served.link(&alice, f, all, b"x"), Status::Perm);
+    // Taking away goes by mode.
+    served.rename(&me(), (root, b"f"), (all, b"f")).unwrap();
+    refused(served.remove(&alice, all, b"f"), Status::Perm);
+    served.setattr(&me(), all, &new_mode(0o777)).unwrap();
+    served.rename(&alice, (all, b"f"), (all, b"g")).unwrap();
+    served.remove(&alice, all, b"g").unwrap();
+    refused(served.remove(&alice, root, b"secret"), Status::Access);
+    served.setattr(&me(), root, &new_mode(0o700)).unwrap();
+    refused(served.lookup(&alice, root, b"secret"), Status::Access);
+    let range = ReaddirRange {
+        cookie: 0,
+        verifier: [0; 8],
+        max_entries: 9,
+        plus: false,
+    };
+    refused(served.readdir(&alice, root, range), Status::Access);
+    // Root on a client is as good as the serving user, and no better.
+    let root_there = Credential::of(0, 0, &[]);
+    assert_eq!(
+        served.lookup(&root_there, root, b"secret").unwrap().0,
+        secret
+    );
+    let made = file(&served, &root_there, "made", 0o644);
+    assert_eq!(served.getattr(made).unwrap().uid, me().uid);
+    let give = SetAttributes {
+        uid: Some(4001),
+        ..SetAttributes::default()
+    };
+    refused(served.setattr(&root_there, made, &give), Status::Perm);
+}
+
+#[test]
+fn an_ordinary_owner_writes_on_to_a_file_without_write_permission() {
+    let served = Place::in_memory().open(true);
+    let f = file(&served, &me(), "f", 0o444);
+    for round in 0..3 {
+        served.write_at(&me(), f, round, b"x").unwrap();
+        served.sync(f, true).unwrap();
+    }
+    assert_eq!(content(&served, f), b"xxx");
+}
+
+#[test]
+fn a_synced_file_can_be_executed() {
+    let served = Place::on_disk().open(true);
+    let f = file(&served, &me(), "script", 0o755);
+    served
+        .write_at(&me(), f, 0, b"#!/bin/sh\nexit 7\n")
+        .unwrap();
+    served.sync(f, true).unwrap();
+    let status = std::process::Command::new(served.place.served().join("script"))
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(7));
+}
+
+#[test]
+fn access_lists_are_the_kernels_business() {
+    let served = Place::on_disk().open(true);
+    let root = served.root();
+    let f = file(&served, &me(), "f", 0o600);
+    let alice = Credential::of(4001, 4001, &[]);
+    assert!(served.mode_decides(f).unwrap());
+    assert_eq!(served.access(&alice, f, 1).unwrap(), 0);
+    // user::rw-, user:4001:r--, group::---, mask::r--, other::---
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in [
+        (1_u16, 6_u16, u32::MAX),
+        (2, 4, 4001),
+        (4, 0, u32::MAX),
+        (16, 4, u32::MAX),
+        (32, 0, u32::MAX),
+    ] {
+        list.extend([tag.to_le_bytes(), permissions.to_le_bytes()].concat());
+        list.extend(id.to_le_bytes());
+    }
+    let path = served.place.served().join("f");
+    let flags = rustix::fs::XattrFlags::empty();
+    match rustix::fs::setxattr(&path, "system.posix_acl_access", &list, flags) {
+        Err(rustix::io::Errno::OPNOTSUPP) => return,
+        set => set.unwrap(),
+    }
+    assert!(!served.mode_decides(f).unwrap());
+    let attributes = served.getattr(f).unwrap();
+    // The mode would grant the group what only the mask allows.
+    assert_eq!(attributes.mode, 0o640);
+    if can_act() {
+        assert_eq!(served.access(&alice, f, 0x3f).unwrap(), 1);
+        let group = Credential::of(4002, attributes.gid, &[]);
+        assert_eq!(served.access(&group, f, 0x3f).unwrap(), 0);
+        refused(served.write_at(&alice, f, 0, b"x"), Status::Access);
+    }
+    // A default list for new files has the last word over the mode.
+    served.mkdir(&me(), root, b"d", &new_mode(0o755)).unwrap();
+    let flags = rustix::fs::XattrFlags::empty();
+    let d = served.place.served().join("d");
+    rustix::fs::setxattr(&d, "system.posix_acl_default", &list, flags).unwrap();
+    let (d, _) = served.lookup(&me(), root, b"d").unwrap();
+    let made = served
+        .create(&me(), d, b"g", CreateHow::Guarded(&new_mode(0o666)))
+        .unwrap();
+    assert_eq!(made.attributes.mode, 0o640);
+}
+
+#[test]
+fn modes_are_those_asked_for_whatever_the_umask() {
+    let served = Place::on_disk().open(true);
+    let f = file(&served, &me(), "f", 0o4777);
+    assert_eq!(served.getattr(f).unwrap().mode, 0o4777);
+    let (d, attributes) = served
+        .mkdir(&me(), served.root(), b"d", &new_mode(0o1777))
+        .unwrap();
+    assert_eq!(attributes.mode, 0o1777);
+    let (_, fifo) = served
+        .mknod(&me(), d, b"p", Special::Fifo, &new_mode(0o666))
+        .unwrap();
+    assert_eq!(fifo.mode, 0o666);
+}
