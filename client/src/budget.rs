@@ -16,7 +16,7 @@ pub struct Budget {
 /// Ghost hits between two looks at the split.
 const PERIOD: u32 = 256;
 /// A reference stands for a page of so many times its size.
-const REFERENCE_BYTES: f64 = 24.7;
+const REFERENCE_BYTES: f64 = 24.2;
 
 impl Budget {
     /// A budget of `total` bytes; without a data cache the directory has all of it, else an eighth at first.

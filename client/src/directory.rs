@@ -1,7 +1,8 @@
 //! The directory of references: where pages lie in the server's memory, as far as this client was told.
 //!
-//! 24 bytes a reference, in chunks of 64 neighbouring pages; a file finds its chunks through a tree of arrays, so that
-//! a lookup is one load that may miss the processor's caches and three that hardly do. Chunks are never freed, only
+//! 24 bytes a reference, in chunks of 256 neighbouring pages; a file finds its chunks through a tree of arrays, so that
+//! a lookup is one load that may miss the processor's caches and a few that hardly do. Access keys, which one-sided
+//! reads have no use for, lie apart. Chunks are never freed, only
 //! handed on to other pages, and nothing is locked to read them:
 //!
 //! - An entry's `valid` word (epoch and length) is stored last, and loaded both first and last: a reader that loaded
@@ -24,11 +25,11 @@ use odafs_fabric::sync::{
 };
 
 /// Pages of one chunk.
-const CHUNK: usize = 64;
+const CHUNK: usize = 256;
 /// Chunks of one allocation.
-const SEGMENT: usize = 64;
+const SEGMENT: usize = 16;
 /// Chunks of one array of a tree.
-const FANOUT: usize = 1024;
+const FANOUT: usize = 256;
 /// Pages from here on are not kept: 16 TiB of a file at 4 KiB.
 const PAGES_MAX: u64 = 1 << 32;
 /// Levels of arrays that reach [`PAGES_MAX`].
@@ -71,14 +72,16 @@ pub enum Lookup {
 #[derive(Debug)]
 struct Chunk {
     entries: [Entry; CHUNK],
+    keys: [AtomicU64; CHUNK],
     touched: AtomicBool,
 }
 
+/// All that a one-sided read wants, in one cache line.
 #[derive(Debug)]
+#[repr(align(16))]
 struct Entry {
     /// Frame number (32 bits) and handle (32 bits).
     place: AtomicU64,
-    key: AtomicU64,
     /// Epoch (48 bits) and length less one (16 bits); 0 for no reference.
     valid: AtomicU64,
 }
@@ -133,21 +136,39 @@ impl Directory {
 
     /// The reference of a page, for a reader that works in `session`.
     pub fn lookup(&self, tree: &Tree, page: u64, session: u64, size: PageSize) -> Lookup {
+        self.find(tree, page, session, size, |keys| {
+            keys[page as usize % CHUNK].load(Acquire)
+        })
+    }
+
+    /// The same without its access key, for one-sided reads.
+    pub fn locate(&self, tree: &Tree, page: u64, session: u64, size: PageSize) -> Lookup {
+        self.find(tree, page, session, size, |_| 0)
+    }
+
+    #[inline]
+    fn find(
+        &self,
+        tree: &Tree,
+        page: u64,
+        session: u64,
+        size: PageSize,
+        key: impl FnOnce(&[AtomicU64; CHUNK]) -> u64,
+    ) -> Lookup {
         let Some(slot) = tree.slot(page) else {
             return Lookup::Missing;
         };
         let number = slot.load(Acquire);
         let Some(chunk) = self.chunk(number) else {
-            return if number == EVICTED {
-                Lookup::Evicted
-            } else {
-                Lookup::Missing
+            return match number {
+                EVICTED => Lookup::Evicted,
+                _ => Lookup::Missing,
             };
         };
         let entry = &chunk.entries[page as usize % CHUNK];
         let valid = entry.valid.load(Acquire);
         let place = entry.place.load(Acquire);
-        let key = entry.key.load(Acquire);
+        let key = key(&chunk.keys);
         let still = entry.valid.load(Acquire) == valid && slot.load(Acquire) == number;
         if valid == 0 || !still || self.session.load(Acquire) != session {
             return Lookup::Missing;
@@ -221,7 +242,7 @@ impl Directory {
         chunk.touched.store(true, Relaxed);
         entry.valid.store(0, Release);
         entry.place.store(place, Release);
-        entry.key.store(key, Release);
+        chunk.keys[page as usize % CHUNK].store(key, Release);
         entry.valid.store(valid, Release);
         if before == 0 {
             keeper.owners[number as usize - 1].held += 1;
@@ -400,11 +421,11 @@ impl Chunk {
     fn new() -> Self {
         let entry = |_| Entry {
             place: AtomicU64::new(0),
-            key: AtomicU64::new(0),
             valid: AtomicU64::new(0),
         };
         Self {
             entries: std::array::from_fn(entry),
+            keys: std::array::from_fn(|_| AtomicU64::new(0)),
             touched: AtomicBool::new(false),
         }
     }

@@ -6,6 +6,7 @@ use crate::{
     metadata::Metadata,
     nfs::NfsError,
     read, references,
+    session::Session,
     shared::Shared,
     state::FileState,
     trace::Traced,
@@ -22,14 +23,18 @@ pub struct File {
     client: Client,
     state: Arc<FileState>,
     path: Arc<str>,
+    /// The session in which it was opened: at hand without a lock as long as it is the present one.
+    session: Option<Arc<Session>>,
 }
 
 impl File {
     pub(crate) fn new(client: Client, state: Arc<FileState>, path: Arc<str>) -> Self {
+        let session = client.shared().session();
         Self {
             client,
             state,
             path,
+            session,
         }
     }
 
@@ -39,6 +44,12 @@ impl File {
 
     pub(crate) fn state(&self) -> &FileState {
         &self.state
+    }
+
+    /// The session in which it was opened, if that is the present one.
+    pub(crate) fn session_at_hand(&self) -> Option<&Arc<Session>> {
+        let session = self.session.as_ref()?;
+        self.shared().is_present(session).then_some(session)
     }
 
     /// The path that it was opened by, as asked for.

@@ -1,154 +1,191 @@
-//! Lanes: what a thread works with while it reads, without waiting for others.
+//! Lanes: what a thread counts on while it reads, without waiting for others and without locked instructions.
 //!
-//! There are a few of them; a thread has a favourite and takes the next when that is in use. A lane holds the session
-//! as it was last seen, so that a read shares nothing that is written with readers on other lanes, and counts in plain
-//! integers.
+//! A live thread has a number that no other live thread has. The first few threads so have a lane to themselves, on
+//! which they count by plain loads and stores; the others share the last lane and pay for an atomic addition.
 
-use crate::{session::Session, state::LANES, statistics::Statistics};
+use crate::statistics::Statistics;
 use odafs_common::exception::Exception;
-use odafs_fabric::sync::{Arc, Mutex, MutexGuard};
+use odafs_fabric::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The lanes of a client.
-pub struct Lanes([Lane; LANES]);
+/// Lanes of a client. The last one is shared.
+pub const LANES: usize = 16;
 
-#[repr(align(128))]
-struct Lane(Mutex<LaneState>);
+/// This thread's lane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lane(usize);
 
-/// What one lane holds.
-#[derive(Default)]
-pub struct LaneState {
-    /// The session as last seen.
-    pub session: Option<Arc<Session>>,
-    /// Its number, or that of the last one.
-    pub session_number: u64,
-    /// What was counted on this lane.
-    pub counts: Counts,
-    /// Room for a page.
-    pub scratch: Vec<u8>,
+/// A number for each live thread, the smallest that is free.
+#[cfg(not(shuttle))]
+mod numbers {
+    use std::sync::atomic::{AtomicU64, Ordering::*};
+
+    static TAKEN: AtomicU64 = AtomicU64::new(0);
+
+    struct Number(usize);
+
+    impl Number {
+        fn take() -> Self {
+            let free = |taken: u64| (taken != u64::MAX).then(|| taken | (taken + 1));
+            match TAKEN.fetch_update(Acquire, Relaxed, free) {
+                Ok(before) => Self(before.trailing_ones() as usize),
+                Err(_) => Self(usize::MAX),
+            }
+        }
+    }
+
+    impl Drop for Number {
+        /// What the thread stored on its lane is there for the next thread of this number.
+        fn drop(&mut self) {
+            if self.0 < 64 {
+                TAKEN.fetch_and(!(1 << self.0), Release);
+            }
+        }
+    }
+
+    thread_local! {
+        static MINE: Number = Number::take();
+    }
+
+    /// This thread's number; `usize::MAX` when so many live, or while the thread ends.
+    pub fn mine() -> usize {
+        MINE.try_with(|mine| mine.0).unwrap_or(usize::MAX)
+    }
 }
 
-/// What reads count.
-#[derive(Debug, Default, Clone, Copy)]
+impl Lane {
+    /// This thread's.
+    #[cfg(not(shuttle))]
+    pub fn mine() -> Self {
+        Self(numbers::mine().min(LANES - 1))
+    }
+
+    /// All tasks share a thread under shuttle, and so a lane.
+    #[cfg(shuttle)]
+    pub fn mine() -> Self {
+        Self(LANES - 1)
+    }
+
+    /// Its index.
+    pub fn index(self) -> usize {
+        self.0
+    }
+
+    fn is_mine_alone(self) -> bool {
+        self.0 < LANES - 1
+    }
+}
+
+/// A number that one lane counts.
+#[derive(Debug, Default)]
+pub struct Count(AtomicU64);
+
+impl Count {
+    /// Adds to it.
+    pub fn add(&self, lane: Lane, by: u64) {
+        if lane.is_mine_alone() {
+            self.0.store(self.0.load(Relaxed) + by, Relaxed);
+        } else {
+            self.0.fetch_add(by, Relaxed);
+        }
+    }
+}
+
+/// A counter of something that is told of from time to time; it has its cache line to itself.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct Tick(AtomicU32);
+
+impl Tick {
+    /// What it stands at.
+    pub fn get(&self) -> u32 {
+        self.0.load(Relaxed)
+    }
+
+    /// Sets it. Two threads of the shared lane may each undo what the other did: it counts samples, not reads.
+    pub fn set(&self, to: u32) {
+        self.0.store(to, Relaxed);
+    }
+}
+
+/// What reads count, on one lane.
+#[derive(Debug, Default)]
+#[repr(align(128))]
 pub struct Counts {
     /// See [`Statistics`].
-    pub cache_hits: u64,
+    pub cache_hits: Count,
     /// See [`Statistics`].
-    pub one_sided_hits: u64,
+    pub one_sided_hits: Count,
     /// See [`Statistics`].
-    pub guarded_hits: u64,
+    pub guarded_hits: Count,
     /// See [`Statistics`].
-    pub rpc_reads: u64,
+    pub rpc_reads: Count,
     /// See [`Statistics`].
-    pub refused: [u64; 7],
+    pub directory_hits: Count,
     /// See [`Statistics`].
-    pub directory_hits: u64,
+    pub directory_misses: Count,
     /// See [`Statistics`].
-    pub directory_misses: u64,
-    /// See [`Statistics`].
-    pub bytes_read: u64,
+    pub bytes_read: Count,
+    refused: [Count; 7],
 }
 
 impl Counts {
     /// A direct try was refused.
-    pub fn refused(&mut self, exception: Exception) {
-        self.refused[usize::from(exception.code()) - 1] += 1;
+    pub fn refused(&self, lane: Lane, exception: Exception) {
+        self.refused[usize::from(exception.code()) - 1].add(lane, 1);
     }
 
     fn add_to(&self, all: &mut Statistics) {
-        all.cache_hits += self.cache_hits;
-        all.one_sided_hits += self.one_sided_hits;
-        all.guarded_hits += self.guarded_hits;
-        all.direct_hits += self.one_sided_hits + self.guarded_hits;
-        all.rpc_reads += self.rpc_reads;
-        all.directory_hits += self.directory_hits;
-        all.directory_misses += self.directory_misses;
-        all.bytes_read += self.bytes_read;
-        for (all, here) in all.refused.iter_mut().zip(self.refused) {
-            *all += here;
+        let of = |count: &Count| count.0.load(Relaxed);
+        all.cache_hits += of(&self.cache_hits);
+        all.one_sided_hits += of(&self.one_sided_hits);
+        all.guarded_hits += of(&self.guarded_hits);
+        all.direct_hits = all.one_sided_hits + all.guarded_hits;
+        all.rpc_reads += of(&self.rpc_reads);
+        all.directory_hits += of(&self.directory_hits);
+        all.directory_misses += of(&self.directory_misses);
+        all.bytes_read += of(&self.bytes_read);
+        for (all, here) in all.refused.iter_mut().zip(&self.refused) {
+            *all += of(here);
         }
         all.stale_hits = all.refused.iter().sum();
     }
 }
 
-/// A lane in use by this thread.
-pub struct LaneGuard<'a> {
-    /// Which.
-    pub index: usize,
-    state: MutexGuard<'a, LaneState>,
-}
-
-impl std::ops::Deref for LaneGuard<'_> {
-    type Target = LaneState;
-
-    fn deref(&self) -> &LaneState {
-        &self.state
-    }
-}
-
-impl std::ops::DerefMut for LaneGuard<'_> {
-    fn deref_mut(&mut self) -> &mut LaneState {
-        &mut self.state
-    }
-}
+/// The lanes of a client.
+#[derive(Debug, Default)]
+pub struct Lanes([Counts; LANES]);
 
 impl Lanes {
-    /// Fresh ones.
-    pub fn new() -> Self {
-        Self(std::array::from_fn(|_| Lane(Mutex::default())))
-    }
-
-    /// This thread's favourite, or another that is free. Lanes are held for no longer than a copy takes.
-    pub fn take(&self) -> LaneGuard<'_> {
-        let favourite = favourite();
-        for offset in 0..LANES {
-            let index = (favourite + offset) % LANES;
-            if let Some(state) = self.0[index].0.try_lock() {
-                return LaneGuard { index, state };
-            }
-        }
-        LaneGuard {
-            index: favourite,
-            state: self.0[favourite].0.lock(),
-        }
+    /// What this lane counts.
+    pub fn counts(&self, lane: Lane) -> &Counts {
+        &self.0[lane.0]
     }
 
     /// Adds up what was counted.
     pub fn add_to(&self, all: &mut Statistics) {
-        for lane in &self.0 {
-            lane.0.lock().counts.add_to(all);
-        }
-    }
-
-    /// Lets go of the session that the lanes hold, so that a mapping of a server that is gone is unmapped.
-    pub fn forget_session(&self) {
-        for lane in &self.0 {
-            let session = lane.0.lock().session.take();
-            drop(session);
-        }
+        self.0.iter().for_each(|counts| counts.add_to(all));
     }
 }
 
-/// Threads number themselves as they come.
-#[cfg(not(shuttle))]
-fn favourite() -> usize {
-    use std::{
-        cell::Cell,
-        sync::atomic::{AtomicUsize, Ordering::Relaxed},
-    };
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    MINE.with(|mine| {
-        if mine.get() == usize::MAX {
-            mine.set(THREADS.fetch_add(1, Relaxed) % LANES);
-        }
-        mine.get()
-    })
-}
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
 
-/// Tasks share a thread under shuttle, and a count of them would differ from run to run.
-#[cfg(shuttle)]
-fn favourite() -> usize {
-    0
+    #[test]
+    fn nothing_is_lost_however_many_threads_count() {
+        let lanes = Lanes::default();
+        for _ in 0..3 {
+            std::thread::scope(|scope| {
+                for _ in 0..40 {
+                    scope.spawn(|| {
+                        let lane = Lane::mine();
+                        (0..1000).for_each(|_| lanes.counts(lane).cache_hits.add(lane, 1));
+                    });
+                }
+            });
+        }
+        let mut all = Statistics::default();
+        lanes.add_to(&mut all);
+        assert_eq!(all.cache_hits, 120_000);
+    }
 }

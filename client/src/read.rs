@@ -17,9 +17,10 @@
 
 use crate::{
     direct::{DirectPair, NotPosted},
+    directory::Lookup,
     error::{CallError, ReadError},
     file::{File, ReadRequest},
-    lane::LaneGuard,
+    lane::Lane,
     options::Route,
     policy::{Choice, SizeClass},
     pool::TakeError,
@@ -33,6 +34,7 @@ use crate::{
 use odafs_common::{exception::Exception, page::PageSize, reference::Reference};
 use odafs_fabric::{
     clock::{self, Nanos},
+    memory::ArenaView,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 use std::ops::Range;
@@ -109,85 +111,105 @@ pub fn read_at(file: &File, buf: &mut [u8], offset: u64) -> Result<usize, ReadEr
     Ok(request[0].bytes)
 }
 
-/// A read within one page that needs no waiting: the data cache, or one-sided from shared memory.
+/// A read within one page that needs no waiting: the data cache, or one-sided from shared memory. It takes no lock
+/// but that of the page's shard of the cache, where there is one.
 pub fn at_once(file: &File, buf: &mut [u8], offset: u64) -> Option<usize> {
     let shared = file.shared();
-    let state = file.state();
-    let mut lane = shared.lane();
-    let session = lane.session.take();
-    let read = one_page(shared, state, &mut lane, session.as_deref(), buf, offset);
-    lane.session = session;
-    read
-}
-
-fn one_page(
-    shared: &Shared,
-    state: &FileState,
-    lane: &mut LaneGuard<'_>,
-    session: Option<&Session>,
-    buf: &mut [u8],
-    offset: u64,
-) -> Option<usize> {
+    let present;
+    let session = match file.session_at_hand() {
+        Some(session) => Some(&**session),
+        None => {
+            present = shared.session();
+            present.as_deref()
+        }
+    };
     let size = shared.page(session);
     let within = size.within(offset);
     if within + buf.len() > size.bytes() || buf.is_empty() {
         return buf.is_empty().then_some(0);
     }
+    let lane = Lane::mine();
     let page = size.index(offset);
-    if let Some(bytes) = shared.cached(state, page, size, within, buf) {
-        lane.counts.cache_hits += 1;
-        lane.counts.bytes_read += bytes as u64;
+    if let Some(bytes) = shared.cached(file.state(), page, size, within, buf) {
+        let counts = shared.lanes.counts(lane);
+        counts.cache_hits.add(lane, 1);
+        counts.bytes_read.add(lane, bytes as u64);
         return Some(bytes);
     }
-    let view = session?.view.as_ref()?;
+    let session = session?;
+    let view = session.view.as_ref()?;
+    one_sided_at_once(file, session, view, lane, buf, offset)
+}
+
+fn one_sided_at_once(
+    file: &File,
+    session: &Session,
+    view: &ArenaView,
+    lane: Lane,
+    buf: &mut [u8],
+    offset: u64,
+) -> Option<usize> {
+    let (shared, state) = (file.shared(), file.state());
     let class = SizeClass::of(buf.len());
     // What the policy has not settled goes the longer way.
     if state.direct.load(Relaxed) & 1 << class.index() == 0 || prefers_guarded(shared) {
         return None;
     }
-    let reference = shared.reference(lane, state, page, size)?;
-    let bytes = buf
-        .len()
-        .min((reference.length as usize).saturating_sub(within));
-    view.prefetch_stamp(reference.address);
-    let ticks = state.ticks[lane.index].0.load(Relaxed) + 1;
-    let began = (ticks >= TIMED_ONE_IN).then(clock::now);
-    let moment = state.moment();
-    let read = if shared.caches() {
-        lane.scratch.resize(size.bytes(), 0);
-        view.read(
-            reference.address,
-            &mut lane.scratch[..reference.length as usize],
-            reference.epoch,
-        )
-    } else {
-        view.read(
-            reference.address + within as u64,
-            &mut buf[..bytes],
-            reference.epoch,
-        )
+    let (page, within) = (session.page.index(offset), session.page.within(offset));
+    let found = shared
+        .directory
+        .locate(&state.tree, page, session.number, session.page);
+    let Lookup::Found(reference) = found else {
+        return None;
     };
-    if bytes == 0 || !read {
-        // The longer way tries again and tells why not.
-        lane.counts.directory_hits -= 1;
+    let valid = reference.length as usize;
+    let bytes = buf.len().min(valid.saturating_sub(within));
+    let tick = &state.ticks[lane.index()];
+    let ticks = tick.get() + 1;
+    let began = (ticks >= TIMED_ONE_IN).then(clock::now);
+    if bytes == 0 || !copy(file, view, &reference, page, within, &mut buf[..bytes]) {
+        // The longer way tries again, and counts and tells why not.
         return None;
     }
-    if shared.caches() {
-        let whole = &lane.scratch[..reference.length as usize];
-        buf[..bytes].copy_from_slice(&whole[within..within + bytes]);
-        shared.keep(state, moment, page, size, whole);
-    }
-    lane.counts.one_sided_hits += 1;
-    lane.counts.bytes_read += bytes as u64;
+    let counts = shared.lanes.counts(lane);
+    counts.directory_hits.add(lane, 1);
+    counts.one_sided_hits.add(lane, 1);
+    counts.bytes_read.add(lane, bytes as u64);
     match began {
-        None => state.ticks[lane.index].0.store(ticks, Relaxed),
+        None => tick.set(ticks),
         Some(began) => {
-            state.ticks[lane.index].0.store(0, Relaxed);
+            tick.set(0);
             shared.directory.touch(&state.tree, page);
             shared.tell_completed(state, class, ticks, Some(clock::now().since(began).0));
         }
     }
     Some(bytes)
+}
+
+/// Copies from a page, and keeps all of it where pages are kept.
+fn copy(
+    file: &File,
+    view: &ArenaView,
+    reference: &Reference,
+    page: u64,
+    within: usize,
+    buf: &mut [u8],
+) -> bool {
+    let shared = file.shared();
+    if !shared.caches() {
+        return view.read(reference.address + within as u64, buf, reference.epoch);
+    }
+    let moment = file.state().moment();
+    let mut scratch = [0; PageSize::MIN.bytes()];
+    let Some(whole) = scratch.get_mut(..reference.length as usize) else {
+        return false;
+    };
+    let read = view.read(reference.address, whole, reference.epoch);
+    if read {
+        buf.copy_from_slice(&whole[within..within + buf.len()]);
+        shared.keep(file.state(), moment, page, view.page(), whole);
+    }
+    read
 }
 
 /// Reads the file's change counter directly: is it what it was? `None` where that cannot be done.
@@ -350,7 +372,7 @@ impl Reading<'_> {
 
     /// Step 1 and 2: the data cache, then the directory and the policy.
     fn look(&self, parts: &mut [Part<'_>]) {
-        let mut lane = self.shared.lane();
+        let lane = Lane::mine();
         let mut chosen = None;
         for part in parts {
             if chosen.is_some_and(|(request, _)| request != part.request) {
@@ -364,7 +386,7 @@ impl Reading<'_> {
                     part.done(bytes, Taken::Cache, Why::Cached);
                     Step::Done
                 }
-                None => match self.choose(&mut lane, part, &mut chosen) {
+                None => match self.choose(lane, part, &mut chosen) {
                     Ok(step) => step,
                     Err(why) => {
                         part.why = why;
@@ -379,7 +401,7 @@ impl Reading<'_> {
     /// each request.
     fn choose(
         &self,
-        lane: &mut LaneGuard<'_>,
+        lane: Lane,
         part: &mut Part<'_>,
         chosen: &mut Option<(usize, Choice)>,
     ) -> Result<Step, Why> {
@@ -387,8 +409,10 @@ impl Reading<'_> {
             return Err(Why::RpcAsked);
         }
         let session = self.session.as_ref().ok_or(Why::NoSession)?;
-        let reference = self.shared.reference(lane, self.file, part.page, self.size);
-        let reference = reference.ok_or(Why::NoReference)?;
+        let reference = self
+            .shared
+            .reference(lane, self.file, session, part.page)
+            .ok_or(Why::NoReference)?;
         if reference.length as usize <= part.within {
             return Err(Why::NoReference);
         }
@@ -610,7 +634,8 @@ impl Reading<'_> {
     ) {
         self.shared
             .refused(session, self.file, part.page, reference, why);
-        self.shared.lanes.take().counts.refused(why);
+        let lane = Lane::mine();
+        self.shared.lanes.counts(lane).refused(lane, why);
         part.stale_ns = sample_ns;
         part.why = Why::Refused(why);
         part.step = Step::Rpc;
@@ -629,20 +654,20 @@ impl Reading<'_> {
     fn account(&self, parts: &[Part<'_>], ranges: &[Range<usize>], began: Nanos) {
         let took_ns = clock::now().since(began).0 / ranges.len().max(1) as u64;
         let mut told = Told::default();
-        let mut lane = self.shared.lanes.take();
+        let lane = Lane::mine();
+        let counts = self.shared.lanes.counts(lane);
         for range in ranges {
             let parts = &parts[range.clone()];
-            lane.counts.bytes_read += contiguous(parts) as u64;
+            counts.bytes_read.add(lane, contiguous(parts) as u64);
             let slowest = parts.iter().map(|part| part.taken).max();
             match slowest.unwrap_or(Taken::Cache) {
-                Taken::Cache => lane.counts.cache_hits += 1,
-                Taken::OneSided => lane.counts.one_sided_hits += 1,
-                Taken::Guarded => lane.counts.guarded_hits += 1,
-                Taken::Rpc | Taken::PlainRpc => lane.counts.rpc_reads += 1,
+                Taken::Cache => counts.cache_hits.add(lane, 1),
+                Taken::OneSided => counts.one_sided_hits.add(lane, 1),
+                Taken::Guarded => counts.guarded_hits.add(lane, 1),
+                Taken::Rpc | Taken::PlainRpc => counts.rpc_reads.add(lane, 1),
             }
             told.count(parts);
         }
-        drop(lane);
         self.shared
             .tell_reads(self.file, self.class, &told, took_ns);
     }

@@ -7,7 +7,7 @@ use crate::{
     directory::{Directory, Lookup},
     error::{CallError, ConnectError},
     handle::Handle,
-    lane::{LaneGuard, Lanes},
+    lane::{Lane, Lanes},
     link::Link,
     mount::{self, Mounted},
     nfs::{Nfs, NfsError},
@@ -151,7 +151,7 @@ impl Shared {
                 .min(message_max.saturating_sub(WRITE_HEAD))
                 .clamp(512, MAX_DATA),
             odafs: AtomicBool::new(true),
-            lanes: Lanes::new(),
+            lanes: Lanes::default(),
             directory,
             learned: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -258,20 +258,9 @@ impl Shared {
 
     // Sessions
 
-    /// A lane, with the present session in it.
-    pub fn lane(&self) -> LaneGuard<'_> {
-        let mut lane = self.lanes.take();
-        if lane.session_number != self.sessions.number.load(Acquire) {
-            self.refresh(&mut lane);
-        }
-        lane
-    }
-
-    #[cold]
-    fn refresh(&self, lane: &mut LaneGuard<'_>) {
-        let session = self.sessions.present.lock().session.clone();
-        lane.session_number = session.as_ref().map_or(0, |session| session.number);
-        lane.session = session;
+    /// Is this the present session?
+    pub fn is_present(&self, session: &Session) -> bool {
+        self.sessions.number.load(Acquire) == session.number
     }
 
     /// The present session.
@@ -331,7 +320,6 @@ impl Shared {
             present.session.take()
         };
         self.directory.begin(0, session.page);
-        self.lanes.forget_session();
         drop(gone);
     }
 
@@ -482,29 +470,24 @@ impl Shared {
     /// The reference of a page, counted.
     pub fn reference(
         &self,
-        lane: &mut LaneGuard<'_>,
+        lane: Lane,
         file: &FileState,
+        session: &Session,
         page: u64,
-        size: PageSize,
     ) -> Option<Reference> {
-        match self
+        let counts = self.lanes.counts(lane);
+        let found = self
             .directory
-            .lookup(&file.tree, page, lane.session_number, size)
-        {
-            Lookup::Found(reference) => {
-                lane.counts.directory_hits += 1;
-                Some(reference)
-            }
-            Lookup::Missing => {
-                lane.counts.directory_misses += 1;
-                None
-            }
-            Lookup::Evicted => {
-                lane.counts.directory_misses += 1;
-                self.directory_ghost();
-                None
-            }
+            .lookup(&file.tree, page, session.number, session.page);
+        if let Lookup::Found(reference) = found {
+            counts.directory_hits.add(lane, 1);
+            return Some(reference);
         }
+        counts.directory_misses.add(lane, 1);
+        if found == Lookup::Evicted {
+            self.directory_ghost();
+        }
+        None
     }
 
     /// Direct reads of this class completed on this lane: `count` of them, one of which took `sample_ns`.
@@ -525,8 +508,14 @@ impl Shared {
     pub fn tell_reads(&self, file: &FileState, class: SizeClass, told: &Told, took_ns: u64) {
         let pure = told.refused.is_empty() && (told.completed == 0 || told.by_rpc == 0);
         self.tell(file, class, |policy, record, now| {
-            let ticking = file.ticks.iter().filter(|tick| tick.0.load(Relaxed) > 0);
-            let pending: u32 = ticking.map(|tick| tick.0.swap(0, Relaxed)).sum();
+            let ticking = file.ticks.iter().filter(|tick| tick.get() > 0);
+            let pending: u32 = ticking
+                .map(|tick| {
+                    let pending = tick.get();
+                    tick.set(0);
+                    pending
+                })
+                .sum();
             let completed = told.completed + pending;
             if completed > 0 {
                 let sample = (pure && !told.mixed && told.completed > 0).then_some(took_ns);

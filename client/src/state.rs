@@ -1,6 +1,11 @@
 //! What a client keeps about a file, open or not: which version its cached pages are of, its references, its policy.
 
-use crate::{directory::Tree, handle::Handle, policy::Record};
+use crate::{
+    directory::Tree,
+    handle::Handle,
+    lane::{LANES, Tick},
+    policy::Record,
+};
 use odafs_common::{
     reference::Reference,
     wire::nfs3::{Attributes, Time, WccAttributes, WccData},
@@ -9,9 +14,6 @@ use odafs_fabric::sync::{
     Arc, Mutex,
     atomic::{AtomicU32, AtomicU64, Ordering::*},
 };
-
-/// Lanes: threads count what they do in one of these each, see [`crate::lane`].
-pub const LANES: usize = 16;
 
 /// One file.
 pub struct FileState {
@@ -33,11 +35,6 @@ pub struct FileState {
     writes: AtomicU64,
     version: Mutex<Version>,
 }
-
-/// A counter that has its cache line to itself.
-#[derive(Debug, Default)]
-#[repr(align(64))]
-pub struct Tick(pub AtomicU32);
 
 /// Which version of the file the cached pages are of; all of it is from before any of them was read.
 #[derive(Debug, Default)]
