@@ -20,7 +20,8 @@ const READ_BYTES: usize = 1 << 20;
   odafs get odafs+shm:///run/odafs.sock?/a.bin /tmp/     to /tmp/a.bin
   odafs get nfs://127.0.0.1/a.tar - | tar t              to stdout
 
-The local file appears under its name when it is complete, not before.")]
+The local file appears under its name when it is complete, not before. A device or a pipe
+is written to.")]
 pub struct Arguments {
     /// The file to copy
     #[arg(value_name = "URL", value_parser = url)]
@@ -47,6 +48,15 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let file = client.open(&path)?;
     if target == Path::new("-") {
         return copy(&file, &mut std::io::stdout().lock());
+    }
+    if target.metadata().is_ok_and(|there| !there.is_file()) {
+        // A device or a pipe is written to, never replaced.
+        let mut there = std::fs::OpenOptions::new()
+            .write(true)
+            .open(&target)
+            .with_context(|| format!("cannot open {}", target.display()))?;
+        return copy(&file, &mut there)
+            .with_context(|| format!("cannot copy to {}", target.display()));
     }
     let directory = match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

@@ -69,6 +69,30 @@ fn a_round_trip_over_nfs() {
 }
 
 #[test]
+fn get_writes_to_a_pipe_and_leaves_it_one() {
+    let (served, local) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(served.path().join("note"), "read me").unwrap();
+    let server = Server::start(served.path(), &[]);
+    let pipe = local.path().join("pipe");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &pipe,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RWXU,
+        0,
+    )
+    .unwrap();
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read_to_string(pipe).unwrap()
+    });
+    run(&["get", &server.shm_url("/note"), pipe.to_str().unwrap()]);
+    assert_eq!(reader.join().unwrap(), "read me");
+    let kind = std::os::unix::fs::FileTypeExt::is_fifo(&pipe.metadata().unwrap().file_type());
+    assert!(kind, "the pipe was replaced");
+}
+
+#[test]
 fn stdin_and_stdout() {
     let served = tempfile::tempdir().unwrap();
     let server = Server::start(served.path(), &[]);
