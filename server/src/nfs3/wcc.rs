@@ -43,6 +43,8 @@ pub struct Change<'a> {
     directory: ObjectId,
     /// The number of this change in its stripe; `None` if another was under way at its beginning.
     number: Option<u64>,
+    /// It is not part of another change that the stripe counts.
+    counted: bool,
     before: Option<WccAttributes>,
 }
 
@@ -57,11 +59,31 @@ impl<'a> Change<'a> {
             stripe.begun += 1;
             alone.then_some(stripe.begun)
         };
+        Self::of(context, directory, stripe, number, true)
+    }
+
+    /// Begins the other half of a change of two directories: they do not stand in each other's way.
+    pub fn begin_beside(context: &Context<'a>, directory: ObjectId, first: &Self) -> Self {
+        let stripe = context.directories.stripe(directory);
+        match std::ptr::eq(stripe, first.stripe) {
+            true => Self::of(context, directory, stripe, first.number, false),
+            false => Self::begin(context, directory),
+        }
+    }
+
+    fn of(
+        context: &Context<'a>,
+        directory: ObjectId,
+        stripe: &'a Mutex<Stripe>,
+        number: Option<u64>,
+        counted: bool,
+    ) -> Self {
         let before = context.attributes(directory);
         Self {
             stripe,
             directory,
             number,
+            counted,
             before: before.as_ref().map(WccAttributes::from),
         }
     }
@@ -81,6 +103,8 @@ impl<'a> Change<'a> {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        self.stripe.lock().under_way -= 1;
+        if self.counted {
+            self.stripe.lock().under_way -= 1;
+        }
     }
 }
