@@ -237,8 +237,12 @@ impl DirectPair {
         Ok(())
     }
 
-    /// The next sequence number whose slot is free; that is `sequence % DEPTH`, so some are left out.
+    /// The next sequence number whose slot is free; that is `sequence % DEPTH`, so some are left out. With nothing in
+    /// flight it is the first slot's again: the one whose lines both sides still have in their caches.
     fn next_slot(&mut self) -> Result<usize, NotPosted> {
+        if self.waiting == 0 {
+            self.sequence |= DEPTH as u64 - 1;
+        }
         for _ in 0..DEPTH {
             self.sequence += 1;
             let slot = self.sequence as usize % DEPTH;
