@@ -16,8 +16,11 @@ pub struct Pool<T> {
 
 #[derive(Debug)]
 struct Shelf<T> {
-    idle: Vec<T>,
+    /// In boxes: they are moved to and fro at each loan.
+    idle: Vec<Box<T>>,
     made: u32,
+    /// Threads that wait for one to come back. Without any there is nobody to wake, which would be a system call.
+    waiting: u32,
 }
 
 /// Why nothing was lent.
@@ -35,6 +38,7 @@ impl<T> Pool<T> {
         let shelf = Shelf {
             idle: Vec::new(),
             made: 0,
+            waiting: 0,
         };
         Self {
             shelf: Mutex::new(shelf),
@@ -65,7 +69,9 @@ impl<T> Pool<T> {
             if left.0 == 0 {
                 return Err(TakeError::TimedOut);
             }
+            shelf.waiting += 1;
             shelf = self.returned.wait_timeout(shelf, left).0;
+            shelf.waiting -= 1;
         }
         drop(shelf);
         // The place is given back, by Lent, should making it fail.
@@ -73,7 +79,7 @@ impl<T> Pool<T> {
             pool: self,
             item: None,
         };
-        lent.item = Some(make().map_err(TakeError::NotMade)?);
+        lent.item = Some(Box::new(make().map_err(TakeError::NotMade)?));
         Ok(lent)
     }
 
@@ -93,7 +99,7 @@ impl<T> Pool<T> {
 #[derive(Debug)]
 pub struct Lent<'a, T> {
     pool: &'a Pool<T>,
-    item: Option<T>,
+    item: Option<Box<T>>,
 }
 
 impl<T> Lent<'_, T> {
@@ -111,8 +117,11 @@ impl<T> Drop for Lent<'_, T> {
             Some(item) => shelf.idle.push(item),
             None => shelf.made -= 1,
         }
+        let awaited = shelf.waiting > 0;
         drop(shelf);
-        self.pool.returned.notify_one();
+        if awaited {
+            self.pool.returned.notify_one();
+        }
     }
 }
 
