@@ -132,6 +132,19 @@ mod imp {
             self.bells.lock().unwrap_or_else(PoisonError::into_inner)
         }
 
+        fn ring(&self, events: &[epoll::Event]) {
+            if events.is_empty() {
+                return;
+            }
+            let bells = self.bells();
+            for event in events {
+                let number = event.data;
+                if let Some(bell) = bells.live.get(&number.u64()).and_then(Weak::upgrade) {
+                    bell.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+
         pub fn remove(&self, fd: BorrowedFd<'_>) {
             // It may have left by itself, closed or never there.
             let _ = epoll::delete(&self.epoll, fd);
@@ -177,7 +190,8 @@ mod imp {
                 data: epoll::EventData::new_u64(0),
             }; 8];
             // An interrupted wait is a spurious wake-up.
-            let _ = epoll::wait(&self.epoll, &mut events, until.as_ref());
+            let found = epoll::wait(&self.epoll, &mut events, until.as_ref()).unwrap_or(0);
+            self.ring(&events[..found]);
             self.about_to_wait.store(false, Ordering::SeqCst);
             // The caller looks at everything after this.
             self.woken.store(false, Ordering::SeqCst);
@@ -244,6 +258,34 @@ mod imp {
                 state = self.changed.wait_timeout(state, left).0;
             }
             state.woken = false;
+        }
+    }
+}
+
+#[cfg(all(test, not(any(shuttle, loom, miri))))]
+mod tests {
+    use super::*;
+    use rustix::event::{EventfdFlags, eventfd};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_wait_rings_the_bells_of_those_that_end_it() {
+        let set = WakeSet::new().unwrap();
+        let event = || eventfd(0, EventfdFlags::NONBLOCK).unwrap();
+        let (ready, idle) = (event(), event());
+        let bells = [
+            set.add(ready.as_fd()).unwrap(),
+            set.add(idle.as_fd()).unwrap(),
+        ];
+        // A new one is rung: nobody has looked at its descriptor yet.
+        assert!(bells.iter().all(Bell::take));
+        assert!(!bells.iter().any(Bell::take));
+        for _ in 0..2 {
+            rustix::io::write(&ready, &1u64.to_ne_bytes()).unwrap();
+            set.prepare();
+            set.wait(Some(Nanos::from_secs(5)));
+            assert!(bells[0].take() && !bells[1].take());
+            rustix::io::read(&ready, &mut [0; 8]).unwrap();
         }
     }
 }
