@@ -203,11 +203,9 @@ mod mapped {
                     0,
                 )
             };
-            if let Err(error) = mapped {
-                // SAFETY: the hole is ours and nothing refers to it.
-                let _ = unsafe { munmap(hole.cast(), length) };
-                return Err(error.into());
-            }
+            // The hole is left as it is: a mapping that fails late (a seal) may have taken it away
+            // already, and then another thread may have what lies there now.
+            mapped?;
             let base = NonNull::new(hole).ok_or(io::ErrorKind::OutOfMemory)?;
             Ok(Mapping { base, length })
         }

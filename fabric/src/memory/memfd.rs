@@ -1,7 +1,7 @@
 //! Sealed memory in descriptors.
 
 use rustix::fs::{
-    MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, fcntl_get_seals, fstat,
+    MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs,
     ftruncate, memfd_create, open,
 };
 use std::io;
@@ -42,13 +42,42 @@ pub fn reopen_read_only(fd: &OwnedFd) -> io::Result<OwnedFd> {
     Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// Its length, if it is sealed against shrinking: then loads from it cannot fault.
+/// `f_type` of a memfd of ordinary pages.
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// Its length, if it is sealed against shrinking and not of huge pages: then loads from it cannot
+/// fault for want of a page behind it, and a mapping of it has the length that was asked for (the
+/// kernel rounds that of huge pages up, over whatever lies behind).
 pub fn sealed_length(fd: BorrowedFd<'_>) -> io::Result<u64> {
-    if !fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
+    let ordinary = fstatfs(fd)?.f_type as u64 & 0xFFFF_FFFF == TMPFS_MAGIC;
+    if !ordinary || !fcntl_get_seals(fd)?.contains(SealFlags::SHRINK) {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "the peer's memory is not sealed",
         ));
     }
     u64::try_from(fstat(fd)?.st_size).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn only_sealed_memory_of_ordinary_pages_counts() {
+        let ours = create("odafs-test", 4096).unwrap();
+        assert_eq!(sealed_length(ours.as_fd()).unwrap(), 4096);
+
+        let unsealed = memfd_create("odafs-test", MemfdFlags::ALLOW_SEALING).unwrap();
+        assert!(sealed_length(unsealed.as_fd()).is_err());
+
+        // Where the kernel has no huge pages there is nothing to refuse.
+        let flags = MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB;
+        if let Ok(huge) = memfd_create("odafs-test", flags) {
+            ftruncate(&huge, 4 << 20).unwrap();
+            fcntl_add_seals(&huge, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+            assert!(sealed_length(huge.as_fd()).is_err());
+        }
+    }
 }
