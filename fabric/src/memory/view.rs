@@ -26,7 +26,8 @@ impl ArenaView {
         life: LifeView,
         page: PageSize,
     ) -> Option<Self> {
-        let frames = data.len() >> page.shift();
+        // The last one may be cut short.
+        let frames = data.len().div_ceil(page.bytes());
         (frames <= stamps.len() / 8).then_some(Self {
             data,
             stamps,
@@ -120,5 +121,26 @@ impl ArenaView {
     fn last_byte(&self, address: u64, length: usize) -> Option<u64> {
         let last = address.checked_add((length as u64).saturating_sub(1))?;
         (last < self.len()).then_some(last)
+    }
+}
+
+#[cfg(all(test, not(any(shuttle, loom, miri))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_last_frame_that_is_cut_short_needs_a_stamp_too() {
+        let life = LifeWord::in_memory(1).unwrap();
+        let page = PageSize::DEFAULT;
+        let view = |frames: usize| {
+            let data = Arc::new(Mapping::new(2 * page.bytes() + 8).unwrap());
+            let stamps = Arc::new(Mapping::new(frames * 8).unwrap());
+            ArenaView::new(data, stamps, life.view().unwrap(), page)
+        };
+        assert!(view(2).is_none());
+        let view = view(3).unwrap();
+        let address = 2 * page.bytes() as u64;
+        assert!(view.read(address, &mut [0; 8], Epoch(1)));
+        assert!(!view.read(address, &mut [0; 9], Epoch(1)));
     }
 }
