@@ -161,7 +161,7 @@ mod assembly {
     /// As [`copy`], with `length` >= 32 and a processor that has AVX2.
     #[inline]
     unsafe fn copy_avx2(into: *mut u8, from: *const u8, length: usize) {
-        // SAFETY: every access is at an offset of at most `length - 32`; flags and the four registers are declared.
+        // SAFETY: every access is at an offset of at most `length - 32`; flags and all registers of AVX2 are declared.
         unsafe {
             asm!(
                 "cmp {end}, 96",
@@ -199,6 +199,19 @@ mod assembly {
                 out("xmm1") _,
                 out("xmm2") _,
                 out("xmm3") _,
+                // `vzeroupper` takes the upper halves of all sixteen.
+                out("xmm4") _,
+                out("xmm5") _,
+                out("xmm6") _,
+                out("xmm7") _,
+                out("xmm8") _,
+                out("xmm9") _,
+                out("xmm10") _,
+                out("xmm11") _,
+                out("xmm12") _,
+                out("xmm13") _,
+                out("xmm14") _,
+                out("xmm15") _,
                 options(nostack),
             );
         }
