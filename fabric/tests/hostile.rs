@@ -495,3 +495,17 @@ fn the_rings_stay() {
         assert!(fcntl_add_seals(&wild.rings, seal).is_err());
     }
 }
+
+/// What is no socket is not taken for one that a dead server left.
+#[test]
+fn a_file_in_the_way_stays() {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, link) = (directory.path().join("file"), directory.path().join("link"));
+    std::fs::write(&file, "precious").unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    for path in [&file, &link] {
+        let error = shm::Listener::bind(path, Limits::default()).err().unwrap();
+        assert_eq!(error.kind(), std::io::ErrorKind::AddrInUse, "{error}");
+    }
+    assert_eq!(std::fs::read(&link).unwrap(), b"precious");
+}

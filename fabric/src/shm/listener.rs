@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, bind, listen};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -195,16 +196,23 @@ impl Listener {
 
 /// Removes the socket of a server that does not listen any more.
 fn remove_dead(path: &Path) -> io::Result<()> {
-    let probe = Socket::new()?;
-    match rustix::net::connect(probe.as_fd(), &Socket::address(path)?) {
-        Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
-        _ => Err(io::Error::new(
+    let in_use = || {
+        io::Error::new(
             io::ErrorKind::AddrInUse,
             format!(
                 "{}: another server listens there, or it is not a socket",
                 path.display()
             ),
-        )),
+        )
+    };
+    // A connect to any other file is refused as one to a dead socket is.
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Err(in_use());
+    }
+    let probe = Socket::new()?;
+    match rustix::net::connect(probe.as_fd(), &Socket::address(path)?) {
+        Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
+        _ => Err(in_use()),
     }
 }
 
