@@ -64,6 +64,9 @@ impl Listener {
         };
         let address = Socket::address(path)?;
         let socket = Socket::new()?;
+        if !socket.refuse_descriptors() {
+            tracing::debug!("this kernel takes descriptors for us that clients send");
+        }
         match bind(socket.as_fd(), &address) {
             Err(Errno::ADDRINUSE) => {
                 remove_dead(path)?;

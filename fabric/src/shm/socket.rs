@@ -175,6 +175,17 @@ impl Socket {
         })
     }
 
+    /// Has the kernel refuse to take descriptors for us (Linux 6.16; `false` before): the last close of one
+    /// can block (a TCP socket that lingers), and it would be ours. What a listener accepts inherits it.
+    pub fn refuse_descriptors(&self) -> bool {
+        const SO_PASSRIGHTS: libc::c_int = 83;
+        let (fd, none) = (self.0.as_raw_fd(), 0 as libc::c_int);
+        let length = size_of_val(&none) as libc::socklen_t;
+        let value = (&raw const none).cast();
+        // SAFETY: the value has `length` bytes, which the kernel only reads.
+        unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, SO_PASSRIGHTS, value, length) == 0 }
+    }
+
     pub fn from_fd(fd: OwnedFd) -> Socket {
         Socket(fd)
     }
@@ -351,5 +362,24 @@ mod tests {
         );
         long[0] ^= 1;
         assert!(Packet::decode(&long).is_err());
+    }
+
+    #[test]
+    fn who_takes_no_descriptors_is_sent_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let address = Socket::address(&directory.path().join("socket")).unwrap();
+        let (listener, client) = (Socket::new().unwrap(), Socket::new().unwrap());
+        let refuses = listener.refuse_descriptors();
+        rustix::net::bind(&listener, &address).unwrap();
+        rustix::net::listen(&listener, 1).unwrap();
+        rustix::net::connect(&client, &address).unwrap();
+        // Even before the connection is accepted.
+        let sent = client.send(&Packet::Wake, &[client.as_fd()]);
+        assert_eq!(sent.is_err(), refuses, "{sent:?}");
+        client.send(&Packet::Wake, &[]).unwrap();
+        let server = Socket::from_fd(rustix::net::accept(&listener).unwrap());
+        // The other way they pass.
+        server.send(&Packet::Wake, &[server.as_fd()]).unwrap();
+        assert_eq!(client.receive().unwrap().unwrap().1.len(), 1);
     }
 }
