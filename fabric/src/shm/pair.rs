@@ -119,6 +119,12 @@ impl Pair {
             let learned = match more {
                 Ok(None) => return,
                 Ok(Some((Packet::Wake, _))) => Ok(()),
+                // The answer to a registration that has stopped waiting for it.
+                Ok(Some((Packet::Refused { .. }, _)))
+                    if matches!(self.role, Role::Client { .. }) =>
+                {
+                    Ok(())
+                }
                 Ok(Some((packet, descriptors))) => self.learn(&packet, descriptors).map(drop),
                 Err(error) => Err(error),
             };
@@ -265,7 +271,8 @@ impl Pair {
         self.flush();
         loop {
             match self.socket.receive_until(deadline)? {
-                (Packet::Wake, _) => {}
+                (Packet::Wake, _) if clock::now() < deadline => {}
+                (Packet::Wake, _) => return Err(io::ErrorKind::TimedOut.into()),
                 (Packet::Refused { reason }, _) => {
                     return Err(io::Error::new(io::ErrorKind::QuotaExceeded, reason));
                 }
