@@ -11,7 +11,7 @@ use odafs_common::{
     wire::nfs3::{Attributes, Time, WccAttributes, WccData},
 };
 use odafs_fabric::sync::{
-    Arc, Mutex,
+    Arc, Mutex, RwLock,
     atomic::{AtomicU32, AtomicU64, Ordering::*},
 };
 
@@ -31,6 +31,10 @@ pub struct FileState {
     pub ticks: [Tick; LANES],
     /// Writes of our own that are under way or were.
     pub unstable: Mutex<Unstable>,
+    /// Held by the one that commits: who comes meanwhile waits, for its own writes may be among those under way.
+    pub syncing: Mutex<()>,
+    /// Shared by writes, held alone while lost ones are sent again, so that none lands on top of a later one.
+    pub order: RwLock<()>,
     generation: AtomicU64,
     writes: AtomicU64,
     version: Mutex<Version>,
@@ -46,10 +50,10 @@ struct Version {
     counter: Option<(u64, Reference)>,
 }
 
-/// Writes that the server may still lose.
+/// Writes that the server may still lose, and those since: should one be lost and sent again, so must they be.
 #[derive(Debug, Default)]
 pub struct Unstable {
-    /// Each with the verifier that came with its reply.
+    /// In the order of their replies, each with the verifier that came with it.
     pub writes: Vec<UnstableWrite>,
     /// Their bytes.
     pub bytes: u64,
@@ -85,6 +89,8 @@ impl FileState {
             direct: AtomicU32::new(direct),
             ticks: Default::default(),
             unstable: Mutex::default(),
+            syncing: Mutex::new(()),
+            order: RwLock::new(()),
             generation: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             version: Mutex::default(),

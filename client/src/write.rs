@@ -18,6 +18,7 @@ use odafs_fabric::{
     Region,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
+use std::collections::BTreeMap;
 
 /// Bytes of one call at most: what fits a message of every fabric.
 const PIECE_MAX: u32 = 60 << 10;
@@ -50,15 +51,15 @@ pub fn write(file: &File, data: &[u8], offset: u64, stable: Stable) -> Result<()
     if data.is_empty() {
         return Ok(());
     }
-    if stable == Stable::Unstable
-        && file.state().unstable.lock().bytes + data.len() as u64 > UNSTABLE_MAX
-    {
+    if file.state().unstable.lock().bytes + data.len() as u64 > UNSTABLE_MAX {
         sync(file)?;
     }
+    let _order = file.state().order.read();
     send(file.shared(), file.state(), data, offset, stable)
         .map_err(|error| told("write", file, offset, error))
 }
 
+/// The caller holds the file's [`FileState::order`].
 fn send(
     shared: &Shared,
     file: &FileState,
@@ -158,8 +159,9 @@ impl Send<'_> {
         let data = &self.data[piece.from..][..bytes as usize];
         self.shared.written.fetch_add(u64::from(bytes), Relaxed);
         self.resized(&written.wcc, offset);
-        if written.committed == Stable::Unstable {
-            let mut unstable = self.file.unstable.lock();
+        let mut unstable = self.file.unstable.lock();
+        // A stable write is never lost, but an earlier one that is sent again must not hide it.
+        if written.committed == Stable::Unstable || !unstable.writes.is_empty() {
             unstable.bytes += data.len() as u64;
             unstable.writes.push(UnstableWrite {
                 offset,
@@ -191,9 +193,11 @@ impl Send<'_> {
     }
 }
 
-/// Commits all that is unstable; sends again what a server that started anew has lost.
+/// Commits all that is unstable; sends again what a server that started anew has lost. One at a time: who finds
+/// nothing to commit must not return before another has committed it.
 pub fn sync(file: &File) -> Result<(), WriteError> {
     let state = file.state();
+    let _one = state.syncing.lock();
     for _ in 0..RESENDS_MAX {
         let writes = {
             let mut unstable = state.unstable.lock();
@@ -211,30 +215,80 @@ pub fn sync(file: &File) -> Result<(), WriteError> {
             }
         };
         state.wrote(&committed.wcc);
-        let lost: Vec<_> = writes
-            .into_iter()
-            .filter(|write| write.verifier != committed.verifier)
-            .collect();
-        for at in 0..lost.len() {
-            let write = &lost[at];
-            if let Err(error) = send(
-                file.shared(),
-                state,
-                &write.data,
-                write.offset,
-                Stable::Unstable,
-            ) {
-                let offset = write.offset;
-                put_back(state, lost.into_iter().skip(at).collect());
-                return Err(told("sync", file, offset, error));
-            }
+        if writes
+            .iter()
+            .all(|write| write.verifier == committed.verifier)
+        {
+            return Ok(());
         }
+        send_again(file, &writes, committed.verifier)?;
     }
     let bytes = state.unstable.lock().bytes;
     Err(WriteError::Lost {
         path: file.path().to_owned(),
         bytes,
     })
+}
+
+/// Sends again what was lost of `writes`: all but those under `verifier`, and of them the bytes that no later write,
+/// lost or not, has replaced.
+fn send_again(file: &File, writes: &[UnstableWrite], verifier: [u8; 8]) -> Result<(), WriteError> {
+    let state = file.state();
+    let _alone = state.order.write();
+    let mut covered = Ranges::default();
+    for write in &state.unstable.lock().writes {
+        covered.add(write.offset, write.data.len() as u64, |_, _| {});
+    }
+    let mut lost = Vec::new();
+    for write in writes.iter().rev() {
+        covered.add(write.offset, write.data.len() as u64, |from, to| {
+            if write.verifier != verifier {
+                let part = (from - write.offset) as usize..(to - write.offset) as usize;
+                lost.push(UnstableWrite {
+                    offset: from,
+                    data: write.data[part].into(),
+                    verifier: write.verifier,
+                });
+            }
+        });
+    }
+    for at in 0..lost.len() {
+        let UnstableWrite { offset, data, .. } = &lost[at];
+        if let Err(error) = send(file.shared(), state, data, *offset, Stable::Unstable) {
+            let told = told("sync", file, *offset, error);
+            put_back(state, lost.into_iter().skip(at).collect());
+            return Err(told);
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a file, as ranges from one to another that neither overlap nor touch.
+#[derive(Debug, Default)]
+struct Ranges(BTreeMap<u64, u64>);
+
+impl Ranges {
+    /// Adds a range, and names each part of it that was not in before.
+    fn add(&mut self, offset: u64, bytes: u64, mut new: impl FnMut(u64, u64)) {
+        let (mut from, mut to) = (offset, offset + bytes);
+        // From the last to the first: what lies behind `rest` has been dealt with.
+        let mut rest = to;
+        while let Some((&start, &end)) = self.0.range(..=to).next_back()
+            && end >= from
+        {
+            self.0.remove(&start);
+            if end < rest {
+                new(end.max(offset), rest);
+            }
+            rest = rest.min(start).max(offset);
+            from = from.min(start);
+            to = to.max(end);
+        }
+        if offset < rest {
+            new(offset, rest);
+        }
+        self.0.insert(from, to);
+    }
 }
 
 /// In front of what was written meanwhile, so that the order of writes is kept.
@@ -260,5 +314,38 @@ fn told(verb: &'static str, file: &File, offset: u64, error: NfsError) -> WriteE
             offset,
             source,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_name_what_is_new() {
+        let mut ranges = Ranges::default();
+        let mut bytes = [false; 64];
+        let mut random = 1_u64;
+        for _ in 0..20_000 {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            let offset = random >> 59;
+            let count = (random >> 50 & 15) + 1;
+            if random >> 40 & 15 == 0 {
+                (ranges, bytes) = (Ranges::default(), [false; 64]);
+            }
+            let expected: Vec<u64> = (offset..offset + count)
+                .filter(|at| !bytes[*at as usize])
+                .collect();
+            let mut named = Vec::new();
+            ranges.add(offset, count, |from, to| {
+                assert!(from < to);
+                named.extend(from..to);
+            });
+            named.sort_unstable();
+            assert_eq!(named, expected);
+            bytes[offset as usize..][..count as usize].fill(true);
+        }
     }
 }

@@ -273,6 +273,28 @@ fn what_a_restart_lost_is_written_again() {
 }
 
 #[test]
+fn what_is_written_again_hides_nothing_later() {
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    let file = client.create("a").unwrap();
+    file.write_at(&[1; 10_000], 0).unwrap();
+    file.write_at(&[2; 6_000], 1_000).unwrap();
+    // The server loses both of those, and keeps these.
+    fake.plan(&[(P::Write, Trouble::Restart)]);
+    file.write_at(&[3; 2_000], 500).unwrap();
+    file.write_stable_at(&[4; 1_000], 3_000).unwrap();
+    file.sync().unwrap();
+    let mut expected = vec![1; 10_000];
+    expected[1_000..7_000].fill(2);
+    expected[500..2_500].fill(3);
+    expected[3_000..4_000].fill(4);
+    assert_eq!(fake.content("a"), expected);
+    assert_eq!(fake.count(P::Commit), 2);
+    file.sync().unwrap();
+    assert_eq!(fake.count(P::Commit), 2);
+}
+
+#[test]
 fn pages_are_cached_from_open_to_open() {
     let fake = Fake::start();
     fake.put("a", b"one");
