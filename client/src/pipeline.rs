@@ -7,11 +7,18 @@ use crate::{
     transport::Broken,
 };
 use odafs_common::wire::xdr::{Encode, Reader};
-use odafs_fabric::{Region, clock::Nanos, sync::Arc};
+use odafs_fabric::{
+    Region,
+    clock::{self, Nanos},
+    sync::Arc,
+};
 use std::collections::VecDeque;
 
 /// Calls in flight at most.
 pub const WINDOW: usize = 16;
+/// How long a repeated call is waited for before it is sent once more; doubled up to the longest.
+const ASK_AGAIN: Nanos = Nanos::from_millis(20);
+const ASK_AGAIN_MAX: Nanos = Nanos::from_secs(1);
 
 /// What is to be done, call by call. All calls must be idempotent.
 pub trait Work {
@@ -54,7 +61,9 @@ struct Run<'a, W: Work> {
     calls: &'a Calls,
     procedure: &'a Procedure,
     work: &'a mut W,
-    todo: VecDeque<W::Item>,
+    /// With its xid what was sent on a connection that was lost: the server's cache of duplicate requests then knows
+    /// it again. Under another xid it might be done a second time, on top of what others did since.
+    todo: VecDeque<(Option<u32>, W::Item)>,
     in_flight: Vec<Flying<W::Item>>,
     sink_bytes: usize,
     deadline: Nanos,
@@ -63,6 +72,8 @@ struct Run<'a, W: Work> {
 
 struct Flying<I> {
     xid: u32,
+    /// Sent before, on a connection that was lost.
+    again: bool,
     slot: usize,
     item: I,
 }
@@ -87,7 +98,7 @@ pub fn run<W: Work>(
         calls,
         procedure,
         work,
-        todo: items.into_iter().collect(),
+        todo: items.into_iter().map(|item| (None, item)).collect(),
         in_flight: Vec::new(),
         sink_bytes,
         deadline: calls.deadline(),
@@ -116,8 +127,9 @@ impl<W: Work> Run<'_, W> {
                 Err(Stopped::Broken(broken)) => {
                     last = Some(broken.to_string());
                     self.calls.lost(line);
+                    let sent = self.in_flight.drain(..);
                     self.todo
-                        .extend(self.in_flight.drain(..).map(|flying| flying.item));
+                        .extend(sent.map(|flying| (Some(flying.xid), flying.item)));
                 }
                 Err(stopped) => {
                     // Data may still be on its way into the connection's sink: it goes with the connection.
@@ -142,14 +154,26 @@ impl<W: Work> Run<'_, W> {
         } else {
             None
         };
+        let mut patience = ASK_AGAIN;
         loop {
             self.fill_window(line, sink.as_ref())
                 .map_err(Stopped::Broken)?;
             if self.in_flight.is_empty() {
                 return Ok(());
             }
-            match line.transport().receive(self.deadline) {
+            // A server that is still at a call does not answer its repetition: it has to be asked again. (What it
+            // writes into a sink it would write twice; but such calls it does not keep in mind either.)
+            let ask = self.sink_bytes == 0 && self.in_flight.iter().any(|flying| flying.again);
+            let until = match ask {
+                true => self.deadline.min(clock::now() + patience),
+                false => self.deadline,
+            };
+            match line.transport().receive(until) {
                 Ok(true) => self.reply(line, sink.as_ref())?,
+                Ok(false) if until < self.deadline => {
+                    patience = Nanos((patience.0 * 2).min(ASK_AGAIN_MAX.0));
+                    self.ask_again(line).map_err(Stopped::Broken)?;
+                }
                 Ok(false) => return Err(Stopped::TimedOut),
                 Err(broken) => return Err(Stopped::Broken(broken)),
             }
@@ -159,13 +183,19 @@ impl<W: Work> Run<'_, W> {
     fn fill_window(&mut self, line: &mut Line, sink: Option<&Arc<Region>>) -> Result<(), Broken> {
         let mut sent = false;
         while self.in_flight.len() < WINDOW
-            && let Some(item) = self.todo.pop_front()
+            && let Some((xid, item)) = self.todo.pop_front()
         {
             let slot =
                 (0..WINDOW).find(|slot| self.in_flight.iter().all(|flying| flying.slot != *slot));
             let slot = slot.expect("there are as many slots as calls in flight");
-            let xid = self.calls.next_xid();
-            self.in_flight.push(Flying { xid, slot, item });
+            let again = xid.is_some();
+            let xid = xid.unwrap_or_else(|| self.calls.next_xid());
+            self.in_flight.push(Flying {
+                xid,
+                again,
+                slot,
+                item,
+            });
             let (calls, procedure, deadline) = (self.calls, self.procedure, self.deadline);
             self.work.send(item, slot, sink, &mut |arguments| {
                 calls.send(line, xid, procedure, arguments, deadline)
@@ -177,6 +207,26 @@ impl<W: Work> Run<'_, W> {
         } else {
             Ok(())
         }
+    }
+
+    /// Sends once more what was sent on another connection before, and has no answer yet.
+    fn ask_again(&mut self, line: &mut Line) -> Result<(), Broken> {
+        for at in 0..self.in_flight.len() {
+            let Flying {
+                xid,
+                again: true,
+                slot,
+                item,
+            } = self.in_flight[at]
+            else {
+                continue;
+            };
+            let (calls, procedure, deadline) = (self.calls, self.procedure, self.deadline);
+            self.work.send(item, slot, None, &mut |arguments| {
+                calls.send(line, xid, procedure, arguments, deadline)
+            })?;
+        }
+        line.flush(self.deadline)
     }
 
     fn reply(&mut self, line: &mut Line, sink: Option<&Arc<Region>>) -> Result<(), Stopped> {
@@ -194,12 +244,12 @@ impl<W: Work> Run<'_, W> {
         {
             Next::Done => {}
             Next::Stop => return Err(Stopped::AsAsked),
-            Next::More(item) => self.todo.push_front(item),
+            Next::More(item) => self.todo.push_front((None, item)),
             Next::Later(item) => {
                 if !self.pause.before_retry(self.deadline) {
                     return Err(Stopped::TimedOut);
                 }
-                self.todo.push_back(item);
+                self.todo.push_back((None, item));
             }
         }
         Ok(())

@@ -273,6 +273,20 @@ fn what_a_restart_lost_is_written_again() {
 }
 
 #[test]
+fn a_write_is_repeated_under_its_xid() {
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    let file = client.create("a").unwrap();
+    let before = fake.world.lock().unwrap().xids.len();
+    // The answer is lost with the connection; then the repetition is taken for one of a call under way.
+    fake.plan(&[(P::Write, Trouble::CutAfter), (P::Write, Trouble::Stall)]);
+    file.write_at(b"once", 0).unwrap();
+    let xids = fake.world.lock().unwrap().xids[before..].to_vec();
+    assert_eq!(fake.count(P::Write), 3);
+    assert_eq!(xids, [xids[0]; 3]);
+}
+
+#[test]
 fn what_is_written_again_hides_nothing_later() {
     let fake = Fake::start();
     let client = connect(&fake, options());

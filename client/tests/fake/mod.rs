@@ -43,6 +43,7 @@ pub struct World {
     clock: u32,
     pub trouble: VecDeque<(Procedure, Trouble)>,
     pub calls: Vec<Procedure>,
+    pub xids: Vec<u32>,
 }
 
 #[derive(Debug, Clone)]
@@ -182,6 +183,7 @@ fn answer(message: &[u8], world: &Mutex<World>) -> Option<Option<Vec<u8>>> {
     let procedure = Procedure::from_bytes(&number).unwrap();
     let mut world = world.lock().unwrap();
     world.calls.push(procedure);
+    world.xids.push(header.xid);
     let trouble = match world.trouble.front() {
         Some((on, trouble)) if *on == procedure => Some(*trouble),
         _ => None,
