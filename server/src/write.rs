@@ -358,9 +358,14 @@ pub fn set_attributes(
     let set = store.setattr(who, object, new);
     // A refusal may come after a part of it was done.
     let after = set.or_else(|_| store.getattr(object));
+    let facts = after.map(|after| export.facts_of(object, after));
+    // Someone else may have changed the mode meanwhile.
+    if facts.is_ok_and(|facts| facts.class != file.facts().class) {
+        change::revoke_pages(export, &file, Reason::Rights);
+    }
     file.counter().bump();
-    if let Ok(after) = after {
-        file.set_facts(export.facts_of(object, after));
+    if let Ok(facts) = facts {
+        file.set_facts(facts);
     }
     let wcc = WccData {
         before: Some(WccAttributes::from(&before)),
