@@ -141,7 +141,9 @@ impl LocalStore {
             .find(object, Use::Read)
             .map_or_else(|| objects::reopen(path, Use::Read), Ok)
         {
-            Ok(file) => fsync(&*file)?,
+            // The kernel tells of a write that failed once for each descriptor: the next sync of the object must
+            // know of it, too.
+            Ok(file) => fsync(&*file).inspect_err(|_| self.descriptors.lose(object))?,
             Err(_) => syncfs(&self.whole)?,
         }
         Ok(())

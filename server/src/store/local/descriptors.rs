@@ -133,8 +133,13 @@ impl Descriptors {
             && descriptor.take_unsynced()
             && rustix::fs::fdatasync(&*descriptor).is_err()
         {
-            self.lost.lock().insert(object);
+            self.lose(object);
         }
+    }
+
+    /// Bytes written to the object may have been lost, and whoever heard of it is not who will ask.
+    pub fn lose(&self, object: ObjectId) {
+        self.lost.lock().insert(object);
     }
 
     /// Whether written bytes of an object were lost when it was closed; said once.
