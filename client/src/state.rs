@@ -57,6 +57,8 @@ pub struct Unstable {
     pub writes: Vec<UnstableWrite>,
     /// Their bytes.
     pub bytes: u64,
+    /// Others are being committed, and may turn out lost.
+    pub committing: bool,
 }
 
 /// A write that the server may still lose.

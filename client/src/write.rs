@@ -161,7 +161,8 @@ impl Send<'_> {
         self.resized(&written.wcc, offset);
         let mut unstable = self.file.unstable.lock();
         // A stable write is never lost, but an earlier one that is sent again must not hide it.
-        if written.committed == Stable::Unstable || !unstable.writes.is_empty() {
+        let earlier = unstable.committing || !unstable.writes.is_empty();
+        if written.committed == Stable::Unstable || earlier {
             unstable.bytes += data.len() as u64;
             unstable.writes.push(UnstableWrite {
                 offset,
@@ -198,6 +199,13 @@ impl Send<'_> {
 pub fn sync(file: &File) -> Result<(), WriteError> {
     let state = file.state();
     let _one = state.syncing.lock();
+    state.unstable.lock().committing = true;
+    let synced = sync_all(file, state);
+    state.unstable.lock().committing = false;
+    synced
+}
+
+fn sync_all(file: &File, state: &FileState) -> Result<(), WriteError> {
     for _ in 0..RESENDS_MAX {
         let writes = {
             let mut unstable = state.unstable.lock();
