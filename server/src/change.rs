@@ -5,8 +5,9 @@
 //! change counter moves. Files under a watch are looked at when the store reports something; the others at
 //! LOOKUP and GETATTR, before reads, and every second.
 //!
-//! What this cannot see: an outside write between the end of our own write's system call and our look at the
-//! attributes after it; writes through a mapping, until their times are updated; changes that set the times back
+//! What this cannot see: an outside change between our last look at the attributes and the record that a write of
+//! our own makes, if size, mode and owner are the same (so beside a steady writer it can stay unseen until the
+//! next change); one in the same tick of the file system's clock as our record; writes through a mapping, until their times are updated; changes that set the times back
 //! on a file system without a change time.
 
 use std::collections::HashSet;
