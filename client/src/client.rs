@@ -2,14 +2,15 @@
 
 use crate::{
     error::{ConnectError, PathError},
+    facts::{FileReferences, Granted, PageReference, ServerFacts},
     file::File,
-    handle::Handle,
     link::{Dial, Link},
-    metadata::{Changes, CreateOptions, DirEntry, Metadata, Space},
-    nfs::{Found, ListedEntry, Listing, Nfs, NfsError, Removed},
+    metadata::{Changes, CreateOptions, Metadata, Space},
+    nfs::{Found, Nfs, NfsError, Removed},
     options::{Eager, Options},
     path::{Place, Walk},
     policy::SizeClass,
+    read_dir::ReadDir,
     references,
     shared::Shared,
     statistics::{Statistics, Terms},
@@ -70,7 +71,7 @@ impl Client {
         &self.shared
     }
 
-    fn nfs(&self) -> Nfs<'_> {
+    pub(crate) fn nfs(&self) -> Nfs<'_> {
         self.shared.nfs()
     }
 
@@ -265,13 +266,7 @@ impl Client {
             .nfs()
             .list(&directory.handle, 0, [0; 8])
             .map_err(|error| error.at(verb, &path))?;
-        Ok(ReadDir {
-            client: self.clone(),
-            directory: directory.handle,
-            path,
-            listing: first.into(),
-            failed: false,
-        })
+        Ok(ReadDir::new(self.clone(), directory.handle, path, first))
     }
 
     /// Makes a directory (mode 0755).
@@ -476,142 +471,6 @@ impl NfsError {
         match self {
             Self::Status(status) => PathError::Server { verb, path, status },
             Self::Call(source) => PathError::Call { verb, path, source },
-        }
-    }
-}
-
-/// What the server is and what it granted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ServerFacts {
-    /// Name of the fabric: `shm`, `tcp`, `verbs`, `sim`, or `nfs` for RPC over TCP.
-    pub fabric: &'static str,
-    /// The export's name.
-    pub export: String,
-    /// It has the ODAFS program (else plain NFSv3 is spoken).
-    pub odafs: bool,
-    /// The direct mode granted, if any.
-    pub granted: Option<Granted>,
-    /// Bytes of a page of its page cache; 0 without a session.
-    pub page_bytes: u32,
-    /// Bytes of one READ at most.
-    pub max_read: u32,
-    /// Bytes of one WRITE at most.
-    pub max_write: u32,
-}
-
-/// A direct mode that a server granted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Granted {
-    /// The server's NIC checks and moves the data.
-    Guarded {
-        /// The MAC agreed on: `hmac-sha256` or `blake3`.
-        mac: &'static str,
-    },
-    /// The client moves the data and checks; guarded reads are granted with it.
-    OneSided {
-        /// The MAC agreed on for guarded reads.
-        mac: &'static str,
-    },
-}
-
-/// The references of one file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileReferences {
-    /// The path asked for.
-    pub path: PathBuf,
-    /// The file's change counter.
-    pub change: u64,
-    /// Its size in bytes.
-    pub size: u64,
-    /// Bytes of a page.
-    pub page_bytes: u32,
-    /// Its change counter may be read directly.
-    pub counter: bool,
-    /// The resident pages that the server gave references for, in the order of the file.
-    pub pages: Vec<PageReference>,
-}
-
-/// A reference to one page, without its access key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PageReference {
-    /// Index of the page in the file.
-    pub page: u64,
-    /// Offset in the server's arena.
-    pub address: u64,
-    /// Valid bytes.
-    pub length: u32,
-    /// Handle in the TPT.
-    pub handle: u32,
-    /// The export's epoch when it was issued.
-    pub epoch: u64,
-}
-
-impl From<&odafs_common::wire::odafs::PageReference> for PageReference {
-    fn from(page: &odafs_common::wire::odafs::PageReference) -> Self {
-        let reference = &page.reference;
-        Self {
-            page: page.page,
-            address: reference.address,
-            length: reference.length,
-            handle: reference.handle.0,
-            epoch: reference.epoch.0,
-        }
-    }
-}
-
-/// The entries of a directory; see [`Client::read_dir`].
-#[derive(Debug)]
-pub struct ReadDir {
-    client: Client,
-    directory: Handle,
-    path: String,
-    listing: Ahead,
-    failed: bool,
-}
-
-/// What was listed and not yet asked for.
-#[derive(Debug)]
-struct Ahead {
-    entries: std::vec::IntoIter<ListedEntry>,
-    verifier: [u8; 8],
-    cookie: u64,
-    eof: bool,
-}
-
-impl From<Listing> for Ahead {
-    fn from(listing: Listing) -> Self {
-        let cookie = listing.entries.last().map_or(0, |entry| entry.cookie);
-        // A listing that has neither entries nor an end would be asked for for ever.
-        let eof = listing.eof || listing.entries.is_empty();
-        Self {
-            entries: listing.entries.into_iter(),
-            verifier: listing.verifier,
-            cookie,
-            eof,
-        }
-    }
-}
-
-impl Iterator for ReadDir {
-    type Item = Result<DirEntry, PathError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            match self.listing.entries.next() {
-                Some(entry) if entry.name == b"." || entry.name == b".." => {}
-                Some(entry) => return Some(Ok(entry.into())),
-                None if self.listing.eof || self.failed => return None,
-                None => {
-                    let (cookie, verifier) = (self.listing.cookie, self.listing.verifier);
-                    match self.client.nfs().list(&self.directory, cookie, verifier) {
-                        Ok(listing) => self.listing = listing.into(),
-                        Err(error) => {
-                            self.failed = true;
-                            return Some(Err(error.at("list", &self.path)));
-                        }
-                    }
-                }
-            }
         }
     }
 }

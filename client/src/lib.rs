@@ -58,8 +58,8 @@
 //! # Inside
 //! | module | what lives there |
 //! |---|---|
-//! | `read`, `read_rpc`, `write` | the data path: all branching of a read, top to bottom |
-//! | `client`, `file`, `path`, `references` | what callers hold, and what they ask for |
+//! | `read`, `read_pair`, `read_rpc`, `part`, `write` | the data path: all branching of a read, top to bottom |
+//! | `client`, `facts`, `file`, `path`, `read_dir`, `references` | what callers hold, and what they ask for |
 //! | `shared`, `lane`, `state` | what handles share, what a thread reads with, what is kept of a file |
 //! | `directory`, `cache`, `budget`, `policy` | cores without IO, clock or chance of their own |
 //! | `session`, `direct` | sessions, and connections for direct reads |
@@ -74,6 +74,7 @@ mod client;
 mod direct;
 mod directory;
 mod error;
+mod facts;
 mod file;
 mod handle;
 mod lane;
@@ -82,11 +83,14 @@ mod metadata;
 mod mount;
 mod nfs;
 mod options;
+mod part;
 mod path;
 mod pipeline;
 mod policy;
 mod pool;
 mod read;
+mod read_dir;
+mod read_pair;
 mod read_rpc;
 mod references;
 mod session;
@@ -101,13 +105,15 @@ mod transport;
 mod url;
 mod write;
 
-pub use client::{Client, FileReferences, Granted, PageReference, ReadDir, ServerFacts};
+pub use client::Client;
 pub use error::{CallError, ConnectError, PathError, ReadError, Status, UrlError, WriteError};
+pub use facts::{FileReferences, Granted, PageReference, ServerFacts};
 pub use file::{File, ReadRequest};
 pub use link::Dial;
 pub use metadata::{Changes, CreateOptions, DirEntry, FileKind, Metadata, Space, When};
 pub use odafs_common::exception::Exception;
 pub use options::{Cache, Credential, Eager, MacPreference, Options, Route, Transfer, Wait};
+pub use read_dir::ReadDir;
 pub use statistics::{Statistics, Terms};
 pub use trace::{Step, Taken, Traced, Why};
 pub use url::{Host, ServerAddress, Url};

@@ -16,20 +16,21 @@
 //! posted is in flight before the first answer is waited for.
 
 use crate::{
-    direct::{DirectPair, NotPosted},
+    direct::DirectPair,
     directory::Lookup,
-    error::{CallError, ReadError},
+    error::ReadError,
     file::{File, ReadRequest},
     lane::Lane,
     options::Route,
+    part::{Failed, Part, Step, Told, contiguous},
     policy::{Choice, SizeClass},
     pool::TakeError,
+    read_pair::PairFailed,
     read_rpc,
     session::Session,
     shared::{Shared, TIMED_ONE_IN},
-    state::{FileState, Moment},
+    state::FileState,
     trace::{self, Taken, Why},
-    transport::Broken,
 };
 use odafs_common::{exception::Exception, page::PageSize, reference::Reference};
 use odafs_fabric::{
@@ -44,48 +45,6 @@ const PARTS_MAX: usize = 1024;
 /// Cache lines of the next page that are fetched while one is copied.
 const PREFETCH_LINES: u32 = 8;
 
-/// A part of a read: what it wants of one page.
-pub struct Part<'b> {
-    /// Which request of the batch it belongs to.
-    request: usize,
-    /// Index of the page.
-    pub page: u64,
-    /// First byte wanted, within the page.
-    pub within: usize,
-    /// Where the bytes go.
-    pub buf: &'b mut [u8],
-    /// What comes next.
-    pub step: Step,
-    /// Bytes that it got.
-    pub bytes: usize,
-    /// Which route it took or takes, and why.
-    pub why: Why,
-    /// The file when it began.
-    pub moment: Moment,
-    probe: bool,
-    /// How long a refused direct try took, where that was measured.
-    stale_ns: Option<u64>,
-    taken: Taken,
-    began: Nanos,
-    /// Measured only when a trace is asked for: looking at the clock is a tenth of a direct read.
-    took: Option<Nanos>,
-}
-
-/// What a part does next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
-    /// Look into the data cache and the directory.
-    Look,
-    /// Copy from the server's memory and check the stamp.
-    OneSided(Reference),
-    /// Have the server's NIC check and copy.
-    Guarded(Reference),
-    /// Ask the server.
-    Rpc,
-    /// Nothing: it has its bytes.
-    Done,
-}
-
 /// What a read works with.
 pub struct Reading<'a> {
     /// The client.
@@ -98,7 +57,8 @@ pub struct Reading<'a> {
     pub size: PageSize,
     /// Size class of each request.
     pub class: SizeClass,
-    traced: bool,
+    /// Somebody wants to know which way it went.
+    pub traced: bool,
 }
 
 /// Reads into `buf` from `offset` on.
@@ -330,46 +290,6 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The parts of all requests, and which are whose.
-    fn cut<'b>(
-        &self,
-        requests: &'b mut [ReadRequest<'_>],
-        began: Nanos,
-    ) -> (Vec<Part<'b>>, Vec<Range<usize>>) {
-        let moment = self.file.moment();
-        let mut parts = Vec::new();
-        let mut ranges = Vec::with_capacity(requests.len());
-        for request in requests {
-            let first = parts.len();
-            let mut offset = request.offset;
-            let mut rest = &mut request.buf[..];
-            while !rest.is_empty() && offset < u64::MAX {
-                let within = self.size.within(offset);
-                let (buf, after) = rest.split_at_mut(rest.len().min(self.size.bytes() - within));
-                rest = after;
-                let page = self.size.index(offset);
-                offset = offset.saturating_add(buf.len() as u64);
-                parts.push(Part {
-                    request: ranges.len(),
-                    page,
-                    within,
-                    buf,
-                    step: Step::Look,
-                    bytes: 0,
-                    why: Why::Cached,
-                    moment,
-                    probe: false,
-                    stale_ns: None,
-                    taken: Taken::Cache,
-                    began,
-                    took: self.traced.then_some(Nanos(0)),
-                });
-            }
-            ranges.push(first..parts.len());
-        }
-        (parts, ranges)
-    }
-
     /// Step 1 and 2: the data cache, then the directory and the policy.
     fn look(&self, parts: &mut [Part<'_>]) {
         let lane = Lane::mine();
@@ -533,98 +453,8 @@ impl Reading<'_> {
         }
     }
 
-    fn on_pair(
-        &self,
-        session: &Session,
-        pair: &mut DirectPair,
-        parts: &mut [Part<'_>],
-        deadline: Nanos,
-    ) -> Result<(), PairFailed> {
-        let mut scratch = self.scratch();
-        let mut next = 0;
-        loop {
-            while next < parts.len() {
-                match self.post(session, pair, &mut parts[next], next, !scratch.is_empty()) {
-                    Ok(()) => next += 1,
-                    Err(NotPosted::Full) => break,
-                    Err(NotPosted::Broken(broken)) => return Err(broken.into()),
-                }
-            }
-            pair.flush();
-            if pair.in_flight() == 0 && next == parts.len() {
-                return Ok(());
-            }
-            let Some(answer) = pair.next(deadline)? else {
-                return Err(PairFailed::TimedOut);
-            };
-            let part = &mut parts[answer.part];
-            let (Step::Guarded(reference) | Step::OneSided(reference)) = part.step else {
-                return Err(Broken("the server completed what was not asked".into()).into());
-            };
-            let one_sided = matches!(part.step, Step::OneSided(_));
-            let wanted = part.wanted(&reference, !scratch.is_empty());
-            match answer.result {
-                Ok(bytes) if bytes as usize == wanted.bytes => {
-                    let into = if wanted.whole {
-                        &mut scratch[..wanted.bytes]
-                    } else {
-                        &mut part.buf[..wanted.bytes]
-                    };
-                    if !pair.take(&answer, into) {
-                        return Err(Broken("the server completed what was not asked".into()).into());
-                    }
-                    session.was_served();
-                    part.finish(
-                        self,
-                        &wanted,
-                        &scratch,
-                        if one_sided {
-                            Taken::OneSided
-                        } else {
-                            Taken::Guarded
-                        },
-                    );
-                }
-                Ok(_) => self.refuse(session, part, &reference, Exception::OutOfBounds, None),
-                Err(exception) => {
-                    let sample = clock::now().since(part.began).0;
-                    self.refuse(session, part, &reference, exception, Some(sample));
-                }
-            }
-        }
-    }
-
-    fn post(
-        &self,
-        session: &Session,
-        pair: &mut DirectPair,
-        part: &mut Part<'_>,
-        at: usize,
-        fill: bool,
-    ) -> Result<(), NotPosted> {
-        match part.step {
-            Step::Guarded(reference) => {
-                let wanted = part.wanted(&reference, fill);
-                part.began = clock::now();
-                pair.post(
-                    session,
-                    &reference,
-                    wanted.from as u32,
-                    wanted.bytes as u32,
-                    at,
-                )
-            }
-            Step::OneSided(reference) => {
-                let wanted = part.wanted(&reference, fill);
-                part.began = clock::now();
-                pair.post_one_sided(&reference, wanted.from as u32, wanted.bytes as u32, at)
-            }
-            Step::Look | Step::Rpc | Step::Done => Ok(()),
-        }
-    }
-
     /// A direct try was refused: the reference is forgotten or kept, the part goes on by RPC.
-    fn refuse(
+    pub fn refuse(
         &self,
         session: &Session,
         part: &mut Part<'_>,
@@ -642,7 +472,7 @@ impl Reading<'_> {
     }
 
     /// Room for a page, where pages are kept; else none.
-    fn scratch(&self) -> Vec<u8> {
+    pub fn scratch(&self) -> Vec<u8> {
         if self.shared.caches() {
             vec![0; self.size.bytes()]
         } else {
@@ -670,158 +500,5 @@ impl Reading<'_> {
         }
         self.shared
             .tell_reads(self.file, self.class, &told, took_ns);
-    }
-}
-
-/// What the requests of a batch came to, for the policy.
-#[derive(Debug, Default)]
-pub struct Told {
-    /// Requests that were read directly, entirely or but for what had no reference.
-    pub completed: u32,
-    /// All parts of all of those were.
-    pub mixed: bool,
-    /// Requests that were read by RPC alone.
-    pub by_rpc: u32,
-    /// Requests of which a part was refused, with the time of the first refusal where it was measured.
-    pub refused: Vec<Option<u64>>,
-}
-
-impl Told {
-    fn count(&mut self, parts: &[Part<'_>]) {
-        let refused = |part: &&Part<'_>| matches!(part.why, Why::Refused(_));
-        let direct = |part: &Part<'_>| matches!(part.taken, Taken::OneSided | Taken::Guarded);
-        let by_rpc = |part: &Part<'_>| matches!(part.taken, Taken::Rpc | Taken::PlainRpc);
-        if let Some(part) = parts.iter().find(refused) {
-            self.refused.push(part.stale_ns);
-        } else if parts.iter().any(direct) {
-            self.completed += 1;
-            self.mixed |= !parts.iter().all(direct);
-        } else if parts.iter().any(by_rpc) {
-            self.by_rpc += 1;
-        }
-    }
-}
-
-/// What is asked of a page: all its valid bytes where they are kept, else the part's alone.
-pub struct Wanted {
-    from: usize,
-    bytes: usize,
-    whole: bool,
-}
-
-impl Part<'_> {
-    fn wanted(&self, reference: &Reference, fill: bool) -> Wanted {
-        let valid = reference.length as usize;
-        if fill {
-            return Wanted {
-                from: 0,
-                bytes: valid,
-                whole: true,
-            };
-        }
-        Wanted {
-            from: self.within,
-            bytes: self.buf.len().min(valid.saturating_sub(self.within)),
-            whole: false,
-        }
-    }
-
-    /// The bytes are there: in the buffer, or the whole page in `scratch`.
-    fn finish(&mut self, reading: &Reading<'_>, wanted: &Wanted, scratch: &[u8], taken: Taken) {
-        let mut bytes = wanted.bytes;
-        if wanted.whole {
-            let page = &scratch[..wanted.bytes];
-            reading
-                .shared
-                .keep(reading.file, self.moment, self.page, reading.size, page);
-            let there = page.get(self.within..).unwrap_or(&[]);
-            bytes = there.len().min(self.buf.len());
-            self.buf[..bytes].copy_from_slice(&there[..bytes]);
-        }
-        self.done(bytes, taken, self.why);
-    }
-
-    /// It has its bytes.
-    pub fn done(&mut self, bytes: usize, taken: Taken, why: Why) {
-        self.bytes = bytes;
-        self.taken = taken;
-        self.why = why;
-        self.step = Step::Done;
-        if let Some(took) = &mut self.took {
-            *took = clock::now().since(self.began);
-        }
-    }
-
-    fn connection_lost(&mut self) {
-        self.why = Why::ConnectionLost;
-        self.step = Step::Rpc;
-    }
-
-    fn traced(&self, size: PageSize) -> trace::Step {
-        trace::Step {
-            offset: size.start(self.page) + self.within as u64,
-            length: self.bytes as u32,
-            taken: self.taken,
-            why: self.why,
-            took: self.took.unwrap_or_default().duration(),
-        }
-    }
-}
-
-/// Bytes from the start up to the first part that fell short: there the file ended when that part was read.
-fn contiguous(parts: &[Part<'_>]) -> usize {
-    let mut bytes = 0;
-    for part in parts {
-        bytes += part.bytes;
-        if part.bytes < part.buf.len() {
-            break;
-        }
-    }
-    bytes
-}
-
-enum PairFailed {
-    TimedOut,
-    Broken(Broken),
-}
-
-impl From<Broken> for PairFailed {
-    fn from(broken: Broken) -> Self {
-        Self::Broken(broken)
-    }
-}
-
-/// Why a read failed.
-pub enum Failed {
-    /// The deadline passed while direct reads were in flight.
-    TimedOut,
-    /// The server refused the read.
-    Status(crate::error::Status),
-    /// The call failed.
-    Call(CallError),
-}
-
-impl Failed {
-    fn of(self, file: &File, offset: u64) -> ReadError {
-        let path = file.path().to_owned();
-        let source = match self {
-            Self::Status(status) => {
-                return ReadError::Server {
-                    path,
-                    offset,
-                    status,
-                };
-            }
-            Self::TimedOut => CallError::TimedOut {
-                call: "direct read",
-                after: file.shared().options.deadline,
-            },
-            Self::Call(source) => source,
-        };
-        ReadError::Call {
-            path,
-            offset,
-            source,
-        }
     }
 }

@@ -1,0 +1,249 @@
+//! What a read works on: its parts, one for each page, and what they came to.
+
+use crate::{
+    error::{CallError, ReadError, Status},
+    file::{File, ReadRequest},
+    read::Reading,
+    state::Moment,
+    trace::{self, Taken, Why},
+};
+use odafs_common::{page::PageSize, reference::Reference};
+use odafs_fabric::clock::{self, Nanos};
+use std::ops::Range;
+
+/// A part of a read: what it wants of one page.
+pub struct Part<'b> {
+    /// Which request of the batch it belongs to.
+    pub request: usize,
+    /// Index of the page.
+    pub page: u64,
+    /// First byte wanted, within the page.
+    pub within: usize,
+    /// Where the bytes go.
+    pub buf: &'b mut [u8],
+    /// What comes next.
+    pub step: Step,
+    /// Bytes that it got.
+    pub bytes: usize,
+    /// Which route it took or takes, and why.
+    pub why: Why,
+    /// The file when it began.
+    pub moment: Moment,
+    /// It is a try of a route that does not seem to pay.
+    pub probe: bool,
+    /// How long a refused direct try took, where that was measured.
+    pub stale_ns: Option<u64>,
+    /// The route that it took.
+    pub taken: Taken,
+    /// When its present step began.
+    pub began: Nanos,
+    /// Measured only when a trace is asked for: looking at the clock is a tenth of a direct read.
+    pub took: Option<Nanos>,
+}
+
+/// What a part does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// Look into the data cache and the directory.
+    Look,
+    /// Copy from the server's memory and check the stamp.
+    OneSided(Reference),
+    /// Have the server's NIC check and copy.
+    Guarded(Reference),
+    /// Ask the server.
+    Rpc,
+    /// Nothing: it has its bytes.
+    Done,
+}
+
+impl Reading<'_> {
+    /// The parts of all requests, and which are whose.
+    pub fn cut<'b>(
+        &self,
+        requests: &'b mut [ReadRequest<'_>],
+        began: Nanos,
+    ) -> (Vec<Part<'b>>, Vec<Range<usize>>) {
+        let moment = self.file.moment();
+        let mut parts = Vec::new();
+        let mut ranges = Vec::with_capacity(requests.len());
+        for request in requests {
+            let first = parts.len();
+            let mut offset = request.offset;
+            let mut rest = &mut request.buf[..];
+            while !rest.is_empty() && offset < u64::MAX {
+                let within = self.size.within(offset);
+                let (buf, after) = rest.split_at_mut(rest.len().min(self.size.bytes() - within));
+                rest = after;
+                let page = self.size.index(offset);
+                offset = offset.saturating_add(buf.len() as u64);
+                parts.push(Part {
+                    request: ranges.len(),
+                    page,
+                    within,
+                    buf,
+                    step: Step::Look,
+                    bytes: 0,
+                    why: Why::Cached,
+                    moment,
+                    probe: false,
+                    stale_ns: None,
+                    taken: Taken::Cache,
+                    began,
+                    took: self.traced.then_some(Nanos(0)),
+                });
+            }
+            ranges.push(first..parts.len());
+        }
+        (parts, ranges)
+    }
+}
+
+/// What the requests of a batch came to, for the policy.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// Requests that were read directly, entirely or but for what had no reference.
+    pub completed: u32,
+    /// All parts of all of those were.
+    pub mixed: bool,
+    /// Requests that were read by RPC alone.
+    pub by_rpc: u32,
+    /// Requests of which a part was refused, with the time of the first refusal where it was measured.
+    pub refused: Vec<Option<u64>>,
+}
+
+impl Told {
+    /// Counts one request.
+    pub fn count(&mut self, parts: &[Part<'_>]) {
+        let refused = |part: &&Part<'_>| matches!(part.why, Why::Refused(_));
+        let direct = |part: &Part<'_>| matches!(part.taken, Taken::OneSided | Taken::Guarded);
+        let by_rpc = |part: &Part<'_>| matches!(part.taken, Taken::Rpc | Taken::PlainRpc);
+        if let Some(part) = parts.iter().find(refused) {
+            self.refused.push(part.stale_ns);
+        } else if parts.iter().any(direct) {
+            self.completed += 1;
+            self.mixed |= !parts.iter().all(direct);
+        } else if parts.iter().any(by_rpc) {
+            self.by_rpc += 1;
+        }
+    }
+}
+
+/// What is asked of a page: all its valid bytes where they are kept, else the part's alone.
+pub struct Wanted {
+    /// First byte, within the page.
+    pub from: usize,
+    /// Bytes.
+    pub bytes: usize,
+    /// All of the page: it is kept.
+    pub whole: bool,
+}
+
+impl Part<'_> {
+    /// What to ask for by this reference; `fill`: the page is kept.
+    pub fn wanted(&self, reference: &Reference, fill: bool) -> Wanted {
+        let valid = reference.length as usize;
+        if fill {
+            return Wanted {
+                from: 0,
+                bytes: valid,
+                whole: true,
+            };
+        }
+        Wanted {
+            from: self.within,
+            bytes: self.buf.len().min(valid.saturating_sub(self.within)),
+            whole: false,
+        }
+    }
+
+    /// The bytes are there: in the buffer, or the whole page in `scratch`.
+    pub fn finish(&mut self, reading: &Reading<'_>, wanted: &Wanted, scratch: &[u8], taken: Taken) {
+        let mut bytes = wanted.bytes;
+        if wanted.whole {
+            let page = &scratch[..wanted.bytes];
+            reading
+                .shared
+                .keep(reading.file, self.moment, self.page, reading.size, page);
+            let there = page.get(self.within..).unwrap_or(&[]);
+            bytes = there.len().min(self.buf.len());
+            self.buf[..bytes].copy_from_slice(&there[..bytes]);
+        }
+        self.done(bytes, taken, self.why);
+    }
+
+    /// It has its bytes.
+    pub fn done(&mut self, bytes: usize, taken: Taken, why: Why) {
+        self.bytes = bytes;
+        self.taken = taken;
+        self.why = why;
+        self.step = Step::Done;
+        if let Some(took) = &mut self.took {
+            *took = clock::now().since(self.began);
+        }
+    }
+
+    /// The connection was lost on the way: it goes on by RPC.
+    pub fn connection_lost(&mut self) {
+        self.why = Why::ConnectionLost;
+        self.step = Step::Rpc;
+    }
+
+    /// What a trace says of it.
+    pub fn traced(&self, size: PageSize) -> trace::Step {
+        trace::Step {
+            offset: size.start(self.page) + self.within as u64,
+            length: self.bytes as u32,
+            taken: self.taken,
+            why: self.why,
+            took: self.took.unwrap_or_default().duration(),
+        }
+    }
+}
+
+/// Bytes from the start up to the first part that fell short: there the file ended when that part was read.
+pub fn contiguous(parts: &[Part<'_>]) -> usize {
+    let mut bytes = 0;
+    for part in parts {
+        bytes += part.bytes;
+        if part.bytes < part.buf.len() {
+            break;
+        }
+    }
+    bytes
+}
+
+/// Why a read failed.
+pub enum Failed {
+    /// The deadline passed while direct reads were in flight.
+    TimedOut,
+    /// The server refused the read.
+    Status(Status),
+    /// The call failed.
+    Call(CallError),
+}
+
+impl Failed {
+    /// What the caller is told.
+    pub fn of(self, file: &File, offset: u64) -> ReadError {
+        let path = file.path().to_owned();
+        let source = match self {
+            Self::Status(status) => {
+                return ReadError::Server {
+                    path,
+                    offset,
+                    status,
+                };
+            }
+            Self::TimedOut => CallError::TimedOut {
+                call: "direct read",
+                after: file.shared().options.deadline,
+            },
+            Self::Call(source) => source,
+        };
+        ReadError::Call {
+            path,
+            offset,
+            source,
+        }
+    }
+}

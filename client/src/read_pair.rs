@@ -1,0 +1,120 @@
+//! Step 3 of a read over a connection: guarded, or one-sided by RDMA Reads. Many are in flight, and data lands in the
+//! connection's sink.
+
+use crate::{
+    direct::{DirectPair, NotPosted},
+    part::{Part, Step},
+    read::Reading,
+    session::Session,
+    trace::Taken,
+    transport::Broken,
+};
+use odafs_common::exception::Exception;
+use odafs_fabric::clock::{self, Nanos};
+
+impl Reading<'_> {
+    /// Posts the reads of all parts that have come to this step, and takes their answers.
+    pub fn on_pair(
+        &self,
+        session: &Session,
+        pair: &mut DirectPair,
+        parts: &mut [Part<'_>],
+        deadline: Nanos,
+    ) -> Result<(), PairFailed> {
+        let mut scratch = self.scratch();
+        let mut next = 0;
+        loop {
+            while next < parts.len() {
+                match self.post(session, pair, &mut parts[next], next, !scratch.is_empty()) {
+                    Ok(()) => next += 1,
+                    Err(NotPosted::Full) => break,
+                    Err(NotPosted::Broken(broken)) => return Err(broken.into()),
+                }
+            }
+            pair.flush();
+            if pair.in_flight() == 0 && next == parts.len() {
+                return Ok(());
+            }
+            let Some(answer) = pair.next(deadline)? else {
+                return Err(PairFailed::TimedOut);
+            };
+            let part = &mut parts[answer.part];
+            let (Step::Guarded(reference) | Step::OneSided(reference)) = part.step else {
+                return Err(Broken("the server completed what was not asked".into()).into());
+            };
+            let one_sided = matches!(part.step, Step::OneSided(_));
+            let wanted = part.wanted(&reference, !scratch.is_empty());
+            match answer.result {
+                Ok(bytes) if bytes as usize == wanted.bytes => {
+                    let into = if wanted.whole {
+                        &mut scratch[..wanted.bytes]
+                    } else {
+                        &mut part.buf[..wanted.bytes]
+                    };
+                    if !pair.take(&answer, into) {
+                        return Err(Broken("the server completed what was not asked".into()).into());
+                    }
+                    session.was_served();
+                    part.finish(
+                        self,
+                        &wanted,
+                        &scratch,
+                        if one_sided {
+                            Taken::OneSided
+                        } else {
+                            Taken::Guarded
+                        },
+                    );
+                }
+                Ok(_) => self.refuse(session, part, &reference, Exception::OutOfBounds, None),
+                Err(exception) => {
+                    let sample = clock::now().since(part.began).0;
+                    self.refuse(session, part, &reference, exception, Some(sample));
+                }
+            }
+        }
+    }
+
+    fn post(
+        &self,
+        session: &Session,
+        pair: &mut DirectPair,
+        part: &mut Part<'_>,
+        at: usize,
+        fill: bool,
+    ) -> Result<(), NotPosted> {
+        match part.step {
+            Step::Guarded(reference) => {
+                let wanted = part.wanted(&reference, fill);
+                part.began = clock::now();
+                pair.post(
+                    session,
+                    &reference,
+                    wanted.from as u32,
+                    wanted.bytes as u32,
+                    at,
+                )
+            }
+            Step::OneSided(reference) => {
+                let wanted = part.wanted(&reference, fill);
+                part.began = clock::now();
+                pair.post_one_sided(&reference, wanted.from as u32, wanted.bytes as u32, at)
+            }
+            Step::Look | Step::Rpc | Step::Done => Ok(()),
+        }
+    }
+}
+
+/// Why the reads that were left have no answer.
+pub enum PairFailed {
+    /// The deadline passed.
+    TimedOut,
+    /// The connection was lost.
+    Broken(Broken),
+}
+
+impl From<Broken> for PairFailed {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
+}

@@ -1,0 +1,205 @@
+//! The client's session with its server: opened, looked after, let go of and opened again.
+
+use super::Shared;
+use crate::{
+    calls::{Pause, Repeat},
+    error::ConnectError,
+    link::Link,
+    options::Route,
+    session::{NoSession, Session},
+};
+use odafs_fabric::{
+    clock::{self, Nanos},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::*},
+    },
+};
+
+/// The present session, and what is known of those before.
+#[derive(Default)]
+pub struct Sessions {
+    /// Number of the present session; 0 without one. It moves after the directory was emptied for it.
+    number: AtomicU64,
+    /// Life of the server that the last session belonged to; 0 before the first.
+    life: AtomicU64,
+    present: Mutex<Present>,
+    /// Held by the thread that opens a session.
+    opening: Mutex<Opening>,
+}
+
+#[derive(Default)]
+struct Present {
+    session: Option<Arc<Session>>,
+}
+
+#[derive(Default)]
+struct Opening {
+    opened: u64,
+    not_before: Nanos,
+    failures: u32,
+    /// Sessions in a row that were of no use.
+    useless: u32,
+}
+
+impl Shared {
+    /// Opens the first session, if direct reads are wanted.
+    pub(super) fn first_session(&self) -> Result<(), ConnectError> {
+        let wanted = match self.options.route {
+            Route::Rpc => return Ok(()),
+            Route::Policy => None,
+            Route::Guarded => Some("guarded"),
+            Route::OneSided => Some("one-sided"),
+        };
+        let not_granted = |reason: String| match wanted {
+            None => Ok(()),
+            Some(wanted) => Err(ConnectError::NotGranted {
+                server: self.calls.link().address(),
+                wanted,
+                reason,
+            }),
+        };
+        if let Link::Tcp(_) = self.calls.link() {
+            return not_granted(
+                "nfs:// URLs are for RPC alone (use odafs+shm:// or odafs://)".into(),
+            );
+        }
+        match self.open_session(&mut self.sessions.opening.lock()) {
+            Ok(session) if self.options.route == Route::OneSided && !session.one_sided => not_granted(
+                "it grants guarded reads only (serve with `--direct one-sided`; on shm only root and the serving user \
+                 get it)"
+                    .into(),
+            ),
+            Ok(_) => Ok(()),
+            Err(NoSession::NoProgram) => {
+                self.odafs.store(false, Relaxed);
+                not_granted("it does not have the ODAFS program (`odafs serve` has)".into())
+            }
+            Err(NoSession::Refused(reason)) => not_granted(format!("{reason} (see `odafs serve --direct`)")),
+            Err(NoSession::Call(error)) => Err(error.into()),
+        }
+    }
+
+    /// Is this the present session?
+    pub fn is_present(&self, session: &Session) -> bool {
+        self.sessions.number.load(Acquire) == session.number
+    }
+
+    /// The present session.
+    pub fn session(&self) -> Option<Arc<Session>> {
+        if self.sessions.number.load(Acquire) == 0 {
+            return None;
+        }
+        self.sessions.present.lock().session.clone()
+    }
+
+    /// The present session, looked after: a new one if it is over, new keys if they are due. Never waits for another
+    /// thread that does the same.
+    pub fn tended_session(&self) -> Option<Arc<Session>> {
+        if self.options.route == Route::Rpc
+            || !self.odafs.load(Relaxed)
+            || matches!(self.calls.link(), Link::Tcp(_))
+        {
+            return None;
+        }
+        if let Some(session) = self.session() {
+            session.look();
+            if !session.is_over() {
+                if session.rekey_due(clock::now()) {
+                    session.rekey(&self.calls);
+                }
+                return Some(session);
+            }
+            self.retire(&session);
+            if session.was_useless() {
+                let mut opening = self.sessions.opening.lock();
+                opening.useless = (opening.useless + 1).min(12);
+                opening.not_before = clock::now() + Nanos::from_millis(10 << opening.useless);
+            }
+        }
+        let mut opening = self.sessions.opening.try_lock()?;
+        if let Some(session) = self.session() {
+            return Some(session);
+        }
+        if clock::now() < opening.not_before {
+            return None;
+        }
+        self.open_session(&mut opening).ok()
+    }
+
+    /// Lets go of a session that is over, and of all that came with it.
+    pub fn retire(&self, session: &Session) {
+        let gone = {
+            let mut present = self.sessions.present.lock();
+            let is_it = present
+                .session
+                .as_ref()
+                .is_some_and(|present| present.number == session.number);
+            if !is_it {
+                return;
+            }
+            self.sessions.number.store(0, Release);
+            present.session.take()
+        };
+        self.directory.begin(0, session.page);
+        drop(gone);
+    }
+
+    /// Tells the server that the session is over.
+    pub(super) fn close_session(&self) {
+        let session = self.sessions.present.lock().session.take();
+        if let Some(session) = session.filter(|session| !session.is_over()) {
+            session.close(&self.calls);
+        }
+    }
+
+    fn open_session(&self, opening: &mut Opening) -> Result<Arc<Session>, NoSession> {
+        let number = opening.opened + 1;
+        match Session::open(&self.calls, &self.options, &self.mounted.export, number) {
+            Ok(session) => {
+                opening.opened = number;
+                opening.failures = 0;
+                let session = Arc::new(session);
+                self.sessions.life.store(session.life, Relaxed);
+                self.directory.begin(number, session.page);
+                self.sessions.present.lock().session = Some(session.clone());
+                self.sessions.number.store(number, Release);
+                Ok(session)
+            }
+            Err(error) => {
+                // 10 ms, doubled up to about a minute: what is refused now may be granted later.
+                opening.failures = (opening.failures + 1).min(13);
+                opening.not_before = clock::now() + Nanos::from_millis(5 << opening.failures);
+                if let NoSession::NoProgram = error {
+                    self.odafs.store(false, Relaxed);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Repeat for Shared {
+    /// The server's cache of duplicate requests tells a repeated call from a new one, within one life of the server.
+    /// Where sessions tell its lives apart, a call is repeated only in the same one.
+    fn may_repeat(&self) -> bool {
+        let before = self.sessions.life.load(Relaxed);
+        if before == 0 {
+            return true;
+        }
+        let mut opening = self.sessions.opening.lock();
+        if let Some(session) = self.session() {
+            session.end();
+            self.retire(&session);
+        }
+        let deadline = self.calls.deadline();
+        let mut pause = Pause::default();
+        loop {
+            match self.open_session(&mut opening) {
+                Ok(session) => return session.life == before,
+                Err(_) if pause.before_retry(deadline) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+}
