@@ -1,5 +1,7 @@
 //! XDR, RFC 4506: big-endian words, everything padded to four bytes.
 
+use std::ops::Range;
+
 /// Why bytes are not the XDR value that was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum XdrError {
@@ -67,6 +69,16 @@ pub trait Decode<'a>: Sized {
 pub struct Reader<'a> {
     rest: &'a [u8],
     total: usize,
+    apart: Option<Apart<'a>>,
+}
+
+/// Payload that a transport brought apart from its message (a write chunk, RFC 8166 section 3.4.6).
+#[derive(Clone, Copy, Debug)]
+pub struct Apart<'a> {
+    /// Bytes of it.
+    pub bytes: u32,
+    /// They themselves, or nothing where the reader knows where they are.
+    pub data: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
@@ -75,7 +87,14 @@ impl<'a> Reader<'a> {
         Self {
             rest: bytes,
             total: bytes.len(),
+            apart: None,
         }
+    }
+
+    /// The same, for a message without its payload: of that only the length is in it.
+    #[must_use]
+    pub fn reduced(self, apart: Option<Apart<'a>>) -> Self {
+        Self { apart, ..self }
     }
 
     /// How many bytes have been read: the XDR position of the next item.
@@ -169,6 +188,22 @@ impl<'a> Reader<'a> {
         Ok(data)
     }
 
+    /// As [`Reader::opaque`], for what may have been brought apart from the message.
+    ///
+    /// # Errors
+    /// As [`Reader::opaque`], and [`XdrError::BadValue`] where as many bytes were not brought.
+    #[inline]
+    pub fn payload(&mut self, what: &'static str, max: u32) -> Result<&'a [u8], XdrError> {
+        let Some(apart) = self.apart.take() else {
+            return self.opaque(what, max);
+        };
+        let value = self.length(what, max)?;
+        if value != apart.bytes {
+            return Err(XdrError::BadValue { what, value });
+        }
+        Ok(apart.data)
+    }
+
     /// The length that stands before variable-length data or an array.
     ///
     /// # Errors
@@ -232,12 +267,21 @@ const ALLOCATED_UNSEEN: u32 = 16;
 #[derive(Debug)]
 pub struct Writer<'v> {
     bytes: &'v mut Vec<u8>,
+    payload: Option<Range<usize>>,
 }
 
 impl<'v> Writer<'v> {
     /// Appends to `bytes`; what they hold already is left alone.
     pub fn new(bytes: &'v mut Vec<u8>) -> Self {
-        Self { bytes }
+        Self {
+            bytes,
+            payload: None,
+        }
+    }
+
+    /// Where the first payload lies that was written, without its padding.
+    pub fn payload_range(&self) -> Option<Range<usize>> {
+        self.payload.clone()
     }
 
     /// Where the next item goes: an index into the whole vector.
@@ -287,6 +331,13 @@ impl<'v> Writer<'v> {
     pub fn opaque(&mut self, data: &[u8]) {
         self.length(data.len());
         self.opaque_fixed(data);
+    }
+
+    /// As [`Writer::opaque`], for what a transport may place apart from the message.
+    pub fn payload(&mut self, data: &[u8]) {
+        let start = self.position() + 4;
+        self.payload.get_or_insert(start..start + data.len());
+        self.opaque(data);
     }
 
     /// The length before variable-length data or an array.

@@ -172,13 +172,13 @@ pub struct Payload<'a>(pub &'a [u8]);
 
 impl Encode for Payload<'_> {
     fn encode(&self, w: &mut Writer<'_>) {
-        w.opaque(self.0);
+        w.payload(self.0);
     }
 }
 
 impl<'a> Decode<'a> for Payload<'a> {
     fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
-        r.opaque("data", MAX_DATA).map(Self)
+        r.payload("data", MAX_DATA).map(Self)
     }
 }
 

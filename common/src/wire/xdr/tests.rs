@@ -184,3 +184,33 @@ proptest! {
         prop_assert_eq!(r.finish(), Ok(()));
     }
 }
+
+#[test]
+fn a_payload_may_be_apart_from_its_message() {
+    let mut bytes = Vec::new();
+    let mut w = Writer::new(&mut bytes);
+    w.u32(7);
+    w.payload(b"hello");
+    w.u32(8);
+    assert_eq!(w.payload_range(), Some(8..13));
+    let whole = Reader::new(&bytes);
+    let read = |mut r: Reader<'_>| {
+        assert_eq!(r.u32(), Ok(7));
+        let data = r.payload("data", 8)?.to_vec();
+        assert_eq!(r.u32(), Ok(8));
+        assert_eq!(r.finish(), Ok(()));
+        Ok(data)
+    };
+    assert_eq!(read(whole), Ok(b"hello".to_vec()));
+    let mut without = bytes.clone();
+    without.drain(8..16);
+    let brought = |bytes, data| Some(Apart { bytes, data });
+    let reduced = |apart| read(Reader::new(&without).reduced(apart));
+    assert_eq!(reduced(brought(5, b"hello")), Ok(b"hello".to_vec()));
+    assert_eq!(reduced(brought(5, b"")), Ok(Vec::new()));
+    let other = XdrError::BadValue {
+        what: "data",
+        value: 5,
+    };
+    assert_eq!(reduced(brought(4, b"hell")), Err(other));
+}
