@@ -12,7 +12,7 @@ use odafs_common::wire::{
     xdr::{Encode, Reader, Writer, XdrError},
 };
 use odafs_fabric::{
-    Region,
+    Access, Region,
     clock::{self, Nanos},
     entropy,
     sync::{
@@ -336,7 +336,11 @@ impl Line {
     /// Memory of this connection that the server may write; `None` where the transport has no such thing.
     pub fn sink(&mut self, bytes: usize) -> Option<Arc<Region>> {
         if self.sink.as_ref().is_none_or(|sink| sink.len() < bytes) {
-            self.sink = self.transport.queue_pair()?.register(bytes).ok();
+            self.sink = self
+                .transport
+                .queue_pair()?
+                .register(bytes, Access::WRITE)
+                .ok();
         }
         self.sink.clone()
     }

@@ -16,8 +16,8 @@ use odafs_common::{
     reference::{Epoch, Reference},
 };
 use odafs_fabric::{
-    Completion as Event, Local, PostError, Posted, QueuePair, Region, Remote, SteeringTag,
-    clock::Nanos, sync::Arc,
+    Access, Completion as Event, Local, PostError, Posted, QueuePair, Region, Remote, Sink,
+    SteeringTag, clock::Nanos, sync::Arc,
 };
 
 /// Reads in flight on one connection.
@@ -104,7 +104,7 @@ impl DirectPair {
         let slot_bytes = session.page.bytes() + TAIL;
         let sink = attached
             .pair
-            .register(DEPTH * slot_bytes)
+            .register(DEPTH * slot_bytes, Access::WRITE)
             .map_err(|error| NoSession::Refused(format!("cannot register memory: {error}")))?;
         attached.pair.post_receives(2 * DEPTH as u32);
         let (key, generation) = session.mac_key();
@@ -207,11 +207,11 @@ impl DirectPair {
         );
         let mut left = 0;
         for (offset, length, tag, remote) in [data, stamp] {
-            let into = Local {
+            let into = Sink::Region(Local {
                 region: &self.sink,
                 offset,
                 length,
-            };
+            });
             let from = Remote {
                 tag: SteeringTag(tag),
                 offset: remote,

@@ -10,7 +10,7 @@ use odafs_common::page::PageSize;
 use odafs_common::reference::Epoch;
 use odafs_fabric::memory::{Arena, ArenaConfig, ArenaView, FrameNumber, LifeWord};
 use odafs_fabric::shm::{self, ConnectOptions, Limits};
-use odafs_fabric::{Completion, Listener, QueuePair, Remote, Source};
+use odafs_fabric::{Access, Completion, Listener, QueuePair, Remote, Source};
 use std::hint::{black_box, spin_loop};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -186,7 +186,7 @@ fn connected() -> Result<Ends, Box<dyn std::error::Error>> {
             break incoming;
         }
     };
-    let server = incoming.accept(b"")?;
+    let server = incoming.accept(b"", 128)?;
     Ok((
         client.join().map_err(|_| "the client panicked")??,
         server,
@@ -229,7 +229,7 @@ fn rings() -> Outcome {
     });
     pin_to(0);
     // Sinks for the guarded read.
-    let sink = client.register(1 << 20)?;
+    let sink = client.register(1 << 20, Access::BOTH)?;
     let mut turn = 0u64;
     let mut bare = |n: u32| {
         mode.store(FLOOR, Ordering::Release);

@@ -27,12 +27,14 @@ pub enum Completion {
     Recv {
         /// Length of the message.
         bytes: u32,
+        /// Sent with [`QueuePair::post_send_invalidate`]: this tag of ours is gone.
+        invalidated: Option<SteeringTag>,
     },
     /// A [`QueuePair::post_read`] that was [`Posted::Pending`] is over.
     Read {
         /// The id of the post.
         id: u64,
-        /// `Ok`: the bytes are in the region.
+        /// `Ok`: the bytes are in the sink.
         result: Result<(), Fault>,
     },
     /// A [`QueuePair::post_write`] that was [`Posted::Pending`] is over: its source may be reused.
@@ -116,6 +118,51 @@ pub struct Local<'a> {
     pub length: usize,
 }
 
+/// What the peer may do with memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// RDMA Read.
+    pub remote_read: bool,
+    /// RDMA Write.
+    pub remote_write: bool,
+}
+
+impl Access {
+    /// Nothing: only our own reads go there.
+    pub const LOCAL: Access = Access::of(false, false);
+    /// RDMA Read.
+    pub const READ: Access = Access::of(true, false);
+    /// RDMA Write.
+    pub const WRITE: Access = Access::of(false, true);
+    /// Both.
+    pub const BOTH: Access = Access::of(true, true);
+
+    const fn of(remote_read: bool, remote_write: bool) -> Access {
+        Access {
+            remote_read,
+            remote_write,
+        }
+    }
+}
+
+/// Where the bytes of an RDMA Read go. It is no target of the peer's RDMA Writes.
+#[derive(Clone, Copy)]
+pub enum Sink<'a> {
+    /// A range of a region.
+    Region(Local<'a>),
+    /// A range of a frame, which is unpublished until the completion.
+    Frame {
+        /// The arena.
+        arena: &'a Arc<Arena>,
+        /// The frame.
+        frame: FrameNumber,
+        /// First byte within the frame.
+        offset: u32,
+        /// Bytes.
+        length: u32,
+    },
+}
+
 /// Where the bytes of an RDMA Write come from.
 #[derive(Clone, Copy)]
 pub enum Source<'a> {
@@ -182,11 +229,26 @@ pub trait QueuePair: Send {
     /// Sends the concatenation of `parts` as one message. The bytes are taken before it returns.
     fn post_send(&mut self, id: u64, parts: &[&[u8]]) -> Result<Posted, PostError>;
 
+    /// As [`QueuePair::post_send`]; and the peer's steering tag is invalid when the message is
+    /// there (RFC 5040 section 5.3). Where the fabric has no such thing it only sends.
+    fn post_send_invalidate(
+        &mut self,
+        id: u64,
+        parts: &[&[u8]],
+        invalidate: SteeringTag,
+    ) -> Result<Posted, PostError> {
+        let _ = invalidate;
+        self.post_send(id, parts)
+    }
+
     /// Copies `from` into the peer's memory, ahead of every later send.
     fn post_write(&mut self, id: u64, from: Source<'_>, to: Remote) -> Result<Posted, PostError>;
 
-    /// Copies the peer's memory into a local region.
-    fn post_read(&mut self, id: u64, into: Local<'_>, from: Remote) -> Result<Posted, PostError>;
+    /// Copies the peer's memory here. [`PostError::Full`] beyond [`QueuePair::reads_max`].
+    fn post_read(&mut self, id: u64, into: Sink<'_>, from: Remote) -> Result<Posted, PostError>;
+
+    /// RDMA Reads that the peer takes from us at a time. 0: none.
+    fn reads_max(&self) -> u32;
 
     /// Rings the doorbell for all that was posted since the last time (wakes a sleeping peer).
     /// What was posted may stay unseen until then.
@@ -213,9 +275,30 @@ pub trait QueuePair: Send {
     /// has passed.
     fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError>;
 
-    /// Memory that the peer may read and write by RDMA until the connection closes. May block
-    /// for a round trip.
-    fn register(&mut self, length: usize) -> io::Result<Arc<Region>>;
+    /// Memory that the peer may use by RDMA as `access` says, until the connection closes or its
+    /// tag is invalidated. May block for a round trip. On shm `access` is not enforced: there the
+    /// peer may read and write it.
+    fn register(&mut self, length: usize, access: Access) -> io::Result<Arc<Region>>;
+
+    /// A fresh tag for a range of a region of this queue pair (a fast registration, a memory
+    /// window). Offsets under it count from the first byte of the range.
+    /// `Unsupported` where the fabric has no such thing.
+    fn bind(
+        &mut self,
+        region: &Arc<Region>,
+        offset: usize,
+        length: usize,
+        access: Access,
+    ) -> io::Result<SteeringTag> {
+        let _ = (region, offset, length, access);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Refuses all later remote access under a tag of ours: a bound one, or a region's. Where
+    /// the fabric has no such thing it does nothing.
+    fn invalidate(&mut self, tag: SteeringTag) {
+        let _ = tag;
+    }
 
     /// Lets this peer RDMA-Read the arena, its stamps and the life word.
     fn expose(&mut self, arena: &Arc<Arena>, life: &LifeWord) -> io::Result<Exposed>;
@@ -260,8 +343,13 @@ pub trait Incoming: Send {
     /// Who the client is.
     fn peer(&self) -> &Peer;
 
-    /// Takes it.
-    fn accept(self: Box<Self>, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>>;
+    /// Takes it. The client may have `inbound_reads` RDMA Reads under way at a time (the
+    /// responder's IRD, RFC 6581 section 7); with 0 it reads nothing. shm ignores it.
+    fn accept(
+        self: Box<Self>,
+        private_data: &[u8],
+        inbound_reads: u32,
+    ) -> io::Result<Box<dyn QueuePair>>;
 
     /// Refuses it, with a reason for the client to print.
     fn reject(self: Box<Self>, reason: &str);

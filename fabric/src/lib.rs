@@ -6,6 +6,7 @@
 //! | [`memory`] | the arena that the page cache lives in, its stamps and pins, the client's view of it, the life word |
 //! | [`shm`] | the fabric of one host: rings and regions in shared memory |
 //! | [`sim`] | the fabric of the tests: virtual time, delays, cuts, killed servers |
+//! | `tcp` | the fabric between hosts: iWARP over TCP |
 //! | [`sync`], [`clock`], [`entropy`] | the only primitives of concurrency, time and chance that the system's cores use, so that `--cfg shuttle` can run all of it under one seeded scheduler |
 
 #![deny(unsafe_code)]
@@ -18,9 +19,11 @@ pub mod memory;
 pub mod shm;
 pub mod sim;
 pub mod sync;
+#[cfg(not(shuttle))]
+pub mod tcp;
 pub mod wake;
 
 pub use fabric::{
-    Completion, Exposed, Fault, Incoming, Listener, Local, Peer, PostError, Posted, QueuePair,
-    Region, Remote, Source, SteeringTag,
+    Access, Completion, Exposed, Fault, Incoming, Listener, Local, Peer, PostError, Posted,
+    QueuePair, Region, Remote, Sink, Source, SteeringTag,
 };

@@ -234,7 +234,13 @@ impl Network {
     }
 
     /// Makes the connection of a client with a server life, unless that is over.
-    fn link(&self, name: &str, life: &Arc<Life>, client: u32) -> io::Result<Arc<Link>> {
+    fn link(
+        &self,
+        name: &str,
+        life: &Arc<Life>,
+        client: u32,
+        inbound_reads: u32,
+    ) -> io::Result<Arc<Link>> {
         let mut state = self.0.state.lock();
         if !state
             .lives
@@ -246,7 +252,12 @@ impl Network {
                 format!("{name} is gone"),
             ));
         }
-        let link = Arc::new(Link::new(self.0.config, client, state.random.next()));
+        let link = Arc::new(Link::new(
+            self.0.config,
+            client,
+            state.random.next(),
+            inbound_reads,
+        ));
         state.links.retain(|(_, link)| !link.is_cut());
         state.links.push((name.to_owned(), Arc::clone(&link)));
         Ok(link)
@@ -357,11 +368,15 @@ impl fabric::Incoming for Incoming {
         &self.peer
     }
 
-    fn accept(self: Box<Self>, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>> {
+    fn accept(
+        self: Box<Self>,
+        private_data: &[u8],
+        inbound_reads: u32,
+    ) -> io::Result<Box<dyn QueuePair>> {
         check_private_data(private_data)?;
         let link = self
             .network
-            .link(&self.name, &self.life, self.request.client)?;
+            .link(&self.name, &self.life, self.request.client, inbound_reads)?;
         self.request
             .answer
             .give(Ok((Arc::clone(&link), private_data.to_vec())));

@@ -8,7 +8,7 @@ use odafs_common::page::PageSize;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
 use odafs_fabric::shm::{self, ConnectOptions, Limits};
-use odafs_fabric::{Completion, Listener, QueuePair, Remote, Source, SteeringTag};
+use odafs_fabric::{Access, Completion, Listener, QueuePair, Remote, Source, SteeringTag};
 use rustix::fs::{
     FallocateFlags, Mode, OFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, open,
 };
@@ -71,7 +71,7 @@ impl Server {
             let mut lines: Vec<Box<dyn QueuePair>> = Vec::new();
             while !stopping.load(Ordering::Relaxed) {
                 if let Some(incoming) = listener.poll_accept().unwrap()
-                    && let Ok(mut line) = incoming.accept(b"")
+                    && let Ok(mut line) = incoming.accept(b"", 128)
                 {
                     let _ = line.expose(&arena, &life);
                     lines.push(line);
@@ -312,7 +312,10 @@ fn scribbling() {
         assert!(rounds > 10);
     });
     let mut honest = server.connect().unwrap();
-    assert!(honest.register(4096).is_ok(), "and new ones are served");
+    assert!(
+        honest.register(4096, Access::BOTH).is_ok(),
+        "and new ones are served"
+    );
 }
 
 fn descriptors() -> usize {
@@ -357,7 +360,7 @@ fn nothing_leaks() {
                 Err(error) => assert!(clock::now() < give_up, "round {round}: {error}"),
             }
         };
-        client.register(1 << 20).unwrap();
+        client.register(1 << 20, Access::BOTH).unwrap();
         if let Some(wild) = Wild::connect(&server.path()) {
             wild.post(0, 7, 7);
             drop(wild);
@@ -386,16 +389,16 @@ fn caps() {
         error.to_string().contains("all its 2 connections"),
         "{error}"
     );
-    let error = first.register(1 << 30).err().unwrap();
+    let error = first.register(1 << 30, Access::BOTH).err().unwrap();
     assert!(
         error.to_string().contains("bytes of shared memory"),
         "{error}"
     );
-    assert!(first.register(usize::MAX).is_err());
+    assert!(first.register(usize::MAX, Access::BOTH).is_err());
     for _ in 0..3 {
-        first.register(100).unwrap();
+        first.register(100, Access::BOTH).unwrap();
     }
-    let error = first.register(100).err().unwrap();
+    let error = first.register(100, Access::BOTH).err().unwrap();
     assert!(error.to_string().contains("all its 3 regions"), "{error}");
 }
 

@@ -10,7 +10,7 @@ use odafs_fabric::sim::{Network, NetworkConfig, explore};
 use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 use odafs_fabric::sync::{Arc, Condvar, Mutex, thread};
 use odafs_fabric::wake::WakeSet;
-use odafs_fabric::{Completion, Listener, QueuePair, Remote, Source, entropy};
+use odafs_fabric::{Access, Completion, Listener, QueuePair, Remote, Source, entropy};
 
 const ROUNDS: u32 = 4;
 
@@ -23,7 +23,7 @@ fn engine(mut listener: Box<dyn Listener>, connections: usize) {
     while taken < connections || !lines.is_empty() {
         let mut busy = false;
         while let Some(incoming) = listener.poll_accept().unwrap() {
-            let mut line = incoming.accept(b"").unwrap();
+            let mut line = incoming.accept(b"", 128).unwrap();
             line.watch(&set).unwrap();
             line.post_receives(100);
             lines.push(line);
@@ -60,7 +60,7 @@ fn client(network: &Network) -> u32 {
         return 0;
     };
     line.post_receives(100);
-    let Ok(sink) = line.register(1000) else {
+    let Ok(sink) = line.register(1000, Access::BOTH) else {
         return 0;
     };
     for round in 0..ROUNDS {

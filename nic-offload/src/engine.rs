@@ -99,6 +99,9 @@ pub struct Engine {
     blocked: bool,
 }
 
+/// RDMA Reads that a direct connection may have under way at a time.
+const INBOUND_READS: u32 = 128;
+
 /// How often a busy engine looks for new connections.
 const ACCEPT_EVERY: Nanos = Nanos::from_micros(100);
 /// A look at the clock costs about as much as the rest of an idle round: one serves so many of them.
@@ -298,7 +301,12 @@ impl Engine {
         }
         let mut nonce = Nonce::default();
         entropy::fill(&mut nonce);
-        let mut qp = incoming.accept(&PrivateData { nonce, ..wants }.encode())?;
+        let inbound_reads = match wants.role {
+            Role::Direct => INBOUND_READS,
+            Role::Rpc => 0,
+        };
+        let answer = PrivateData { nonce, ..wants }.encode();
+        let mut qp = incoming.accept(&answer, inbound_reads)?;
         qp.watch(&self.wake)?;
         qp.post_receives(self.config.receives);
         let number = self.next_number;

@@ -12,7 +12,7 @@ use odafs_common::session::SessionKey;
 use odafs_fabric::memory::{ArenaConfig, ArenaView, FrameNumber, Region};
 use odafs_fabric::sync::{Mutex, mpsc, thread};
 use odafs_fabric::{
-    Completion, Exposed, Fault, Local, Peer, PostError, Posted, QueuePair, Remote, Source,
+    Access, Completion, Exposed, Fault, Peer, PostError, Posted, QueuePair, Remote, Sink, Source,
     SteeringTag,
 };
 
@@ -96,13 +96,12 @@ impl QueuePair for Pair {
         Ok(Posted::Pending)
     }
 
-    fn post_read(
-        &mut self,
-        _id: u64,
-        _into: Local<'_>,
-        _from: Remote,
-    ) -> Result<Posted, PostError> {
+    fn post_read(&mut self, _id: u64, _into: Sink<'_>, _from: Remote) -> Result<Posted, PostError> {
         Err(PostError::BadRange)
+    }
+
+    fn reads_max(&self) -> u32 {
+        0
     }
 
     fn flush(&mut self) {}
@@ -118,6 +117,7 @@ impl QueuePair for Pair {
         wire.receives = receives;
         Some(Completion::Recv {
             bytes: self.message.len() as u32,
+            invalidated: None,
         })
     }
 
@@ -142,7 +142,7 @@ impl QueuePair for Pair {
         Ok(())
     }
 
-    fn register(&mut self, _length: usize) -> io::Result<Arc<Region>> {
+    fn register(&mut self, _length: usize, _access: Access) -> io::Result<Arc<Region>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
@@ -211,7 +211,11 @@ impl Incoming for Guest {
         &Peer::Simulated(1)
     }
 
-    fn accept(self: Box<Self>, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>> {
+    fn accept(
+        self: Box<Self>,
+        private_data: &[u8],
+        _inbound_reads: u32,
+    ) -> io::Result<Box<dyn QueuePair>> {
         self.wire.lock().private = private_data.to_vec();
         Ok(Box::new(Pair {
             wire: self.wire,

@@ -72,14 +72,14 @@ impl Arena {
 
     #[cfg(not(shuttle))]
     fn map(config: &ArenaConfig, length: usize, stamps_length: usize) -> io::Result<Arena> {
-        use super::mapping::Access;
+        use super::mapping::Protection;
         use super::memfd;
         use std::os::fd::AsFd;
 
         let data_fd = memfd::create("odafs-arena", length as u64)?;
         let stamps_fd = memfd::create("odafs-stamps", stamps_length as u64)?;
-        let data = Mapping::of(data_fd.as_fd(), length, Access::ReadWrite)?;
-        let stamps = Mapping::of(stamps_fd.as_fd(), stamps_length, Access::ReadWrite)?;
+        let data = Mapping::of(data_fd.as_fd(), length, Protection::ReadWrite)?;
+        let stamps = Mapping::of(stamps_fd.as_fd(), stamps_length, Protection::ReadWrite)?;
         let mut backing_bytes = 4096;
         if config.huge {
             data.welcome_huge();

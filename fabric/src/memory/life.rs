@@ -32,7 +32,7 @@ impl LifeView {
 #[cfg(not(shuttle))]
 mod in_file {
     use super::{Arc, CONTROL_BYTES, LifeView, Mapping, POISON, io};
-    use crate::memory::mapping::Access;
+    use crate::memory::mapping::Protection;
     use crate::memory::memfd;
     use rustix::fs::{Mode, OFlags, fstat, open};
     use std::fs::{self, File};
@@ -145,7 +145,7 @@ mod in_file {
                     "not a life word",
                 ));
             }
-            let control = Mapping::of(fd, CONTROL_BYTES, Access::ReadOnly)?;
+            let control = Mapping::of(fd, CONTROL_BYTES, Protection::ReadOnly)?;
             Ok(LifeView::new(Arc::new(control), life))
         }
     }

@@ -88,6 +88,16 @@ impl Mapping {
         };
     }
 
+    /// As [`Mapping::copy_across`]; `false` (and nothing done) where that would panic.
+    #[must_use]
+    pub fn try_copy(&self, offset: usize, from: &Mapping, at: usize, length: usize) -> bool {
+        let holds = self.holds(offset, length) && from.holds(at, length) && self.base != from.base;
+        if holds {
+            self.copy_across(offset, from, at, length);
+        }
+        holds
+    }
+
     /// An aligned word. Only to be stored to if the memory is writable.
     ///
     /// # Panics
@@ -168,14 +178,14 @@ mod mapped {
 
     /// Whether a mapping may be written through.
     #[derive(Clone, Copy, PartialEq, Eq)]
-    pub enum Access {
+    pub enum Protection {
         ReadOnly,
         ReadWrite,
     }
 
     impl Mapping {
         /// Maps the first `length` bytes of a descriptor that cannot shrink below them.
-        pub fn of(fd: BorrowedFd<'_>, length: usize, access: Access) -> io::Result<Mapping> {
+        pub fn of(fd: BorrowedFd<'_>, length: usize, access: Protection) -> io::Result<Mapping> {
             if length == 0 {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
@@ -183,8 +193,8 @@ mod mapped {
                 ));
             }
             let protection = match access {
-                Access::ReadOnly => ProtFlags::READ,
-                Access::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+                Protection::ReadOnly => ProtFlags::READ,
+                Protection::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
             };
             let align = if length >= HUGE_BYTES {
                 HUGE_BYTES
@@ -285,4 +295,4 @@ mod mapped {
 }
 
 #[cfg(not(shuttle))]
-pub use mapped::Access;
+pub use mapped::Protection;

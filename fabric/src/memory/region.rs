@@ -76,13 +76,7 @@ impl Region {
         at: usize,
         length: usize,
     ) -> bool {
-        let holds = self.memory.holds(offset, length)
-            && from.holds(at, length)
-            && !std::ptr::eq(&self.memory, from);
-        if holds {
-            self.memory.copy_across(offset, from, at, length);
-        }
-        holds
+        self.memory.try_copy(offset, from, at, length)
     }
 
     pub(crate) fn memory(&self) -> &Mapping {

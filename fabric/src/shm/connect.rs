@@ -3,7 +3,7 @@ use super::ring::{RING_BYTES, Ring};
 use super::socket::{Packet, Socket};
 use crate::clock::{self, Nanos};
 use crate::fabric::{PRIVATE_DATA_MAX, QueuePair};
-use crate::memory::mapping::{Access, Mapping};
+use crate::memory::mapping::{Mapping, Protection};
 use crate::memory::memfd;
 use rustix::io::Errno;
 use std::io;
@@ -79,7 +79,7 @@ pub fn connect(
     let memory = Arc::new(Mapping::of(
         memory.as_fd(),
         2 * RING_BYTES,
-        Access::ReadWrite,
+        Protection::ReadWrite,
     )?);
     let (out, into) = (
         Ring::new(Arc::clone(&memory), 0),

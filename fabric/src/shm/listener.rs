@@ -5,7 +5,7 @@ use super::ring::{RING_BYTES, Ring};
 use super::socket::{Packet, Socket};
 use crate::clock::{self, Nanos};
 use crate::fabric::{self, PRIVATE_DATA_MAX, Peer, QueuePair};
-use crate::memory::mapping::{Access, Mapping};
+use crate::memory::mapping::{Mapping, Protection};
 use crate::memory::memfd;
 use crate::wake::{Bell, WakeSet};
 use rustix::event::epoll;
@@ -281,7 +281,11 @@ impl fabric::Incoming for Incoming {
         &self.peer
     }
 
-    fn accept(self: Box<Self>, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>> {
+    fn accept(
+        self: Box<Self>,
+        private_data: &[u8],
+        _inbound_reads: u32,
+    ) -> io::Result<Box<dyn QueuePair>> {
         if private_data.len() > PRIVATE_DATA_MAX {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -354,7 +358,11 @@ impl Incoming {
         let charge = self.accounts.memory(self.uid(), 2 * RING_BYTES as u64)?;
         let fd = memfd::create("odafs-rings", 2 * RING_BYTES as u64)?;
         memfd::settle(&fd)?;
-        let memory = Arc::new(Mapping::of(fd.as_fd(), 2 * RING_BYTES, Access::ReadWrite)?);
+        let memory = Arc::new(Mapping::of(
+            fd.as_fd(),
+            2 * RING_BYTES,
+            Protection::ReadWrite,
+        )?);
         Ok((fd, memory, charge))
     }
 }

@@ -3,9 +3,10 @@ use super::ring::{Consumer, MESSAGE_MAX, Producer, Ring, Taken};
 use super::socket::{Packet, Socket};
 use crate::clock::{self, Nanos};
 use crate::fabric::{
-    Completion, Exposed, Local, Peer, PostError, Posted, QueuePair, Remote, Source, SteeringTag,
+    Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, Remote, Sink, Source,
+    SteeringTag,
 };
-use crate::memory::mapping::{Access, Mapping};
+use crate::memory::mapping::{Mapping, Protection};
 use crate::memory::{Arena, ArenaView, LifeView, LifeWord, Region, memfd};
 use crate::wake::{Bell, WakeSet};
 use odafs_common::page::PageSize;
@@ -160,7 +161,7 @@ impl Pair {
             (&Packet::Region { tag, length, .. }, [memory])
                 if self.memories.len() + 1 == tag as usize =>
             {
-                let memory = map(memory, length, Access::ReadWrite)?;
+                let memory = map(memory, length, Protection::ReadWrite)?;
                 let region = Arc::new(Region::new(memory, SteeringTag(tag)));
                 self.memories.push(Memory::Shared(Arc::clone(&region)));
                 Ok(Some(region))
@@ -218,7 +219,7 @@ impl Pair {
         let charge = accounts.memory(*uid, bytes)?;
         let fd = memfd::create("odafs-region", bytes)?;
         memfd::settle(&fd)?;
-        let memory = map(&fd, length, Access::ReadWrite)?;
+        let memory = map(&fd, length, Protection::ReadWrite)?;
         let tag = self.memories.len() as u32 + 1;
         self.socket.send(
             &Packet::Region {
@@ -306,7 +307,7 @@ impl Pair {
     }
 }
 
-fn map(fd: &OwnedFd, length: u64, access: Access) -> io::Result<Mapping> {
+fn map(fd: &OwnedFd, length: u64, access: Protection) -> io::Result<Mapping> {
     if memfd::sealed_length(fd.as_fd())? < length {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
@@ -318,7 +319,7 @@ fn map(fd: &OwnedFd, length: u64, access: Access) -> io::Result<Mapping> {
 }
 
 fn map_all(fd: &OwnedFd) -> io::Result<Mapping> {
-    map(fd, memfd::sealed_length(fd.as_fd())?, Access::ReadOnly)
+    map(fd, memfd::sealed_length(fd.as_fd())?, Protection::ReadOnly)
 }
 
 impl QueuePair for Pair {
@@ -370,7 +371,7 @@ impl QueuePair for Pair {
     }
 
     #[inline]
-    fn post_read(&mut self, _id: u64, into: Local<'_>, from: Remote) -> Result<Posted, PostError> {
+    fn post_read(&mut self, _id: u64, into: Sink<'_>, from: Remote) -> Result<Posted, PostError> {
         self.open()?;
         let memory = match self.memory(from.tag)? {
             Memory::Shared(region) => region.memory(),
@@ -378,12 +379,28 @@ impl QueuePair for Pair {
             Memory::Own => return Err(PostError::BadRange),
         };
         let at = usize::try_from(from.offset).map_err(|_| PostError::BadRange)?;
-        let read = into.region.copy_from(into.offset, memory, at, into.length);
+        let read = match into {
+            Sink::Region(into) => into.region.copy_from(into.offset, memory, at, into.length),
+            Sink::Frame {
+                arena,
+                frame,
+                offset,
+                length,
+            } => {
+                let place = arena.place(frame, offset, length as usize);
+                arena.data().try_copy(place, memory, at, length as usize)
+            }
+        };
         if read {
             Ok(Posted::Done)
         } else {
             Err(PostError::BadRange)
         }
+    }
+
+    /// They are over at once.
+    fn reads_max(&self) -> u32 {
+        u32::MAX
     }
 
     #[inline]
@@ -414,6 +431,7 @@ impl QueuePair for Pair {
                             self.length = length;
                             return Some(Completion::Recv {
                                 bytes: length as u32,
+                                invalidated: None,
                             });
                         }
                         REGISTER => self.serve_registration(length),
@@ -476,7 +494,7 @@ impl QueuePair for Pair {
         }
     }
 
-    fn register(&mut self, length: usize) -> io::Result<Arc<Region>> {
+    fn register(&mut self, length: usize, _access: Access) -> io::Result<Arc<Region>> {
         self.open()?;
         match self.role {
             Role::Server { .. } => self.make_region(length as u64, 0),

@@ -2,18 +2,21 @@
 
 use super::{NetworkConfig, Random};
 use crate::clock::{self, Nanos};
-use crate::fabric::{Completion, Exposed, Fault, Remote};
+use crate::fabric::{Access, Completion, Exposed, Fault, Remote, SteeringTag};
 use crate::memory::mapping::Mapping;
 use crate::memory::{Arena, ArenaView, FrameNumber, Region};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::wake::WakeSet;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Index of the connecting end.
 pub const CLIENT: usize = 0;
 
 /// Index of the accepting end.
 pub const SERVER: usize = 1;
+
+/// RDMA Reads that every connecting end takes at a time.
+const CLIENT_INBOUND_READS: u32 = 128;
 
 /// A connection.
 pub struct Link {
@@ -38,11 +41,15 @@ pub struct End {
     /// On the way from here.
     wire: VecDeque<(Nanos, Post)>,
     /// Arrived here.
-    pub inbox: VecDeque<Vec<u8>>,
+    pub inbox: VecDeque<Message>,
     pub completions: VecDeque<Completion>,
     pub receives: u32,
-    /// What the peer may name, by steering tag less one.
-    pub memories: Vec<Memory>,
+    /// RDMA Reads that the peer takes at a time.
+    pub reads_max: u32,
+    /// What the peer may name, by steering tag.
+    pub memories: BTreeMap<u32, Memory>,
+    /// Steering tags given so far.
+    pub tags: u32,
     pub views: Vec<(Exposed, ArenaView)>,
     pub watch: Option<Arc<WakeSet>>,
 }
@@ -50,13 +57,62 @@ pub struct End {
 /// What a steering tag names.
 #[derive(Clone)]
 pub enum Memory {
-    Region(Arc<Region>),
+    Region {
+        region: Arc<Region>,
+        offset: usize,
+        length: usize,
+        access: Access,
+    },
     Exposed(Arc<Mapping>),
+}
+
+/// A message that has arrived.
+pub struct Message {
+    pub bytes: Vec<u8>,
+    pub invalidated: Option<SteeringTag>,
+}
+
+/// Memory to copy from or to.
+pub enum Target {
+    Region(Arc<Region>),
+    Mapping(Arc<Mapping>),
+}
+
+impl Target {
+    fn memory(&self) -> &Mapping {
+        match self {
+            Target::Region(region) => region.memory(),
+            Target::Mapping(mapping) => mapping,
+        }
+    }
+}
+
+impl Memory {
+    /// Where the bytes at `offset` lie, if the peer may use them so.
+    fn find(&self, at: u64, bytes: usize, wanted: Access) -> Option<(Target, usize)> {
+        let at = usize::try_from(at).ok()?;
+        match self {
+            Memory::Region {
+                region,
+                offset,
+                length,
+                access,
+            } => {
+                let granted = (access.remote_read || !wanted.remote_read)
+                    && (access.remote_write || !wanted.remote_write);
+                let fits = at.checked_add(bytes).is_some_and(|end| end <= *length);
+                (granted && fits).then(|| (Target::Region(Arc::clone(region)), offset + at))
+            }
+            Memory::Exposed(mapping) => {
+                (!wanted.remote_write).then(|| (Target::Mapping(Arc::clone(mapping)), at))
+            }
+        }
+    }
 }
 
 /// Something posted.
 pub enum Post {
-    Send(Vec<u8>),
+    Send(Message),
     Write {
         id: u64,
         from: Bytes,
@@ -64,7 +120,7 @@ pub enum Post {
     },
     Read {
         id: u64,
-        into: Arc<Region>,
+        into: Target,
         offset: usize,
         length: usize,
         from: Remote,
@@ -82,12 +138,24 @@ pub enum Bytes {
     },
 }
 
+impl Bytes {
+    fn len(&self) -> usize {
+        match self {
+            Bytes::Taken(bytes) => bytes.len(),
+            Bytes::Frame { length, .. } => *length as usize,
+        }
+    }
+}
+
 impl Link {
-    pub fn new(config: NetworkConfig, client: u32, seed: u64) -> Self {
+    pub fn new(config: NetworkConfig, client: u32, seed: u64, inbound_reads: u32) -> Self {
+        let [mut connecting, mut accepting] = [End::default(), End::default()];
+        connecting.reads_max = inbound_reads;
+        accepting.reads_max = CLIENT_INBOUND_READS;
         let state = LinkState {
             cut: false,
             random: Random(seed),
-            ends: [End::default(), End::default()],
+            ends: [connecting, accepting],
         };
         Self {
             config,
@@ -146,8 +214,10 @@ impl Link {
         let mut moved = false;
         for from in [CLIENT, SERVER] {
             while let Some(post) = state.due(from, now, &self.config) {
-                state.arrive(from, post);
                 moved = true;
+                if !state.arrive(from, post) {
+                    self.end(&mut state);
+                }
             }
         }
         if moved {
@@ -211,6 +281,18 @@ impl LinkState {
         config.receives && matches!(post, Post::Send(_)) && self.ends[1 - from].receives == 0
     }
 
+    /// RDMA Reads of an end that are under way.
+    pub fn reads(&self, from: usize) -> usize {
+        let end = &self.ends[from];
+        let posts = end
+            .posted
+            .iter()
+            .chain(end.wire.iter().map(|(_, post)| post));
+        posts
+            .filter(|post| matches!(post, Post::Read { .. }))
+            .count()
+    }
+
     /// Whether there is something to poll.
     pub fn is_ready(&self, end: usize) -> bool {
         self.cut || !self.ends[end].completions.is_empty() || !self.ends[end].inbox.is_empty()
@@ -230,12 +312,18 @@ impl LinkState {
         self.ends[from].wire.pop_front().map(|(_, post)| post)
     }
 
-    fn arrive(&mut self, from: usize, post: Post) {
-        if let Post::Send(bytes) = post {
+    /// `false`: what arrived ends the connection.
+    fn arrive(&mut self, from: usize, post: Post) -> bool {
+        if let Post::Send(message) = post {
             let to = &mut self.ends[1 - from];
             to.receives = to.receives.saturating_sub(1);
-            to.inbox.push_back(bytes);
-            return;
+            if let Some(tag) = message.invalidated
+                && !matches!(to.memories.remove(&tag.0), Some(Memory::Region { .. }))
+            {
+                return false;
+            }
+            to.inbox.push_back(message);
+            return true;
         }
         let result = if self.execute(from, &post) {
             Ok(())
@@ -243,25 +331,23 @@ impl LinkState {
             Err(Fault::RemoteAccess)
         };
         self.ends[from].completions.extend(post.completion(result));
+        true
     }
 
     /// Does an RDMA operation of an end on the other's memory. `false`: it may not.
     pub fn execute(&self, from: usize, post: &Post) -> bool {
-        let memory = |remote: &Remote| {
-            let index = (remote.tag.0 as usize).wrapping_sub(1);
-            Some((
-                self.ends[1 - from].memories.get(index)?,
-                usize::try_from(remote.offset).ok()?,
-            ))
+        let find = |remote: &Remote, bytes: usize, access: Access| {
+            let memory = self.ends[1 - from].memories.get(&remote.tag.0)?;
+            memory.find(remote.offset, bytes, access)
         };
         match post {
             Post::Send(_) => true,
-            Post::Write { from, to, .. } => match (memory(to), from) {
-                (Some((Memory::Region(region), at)), Bytes::Taken(bytes)) => {
+            Post::Write { from, to, .. } => match (find(to, from.len(), Access::WRITE), from) {
+                (Some((Target::Region(region), at)), Bytes::Taken(bytes)) => {
                     region.store(at, bytes)
                 }
                 (
-                    Some((Memory::Region(region), at)),
+                    Some((Target::Region(region), at)),
                     Bytes::Frame {
                         arena,
                         frame,
@@ -285,15 +371,10 @@ impl LinkState {
                 length,
                 from,
                 ..
-            } => match memory(from) {
-                Some((Memory::Region(region), at)) => {
-                    into.copy_from(*offset, region.memory(), at, *length)
-                }
-                Some((Memory::Exposed(mapping), at)) => {
-                    into.copy_from(*offset, mapping, at, *length)
-                }
-                None => false,
-            },
+            } => find(from, *length, Access::READ).is_some_and(|(source, at)| {
+                into.memory()
+                    .try_copy(*offset, source.memory(), at, *length)
+            }),
         }
     }
 }

@@ -1,7 +1,8 @@
-use super::link::{Bytes, Link, LinkState, Memory, Post};
+use super::link::{Bytes, Link, LinkState, Memory, Message, Post, Target};
 use crate::clock::{self, Nanos};
 use crate::fabric::{
-    Completion, Exposed, Local, Peer, PostError, Posted, QueuePair, Remote, Source, SteeringTag,
+    Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, Remote, Sink, Source,
+    SteeringTag,
 };
 use crate::memory::mapping::Mapping;
 use crate::memory::{Arena, ArenaView, LifeWord, Region};
@@ -22,15 +23,18 @@ pub struct Pair {
     end: usize,
     peer: Peer,
     private_data: Vec<u8>,
+    reads_max: u32,
     message: Vec<u8>,
 }
 
 impl Pair {
     pub fn new(link: Arc<Link>, end: usize, peer: Peer, private_data: Vec<u8>) -> Self {
+        let reads_max = link.lock().ends[end].reads_max;
         Self {
             link,
             end,
             peer,
+            reads_max,
             private_data,
             message: Vec::new(),
         }
@@ -68,10 +72,25 @@ impl Pair {
 
     fn enter(&self, memories: impl IntoIterator<Item = Memory>) -> io::Result<u32> {
         let mut state = self.open()?;
-        let known = &mut state.ends[self.end].memories;
-        let tag = known.len() as u32 + 1;
-        known.extend(memories);
-        Ok(tag)
+        let end = &mut state.ends[self.end];
+        let first = end.tags + 1;
+        for memory in memories {
+            end.tags += 1;
+            end.memories.insert(end.tags, memory);
+        }
+        Ok(first)
+    }
+
+    fn send(&self, parts: &[&[u8]], invalidated: Option<SteeringTag>) -> Result<Posted, PostError> {
+        let bytes = parts.concat();
+        if bytes.len() > MESSAGE_MAX {
+            return Err(PostError::TooLong);
+        }
+        let message = Message { bytes, invalidated };
+        self.open()?.ends[self.end]
+            .posted
+            .push_back(Post::Send(message));
+        Ok(Posted::Done)
     }
 }
 
@@ -86,14 +105,16 @@ impl QueuePair for Pair {
     }
 
     fn post_send(&mut self, _id: u64, parts: &[&[u8]]) -> Result<Posted, PostError> {
-        let message = parts.concat();
-        if message.len() > MESSAGE_MAX {
-            return Err(PostError::TooLong);
-        }
-        self.open()?.ends[self.end]
-            .posted
-            .push_back(Post::Send(message));
-        Ok(Posted::Done)
+        self.send(parts, None)
+    }
+
+    fn post_send_invalidate(
+        &mut self,
+        _id: u64,
+        parts: &[&[u8]],
+        invalidate: SteeringTag,
+    ) -> Result<Posted, PostError> {
+        self.send(parts, Some(invalidate))
     }
 
     fn post_write(&mut self, id: u64, from: Source<'_>, to: Remote) -> Result<Posted, PostError> {
@@ -117,22 +138,39 @@ impl QueuePair for Pair {
         self.post(Post::Write { id, from, to })
     }
 
-    fn post_read(&mut self, id: u64, into: Local<'_>, from: Remote) -> Result<Posted, PostError> {
-        let Local {
-            region,
-            offset,
-            length,
-        } = into;
-        if !region.memory().holds(offset, length) {
-            return Err(PostError::BadRange);
+    fn post_read(&mut self, id: u64, into: Sink<'_>, from: Remote) -> Result<Posted, PostError> {
+        let (into, offset, length) = match into {
+            Sink::Region(into) if into.region.memory().holds(into.offset, into.length) => (
+                Target::Region(Arc::clone(into.region)),
+                into.offset,
+                into.length,
+            ),
+            Sink::Region(_) => return Err(PostError::BadRange),
+            Sink::Frame {
+                arena,
+                frame,
+                offset,
+                length,
+            } => {
+                let place = arena.place(frame, offset, length as usize);
+                let target = Target::Mapping(Arc::clone(arena.data()));
+                (target, place, length as usize)
+            }
+        };
+        if self.open()?.reads(self.end) >= self.reads_max() as usize {
+            return Err(PostError::Full);
         }
         self.post(Post::Read {
             id,
-            into: Arc::clone(region),
+            into,
             offset,
             length,
             from,
         })
+    }
+
+    fn reads_max(&self) -> u32 {
+        self.reads_max
     }
 
     fn flush(&mut self) {
@@ -146,9 +184,11 @@ impl QueuePair for Pair {
         if let Some(completion) = end.completions.pop_front() {
             return Some(completion);
         }
-        self.message = end.inbox.pop_front()?;
+        let Message { bytes, invalidated } = end.inbox.pop_front()?;
+        self.message = bytes;
         Some(Completion::Recv {
             bytes: self.message.len() as u32,
+            invalidated,
         })
     }
 
@@ -194,7 +234,7 @@ impl QueuePair for Pair {
         }
     }
 
-    fn register(&mut self, length: usize) -> io::Result<Arc<Region>> {
+    fn register(&mut self, length: usize, access: Access) -> io::Result<Arc<Region>> {
         if length == 0 {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -202,11 +242,43 @@ impl QueuePair for Pair {
             ));
         }
         let mut state = self.open()?;
-        let known = &mut state.ends[self.end].memories;
-        let tag = SteeringTag(known.len() as u32 + 1);
-        let region = Arc::new(Region::new(Mapping::new(length)?, tag));
-        known.push(Memory::Region(Arc::clone(&region)));
+        let end = &mut state.ends[self.end];
+        end.tags += 1;
+        let region = Arc::new(Region::new(Mapping::new(length)?, SteeringTag(end.tags)));
+        let memory = Memory::Region {
+            region: Arc::clone(&region),
+            offset: 0,
+            length,
+            access,
+        };
+        end.memories.insert(end.tags, memory);
         Ok(region)
+    }
+
+    fn bind(
+        &mut self,
+        region: &Arc<Region>,
+        offset: usize,
+        length: usize,
+        access: Access,
+    ) -> io::Result<SteeringTag> {
+        if !region.memory().holds(offset, length) {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "beyond the region",
+            ));
+        }
+        let memory = Memory::Region {
+            region: Arc::clone(region),
+            offset,
+            length,
+            access,
+        };
+        Ok(SteeringTag(self.enter([memory])?))
+    }
+
+    fn invalidate(&mut self, tag: SteeringTag) {
+        self.link.lock().ends[self.end].memories.remove(&tag.0);
     }
 
     fn expose(&mut self, arena: &Arc<Arena>, life: &LifeWord) -> io::Result<Exposed> {

@@ -1,6 +1,6 @@
 use crate::{Subject, connected, next, next_incoming, receive, send};
 use odafs_fabric::clock::{self, Nanos};
-use odafs_fabric::{PostError, QueuePair, Remote, Source};
+use odafs_fabric::{Access, PostError, QueuePair, Remote, Source};
 
 fn wait_closed(qp: &mut dyn QueuePair) {
     let give_up = clock::now() + Nanos::from_secs(10);
@@ -22,7 +22,7 @@ pub fn dropped_ends(subject: &dyn Subject) {
         let region = if server_first {
             None
         } else {
-            left.register(64).ok()
+            left.register(64, Access::BOTH).ok()
         };
         drop(gone);
         wait_closed(&mut *left);
@@ -35,7 +35,7 @@ pub fn dropped_ends(subject: &dyn Subject) {
             left.post_write(0, Source::Bytes(b"x"), to),
             Err(PostError::Closed)
         );
-        assert!(left.register(64).is_err());
+        assert!(left.register(64, Access::BOTH).is_err());
         assert_eq!(
             left.wait(None),
             Err(PostError::Closed),
@@ -72,7 +72,7 @@ pub fn many_connections(subject: &dyn Subject) {
         for number in 0..20u8 {
             let (client, server) = std::thread::scope(|scope| {
                 let client = scope.spawn(move || subject.connect(&[number]).unwrap());
-                let server = next_incoming(&mut *listener).accept(b"").unwrap();
+                let server = next_incoming(&mut *listener).accept(b"", 128).unwrap();
                 (client.join().unwrap(), server)
             });
             pairs.push((number, client, server));

@@ -2,6 +2,7 @@
 
 #![cfg(not(any(shuttle, loom)))]
 
+mod binding;
 mod closing;
 mod memory;
 mod messages;
@@ -47,10 +48,17 @@ pub fn next_incoming(listener: &mut dyn Listener) -> Box<dyn Incoming> {
 
 /// Connects.
 pub fn connected(subject: &dyn Subject) -> Ends {
+    connected_with(subject, 128)
+}
+
+/// Connects to a listener that offers so many RDMA Reads.
+pub fn connected_with(subject: &dyn Subject, inbound_reads: u32) -> Ends {
     let mut listener = subject.listen();
     let (client, server) = std::thread::scope(|scope| {
         let client = scope.spawn(|| subject.connect(b"").unwrap());
-        let server = next_incoming(&mut *listener).accept(b"").unwrap();
+        let server = next_incoming(&mut *listener)
+            .accept(b"", inbound_reads)
+            .unwrap();
         (client.join().unwrap(), server)
     });
     let mut ends = Ends {
@@ -80,7 +88,7 @@ pub fn next(qp: &mut dyn QueuePair) -> Option<Completion> {
 /// The next message; blocks.
 pub fn receive(qp: &mut dyn QueuePair) -> Vec<u8> {
     match next(qp) {
-        Some(Completion::Recv { bytes }) => {
+        Some(Completion::Recv { bytes, .. }) => {
             assert_eq!(bytes as usize, qp.message().len());
             qp.message().to_vec()
         }
@@ -112,6 +120,11 @@ pub fn while_polled<T: Send>(
 
 /// One test for each promise, on a fabric.
 macro_rules! suite {
+    // Where there are tags for ranges, and rights.
+    (windows: $subject:expr) => {
+        suite!($subject);
+        suite!(@ $subject; binding: bound_ranges, rights, invalidated, frame_sinks, no_reads);
+    };
     ($subject:expr) => {
         suite!(@ $subject; messages: in_order_and_whole, gathered, too_long, full, private_data, refused, nobody_listens);
         suite!(@ $subject; memory: regions, written_before_sent, frames, reads, out_of_range, arena);

@@ -3,11 +3,12 @@ use odafs_common::page::PageSize;
 use odafs_common::reference::Epoch;
 use odafs_fabric::memory::{Arena, ArenaConfig, FrameNumber, LifeWord};
 use odafs_fabric::{
-    Completion, Local, PostError, Posted, QueuePair, Region, Remote, Source, SteeringTag,
+    Access, Completion, Local, PostError, Posted, QueuePair, Region, Remote, Sink, Source,
+    SteeringTag,
 };
 use std::sync::Arc;
 
-fn frames_of_eight() -> Arc<Arena> {
+pub fn frames_of_eight() -> Arc<Arena> {
     let config = ArenaConfig {
         frames: 8,
         page: PageSize::DEFAULT,
@@ -18,17 +19,19 @@ fn frames_of_eight() -> Arc<Arena> {
 }
 
 fn sink(ends: &mut Ends, length: usize) -> Arc<Region> {
-    while_polled(ends, move |client| client.register(length).unwrap())
+    while_polled(ends, move |client| {
+        client.register(length, Access::BOTH).unwrap()
+    })
 }
 
-fn loaded(region: &Region, offset: usize, length: usize) -> Vec<u8> {
+pub fn loaded(region: &Region, offset: usize, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     assert!(region.load(offset, &mut bytes));
     bytes
 }
 
 /// Waits for the end of a post that may be pending; whether it went well.
-fn ended(qp: &mut dyn QueuePair, posted: Result<Posted, PostError>, id: u64) -> bool {
+pub fn ended(qp: &mut dyn QueuePair, posted: Result<Posted, PostError>, id: u64) -> bool {
     qp.flush();
     match posted {
         Ok(Posted::Done) => true,
@@ -62,10 +65,10 @@ pub fn regions(subject: &dyn Subject) {
     let other = sink(&mut ends, 1);
     assert_ne!(region.tag(), other.tag());
     assert!(while_polled(&mut ends, |client| client
-        .register(0)
+        .register(0, Access::BOTH)
         .is_err()));
     // The server's own: the client writes there.
-    let own = ends.server.register(100).unwrap();
+    let own = ends.server.register(100, Access::BOTH).unwrap();
     let to = Remote {
         tag: own.tag(),
         offset: 90,
@@ -129,12 +132,12 @@ pub fn reads(subject: &dyn Subject) {
     let mut ends = connected(subject);
     let theirs = sink(&mut ends, 4096);
     assert!(theirs.store(7, b"client's"));
-    let mine = ends.server.register(64).unwrap();
-    let into = Local {
+    let mine = ends.server.register(64, Access::BOTH).unwrap();
+    let into = Sink::Region(Local {
         region: &mine,
         offset: 3,
         length: 8,
-    };
+    });
     let posted = ends.server.post_read(
         9,
         into,
@@ -151,7 +154,7 @@ pub fn reads(subject: &dyn Subject) {
 pub fn out_of_range(subject: &dyn Subject) {
     let mut ends = connected(subject);
     let region = sink(&mut ends, 4096);
-    let mine = ends.server.register(64).unwrap();
+    let mine = ends.server.register(64, Access::BOTH).unwrap();
     let cases = [
         (region.tag(), 4096, 1),
         (region.tag(), 4095, 2),
@@ -170,22 +173,22 @@ pub fn out_of_range(subject: &dyn Subject) {
             !ended(&mut *ends.server, posted, 1),
             "{tag:?} {offset} {length}"
         );
-        let into = Local {
+        let into = Sink::Region(Local {
             region: &mine,
             offset: 0,
             length,
-        };
+        });
         let posted = ends.server.post_read(2, into, Remote { tag, offset });
         assert!(
             !ended(&mut *ends.server, posted, 2),
             "{tag:?} {offset} {length}"
         );
     }
-    let beyond = Local {
+    let beyond = Sink::Region(Local {
         region: &mine,
         offset: 60,
         length: 5,
-    };
+    });
     let posted = ends.server.post_read(
         3,
         beyond,
@@ -209,11 +212,11 @@ pub fn arena(subject: &dyn Subject) {
     let issued = arena.0.publish(frame);
 
     let region = sink(&mut ends, 8192);
-    let page = Local {
+    let page = Sink::Region(Local {
         region: &region,
         offset: 0,
         length: 4096,
-    };
+    });
     let posted = ends.client.post_read(
         1,
         page,
@@ -223,11 +226,11 @@ pub fn arena(subject: &dyn Subject) {
         },
     );
     assert!(ended(&mut *ends.client, posted, 1));
-    let stamp = Local {
+    let stamp = Sink::Region(Local {
         region: &region,
         offset: 4096,
         length: 8,
-    };
+    });
     let posted = ends.client.post_read(
         2,
         stamp,

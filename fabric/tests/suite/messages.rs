@@ -101,7 +101,7 @@ pub fn private_data(subject: &dyn Subject) {
         let client = scope.spawn(|| subject.connect(&[1; 64]).unwrap());
         let incoming = next_incoming(&mut *listener);
         assert_eq!(incoming.private_data(), [1; 64]);
-        let server = incoming.accept(&[2; 64]).unwrap();
+        let server = incoming.accept(&[2; 64], 128).unwrap();
         assert_eq!(server.private_data(), [1; 64]);
         assert_eq!(client.join().unwrap().private_data(), [2; 64]);
         assert!(subject.connect(&[1; 65]).is_err());

@@ -1,7 +1,7 @@
 use crate::{Subject, suite};
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::sim::{Network, NetworkConfig};
-use odafs_fabric::{Listener, QueuePair};
+use odafs_fabric::{Access, Listener, QueuePair};
 use std::io;
 
 struct Sim {
@@ -34,7 +34,7 @@ impl Subject for Sim {
 
 mod quick {
     use super::*;
-    suite!(Sim::new(NetworkConfig {
+    suite!(windows: Sim::new(NetworkConfig {
         loads: true,
         ..NetworkConfig::default()
     }));
@@ -42,7 +42,7 @@ mod quick {
 
 mod slow {
     use super::*;
-    suite!(Sim::new(NetworkConfig {
+    suite!(windows: Sim::new(NetworkConfig {
         delay_max: Nanos::from_micros(200),
         slow: true,
         receives: true,
@@ -71,7 +71,7 @@ fn cut() {
         ..NetworkConfig::default()
     });
     let mut ends = crate::connected(&sim);
-    let sink = ends.client.register(64).unwrap();
+    let sink = ends.client.register(64, Access::BOTH).unwrap();
     let to = odafs_fabric::Remote {
         tag: sink.tag(),
         offset: 0,

@@ -38,7 +38,7 @@ pub fn wake_sets(subject: &dyn Subject) {
             while !stop.load(Ordering::Acquire) {
                 let mut busy = false;
                 while let Some(incoming) = listener.poll_accept().unwrap() {
-                    let mut line = incoming.accept(b"").unwrap();
+                    let mut line = incoming.accept(b"", 128).unwrap();
                     line.post_receives(1 << 20);
                     line.watch(&set).unwrap();
                     lines.push(line);

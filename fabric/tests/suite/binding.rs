@@ -1,0 +1,210 @@
+//! Tags over exact ranges, rights, and reads into frames.
+
+use crate::memory::{ended, frames_of_eight, loaded};
+use crate::{Ends, Subject, connected, next, receive};
+use odafs_fabric::memory::FrameNumber;
+use odafs_fabric::{Access, Completion, Local, Region, Remote, Sink, Source, SteeringTag};
+use std::sync::Arc;
+
+/// A region of the client's with `access`, and a window from byte 100 to byte 120 of it.
+fn window(ends: &mut Ends, access: Access) -> (Arc<Region>, SteeringTag) {
+    let region = ends.client.register(4096, Access::LOCAL).unwrap();
+    assert!(region.store(90, &[b'.'; 40]) && region.store(100, b"twenty bytes of them"));
+    let tag = ends.client.bind(&region, 100, 20, access).unwrap();
+    assert_ne!(tag, region.tag());
+    (region, tag)
+}
+
+fn writes(ends: &mut Ends, tag: SteeringTag, offset: u64, bytes: &[u8]) -> bool {
+    let to = Remote { tag, offset };
+    let posted = ends.server.post_write(1, Source::Bytes(bytes), to);
+    went_well(ends, posted, 1)
+}
+
+fn reads(ends: &mut Ends, from: Remote, length: usize) -> Option<Vec<u8>> {
+    let mine = ends.server.register(64, Access::LOCAL).unwrap();
+    let into = Sink::Region(Local {
+        region: &mine,
+        offset: 8,
+        length,
+    });
+    let posted = ends.server.post_read(2, into, from);
+    went_well(ends, posted, 2).then(|| loaded(&mine, 8, length))
+}
+
+/// Whether a post of the server's was done. Where the client's machine alone can tell, a message
+/// behind it shows.
+fn went_well(
+    ends: &mut Ends,
+    posted: Result<odafs_fabric::Posted, odafs_fabric::PostError>,
+    id: u64,
+) -> bool {
+    let (server, client) = (&mut ends.server, &mut ends.client);
+    std::thread::scope(|scope| {
+        let peer = scope.spawn(move || next(&mut **client));
+        let done = ended(&mut **server, posted, id);
+        let sent = server.post_send(9, &[b"behind it"]).is_ok();
+        server.flush();
+        let seen = matches!(peer.join().unwrap(), Some(Completion::Recv { .. }));
+        done && sent && seen
+    })
+}
+
+/// A bound tag covers its range, from 0, and no byte more.
+pub fn bound_ranges(subject: &dyn Subject) {
+    let mut ends = connected(subject);
+    let (region, tag) = window(&mut ends, Access::BOTH);
+    let from = |offset| Remote { tag, offset };
+    assert_eq!(reads(&mut ends, from(7), 5).unwrap(), b"bytes");
+    assert!(writes(&mut ends, tag, 15, b"those"));
+    assert_eq!(loaded(&region, 98, 24), b"..twenty bytes ofthose..");
+    assert!(ends.client.bind(&region, 4000, 97, Access::READ).is_err());
+    for (offset, length) in [(20, 1), (16, 5), (u64::MAX, 1), (u64::MAX - 19, 20)] {
+        ends = anew(subject, ends);
+        let (region, tag) = window(&mut ends, Access::BOTH);
+        assert!(
+            !writes(&mut ends, tag, offset, &vec![1; length]),
+            "{offset}"
+        );
+        assert_eq!(loaded(&region, 98, 24), b"..twenty bytes of them..");
+        ends = anew(subject, ends);
+        let (_region, tag) = window(&mut ends, Access::BOTH);
+        assert_eq!(reads(&mut ends, Remote { tag, offset }, length), None);
+    }
+}
+
+/// A new connection in place of the old.
+fn anew(subject: &dyn Subject, old: Ends) -> Ends {
+    drop(old);
+    connected(subject)
+}
+
+/// A tag gives what it was given for.
+pub fn rights(subject: &dyn Subject) {
+    let mut ends = connected(subject);
+    let (_region, tag) = window(&mut ends, Access::READ);
+    assert!(reads(&mut ends, Remote { tag, offset: 0 }, 6).is_some());
+    assert!(!writes(&mut ends, tag, 0, b"no"));
+    let mut ends = anew(subject, ends);
+    let (region, tag) = window(&mut ends, Access::WRITE);
+    assert!(writes(&mut ends, tag, 0, b"yes"));
+    assert_eq!(loaded(&region, 100, 3), b"yes");
+    assert_eq!(reads(&mut ends, Remote { tag, offset: 0 }, 6), None);
+    // The region's own tag, which gives nothing.
+    let mut ends = anew(subject, ends);
+    let (region, _) = window(&mut ends, Access::BOTH);
+    assert!(!writes(&mut ends, region.tag(), 0, b"no"));
+    let mut ends = anew(subject, ends);
+    let (region, _) = window(&mut ends, Access::BOTH);
+    let whole = Remote {
+        tag: region.tag(),
+        offset: 0,
+    };
+    assert_eq!(reads(&mut ends, whole, 6), None);
+}
+
+/// After an invalidation, by either side, a tag gives nothing.
+pub fn invalidated(subject: &dyn Subject) {
+    let mut ends = connected(subject);
+    let (region, tag) = window(&mut ends, Access::BOTH);
+    assert!(writes(&mut ends, tag, 0, b"Twenty"));
+    ends.client.invalidate(tag);
+    assert!(!writes(&mut ends, tag, 0, b"no"));
+    assert_eq!(loaded(&region, 100, 6), b"Twenty");
+
+    let mut ends = anew(subject, ends);
+    let (region, tag) = window(&mut ends, Access::BOTH);
+    let other = ends.client.bind(&region, 0, 8, Access::BOTH).unwrap();
+    ends.server
+        .post_send_invalidate(3, &[b"all ", b"yours"], tag)
+        .unwrap();
+    ends.server.flush();
+    let expected = Completion::Recv {
+        bytes: 9,
+        invalidated: Some(tag),
+    };
+    assert_eq!(next(&mut *ends.client), Some(expected));
+    assert_eq!(ends.client.message(), b"all yours");
+    assert!(writes(&mut ends, other, 0, b"still"));
+    assert!(!writes(&mut ends, tag, 0, b"no"));
+    // What is gone cannot go again.
+    let mut ends = anew(subject, ends);
+    ends.server
+        .post_send_invalidate(3, &[b"x"], SteeringTag(77))
+        .unwrap();
+    ends.server.flush();
+    assert_eq!(next(&mut *ends.client), None);
+}
+
+/// An RDMA Read places its bytes in a frame, several at a time, in order.
+pub fn frame_sinks(subject: &dyn Subject) {
+    let mut ends = connected(subject);
+    let arena = frames_of_eight();
+    let theirs = ends.server.register(8192, Access::READ).unwrap();
+    let bytes: Vec<u8> = (0..8192u32).map(|at| (at * 7 % 251) as u8).collect();
+    assert!(theirs.store(0, &bytes));
+    let mut pending = 0;
+    for (id, (frame, offset, length, at)) in
+        [(3, 0, 4096, 0), (5, 100, 3996, 4096), (6, 1, 1, 8191)]
+            .into_iter()
+            .enumerate()
+    {
+        let into = Sink::Frame {
+            arena: &arena,
+            frame: FrameNumber(frame),
+            offset,
+            length,
+        };
+        let from = Remote {
+            tag: theirs.tag(),
+            offset: at,
+        };
+        match ends.client.post_read(id as u64, into, from).unwrap() {
+            odafs_fabric::Posted::Pending => pending += 1,
+            odafs_fabric::Posted::Done => {}
+        }
+    }
+    ends.client.flush();
+    let (client, server) = (&mut ends.client, &mut ends.server);
+    std::thread::scope(|scope| {
+        let peer = scope.spawn(move || receive(&mut **server));
+        for _ in 0..pending {
+            let read = next(&mut **client);
+            assert!(matches!(
+                read,
+                Some(Completion::Read { result: Ok(()), .. })
+            ));
+        }
+        client.post_send(0, &[b"done"]).unwrap();
+        client.flush();
+        assert_eq!(peer.join().unwrap(), b"done");
+    });
+    let frame = |number, offset, length: usize| {
+        let mut copy = vec![0; length];
+        arena.copy_out(FrameNumber(number), offset, &mut copy);
+        copy
+    };
+    assert_eq!(frame(3, 0, 4096), bytes[..4096]);
+    assert_eq!(frame(5, 100, 3996), bytes[4096..8092]);
+    assert_eq!(frame(6, 0, 3), [0, bytes[8191], 0]);
+    assert_eq!(frame(5, 0, 100), [0; 100]);
+}
+
+/// Who was offered no RDMA Reads has none.
+pub fn no_reads(subject: &dyn Subject) {
+    let mut ends = crate::connected_with(subject, 0);
+    assert_eq!(ends.client.reads_max(), 0);
+    let mine = ends.client.register(64, Access::LOCAL).unwrap();
+    let theirs = ends.server.register(64, Access::READ).unwrap();
+    let into = Sink::Region(Local {
+        region: &mine,
+        offset: 0,
+        length: 8,
+    });
+    let from = Remote {
+        tag: theirs.tag(),
+        offset: 0,
+    };
+    let posted = ends.client.post_read(1, into, from);
+    assert_eq!(posted, Err(odafs_fabric::PostError::Full));
+}
