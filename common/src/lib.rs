@@ -9,5 +9,6 @@ pub mod fuzz;
 pub mod mac;
 pub mod page;
 pub mod reference;
+pub mod rpcrdma;
 pub mod session;
 pub mod wire;

@@ -13,6 +13,7 @@ pub mod odafs;
 pub mod portmap;
 pub mod record;
 pub mod rpc;
+pub mod rpcrdma;
 
 #[cfg(test)]
 mod testing;

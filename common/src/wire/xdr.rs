@@ -340,6 +340,14 @@ impl<'v> Writer<'v> {
         self.opaque(data);
     }
 
+    /// The length word of a payload of `bytes` that a transport places apart: neither they nor their padding become
+    /// part of the message. [`Writer::payload_range`] is empty then, where they belong.
+    pub fn payload_apart(&mut self, bytes: u32) {
+        self.u32(bytes);
+        let at = self.position();
+        self.payload.get_or_insert(at..at);
+    }
+
     /// The length before variable-length data or an array.
     ///
     /// # Panics

@@ -1,0 +1,24 @@
+//! RPC-over-RDMA version 1 (RFC 8166), without IO: what a client (the requester) and a server (the responder) send,
+//! place in memory and fetch from it, for each call and reply. Whoever owns the queue pair does as they say.
+//!
+//! Neither knows what an RPC message means. Which bytes of one may travel apart (DDP-eligibility) is part of the type
+//! of an argument or result: [`Payload`](crate::wire::nfs3::Payload) tells its place to the
+//! [`Writer`](crate::wire::xdr::Writer), and the [`Reader`](crate::wire::xdr::Reader) of a reply knows how many bytes
+//! came apart.
+
+pub mod binding;
+mod credit;
+mod private_data;
+mod requester;
+mod responder;
+
+pub use credit::{AdaptiveGrants, AdaptiveRequests, GrantPolicy, RequestPolicy};
+pub use private_data::{INLINE_BYTES, INLINE_BYTES_DEFAULT, Inline, PrivateData, Terms};
+pub use requester::{
+    Call, CallError, CallShape, Event, Failure, Need, NeedKind, Outgoing, Pulled,
+    Reply as ReplyEvent, Requester, RequesterConfig, Stream,
+};
+pub use responder::{
+    Answer, Assembly, Data, Expose, ExposureId, Ignored, Incoming, Piece, Pull, ReadRead,
+    Responder, ResponderConfig, Results, Source, Step, Ticket, Write,
+};

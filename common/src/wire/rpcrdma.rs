@@ -1,0 +1,392 @@
+//! The header of RPC-over-RDMA version 1 (RFC 8166, section 4): what precedes an RPC message that is sent, and says
+//! which parts of it lie in memory.
+//!
+//! The lists are bounded by what RFC 8267, section 6.4.2 has every client keep to and every server take: one read
+//! chunk at position zero and one elsewhere, one write chunk, one reply chunk, sixteen segments each.
+
+use std::fmt;
+
+use super::xdr::{Decode, Encode, Reader, Writer, XdrError};
+
+/// The version spoken here.
+pub const VERSION: u32 = 1;
+/// Most segments of one chunk.
+pub const CHUNK_SEGMENTS_MAX: usize = 16;
+/// Most segments of a read list: a chunk at position zero and one elsewhere.
+pub const READ_SEGMENTS_MAX: usize = 2 * CHUNK_SEGMENTS_MAX;
+/// Most chunks of a write list.
+pub const WRITE_CHUNKS_MAX: u32 = 1;
+/// What every header begins with: xid, version, credits, procedure.
+pub const FIXED_BYTES: usize = 16;
+/// A header with three empty lists.
+pub const HEADER_BYTES_MIN: usize = FIXED_BYTES + 12;
+/// One segment.
+pub const SEGMENT_BYTES: usize = 16;
+/// One segment of a read list, with its position and the word that says that there is one.
+pub const READ_SEGMENT_BYTES: usize = 8 + SEGMENT_BYTES;
+
+const MSG: u32 = 0;
+const NOMSG: u32 = 1;
+const MSGP: u32 = 2;
+const DONE: u32 = 3;
+const ERROR: u32 = 4;
+const ERR_VERS: u32 = 1;
+const ERR_CHUNK: u32 = 2;
+
+record! {
+    /// A range of registered memory (`xdr_rdma_segment`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct Segment {
+        /// Steering tag (rkey).
+        pub handle: u32,
+        /// Bytes.
+        pub length: u32,
+        /// First byte under the tag.
+        pub offset: u64,
+    }
+}
+
+record! {
+    /// A segment of a read chunk (`xdr_read_chunk`): segments with one position are one chunk.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct ReadSegment {
+        /// Where the chunk belongs in the XDR stream of the whole message, in bytes; 0: it is the message.
+        pub position: u32,
+        /// Where it lies.
+        pub segment: Segment,
+    }
+}
+
+/// Up to `N` items, in place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Few<T, const N: usize> {
+    items: [T; N],
+    len: u8,
+}
+
+/// One chunk.
+pub type Segments = Few<Segment, CHUNK_SEGMENTS_MAX>;
+/// A read list.
+pub type ReadList = Few<ReadSegment, READ_SEGMENTS_MAX>;
+
+impl<T: Copy + Default, const N: usize> Few<T, N> {
+    /// The first `N` of `items` and whether that is all of them.
+    pub fn new(items: &[T]) -> (Self, bool) {
+        let mut few = Self::default();
+        let all = items.iter().all(|item| few.push(*item));
+        (few, all)
+    }
+
+    /// Just this one.
+    pub fn one(item: T) -> Self {
+        let mut few = Self::default();
+        let _ = few.push(item);
+        few
+    }
+
+    /// Appends an item; `false` if there is no room.
+    #[must_use]
+    pub fn push(&mut self, item: T) -> bool {
+        let Some(place) = self.items.get_mut(usize::from(self.len)) else {
+            return false;
+        };
+        *place = item;
+        self.len += 1;
+        true
+    }
+}
+
+impl<T: Copy + Default, const N: usize> Default for Few<T, N> {
+    fn default() -> Self {
+        Self {
+            items: [T::default(); N],
+            len: 0,
+        }
+    }
+}
+
+impl<T, const N: usize> std::ops::Deref for Few<T, N> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.items[..usize::from(self.len)]
+    }
+}
+
+impl<T, const N: usize> std::ops::DerefMut for Few<T, N> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        &mut self.items[..usize::from(self.len)]
+    }
+}
+
+impl<T: fmt::Debug, const N: usize> fmt::Debug for Few<T, N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl Segments {
+    /// Bytes that the chunk holds.
+    pub fn capacity(&self) -> u64 {
+        self.iter().map(|segment| u64::from(segment.length)).sum()
+    }
+
+    /// The chunk as it is returned when its first `length` bytes were written: each segment with what lies in it.
+    pub fn returned(&self, length: u64) -> Self {
+        let mut left = length;
+        let mut chunk = *self;
+        for segment in chunk.iter_mut() {
+            segment.length = left.min(u64::from(segment.length)) as u32;
+            left -= u64::from(segment.length);
+        }
+        chunk
+    }
+}
+
+/// A write chunk or a reply chunk: a counted array of segments.
+impl Encode for Segments {
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.array(self);
+    }
+}
+
+impl Decode<'_> for Segments {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
+        let mut chunk = Self::default();
+        for _ in 0..r.length("segments of a chunk", CHUNK_SEGMENTS_MAX as u32)? {
+            let _ = chunk.push(Segment::decode(r)?);
+        }
+        Ok(chunk)
+    }
+}
+
+impl Encode for ReadList {
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.chain(self);
+    }
+}
+
+impl Decode<'_> for ReadList {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
+        let mut list = Self::default();
+        while r.bool()? {
+            if !list.push(ReadSegment::decode(r)?) {
+                let max = READ_SEGMENTS_MAX as u32;
+                return Err(XdrError::TooLong {
+                    what: "read list",
+                    len: max + 1,
+                    max,
+                });
+            }
+        }
+        Ok(list)
+    }
+}
+
+/// The three lists of a message (`rpcrdma1_chunks` behind [`FIXED_BYTES`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Chunks {
+    /// What the receiver has to fetch.
+    pub reads: ReadList,
+    /// The only chunk of the write list. An empty one says that its data are to come inline.
+    pub write: Option<Segments>,
+    /// Where a long reply goes.
+    pub reply: Option<Segments>,
+}
+
+impl Chunks {
+    /// Bytes of a header with these lists.
+    pub fn header_bytes(&self) -> usize {
+        let chunk = |chunk: Option<&Segments>| chunk.map_or(0, |c| 4 + c.len() * SEGMENT_BYTES);
+        HEADER_BYTES_MIN
+            + self.reads.len() * READ_SEGMENT_BYTES
+            + self.write.map_or(0, |_| 4)
+            + chunk(self.write.as_ref())
+            + chunk(self.reply.as_ref())
+    }
+}
+
+impl Encode for Chunks {
+    fn encode(&self, w: &mut Writer<'_>) {
+        self.reads.encode(w);
+        w.chain(self.write.as_slice());
+        self.reply.encode(w);
+    }
+}
+
+impl Decode<'_> for Chunks {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
+        let reads = ReadList::decode(r)?;
+        let mut write = None;
+        while r.bool()? {
+            if write.is_some() {
+                return Err(XdrError::TooLong {
+                    what: "write list",
+                    len: WRITE_CHUNKS_MAX + 1,
+                    max: WRITE_CHUNKS_MAX,
+                });
+            }
+            write = Some(Segments::decode(r)?);
+        }
+        Ok(Self {
+            reads,
+            write,
+            reply: Decode::decode(r)?,
+        })
+    }
+}
+
+/// Why a peer could not take a message (`rpcrdma1_error`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TransportError {
+    /// `ERR_VERS`: it speaks other versions.
+    Version {
+        /// The lowest.
+        low: u32,
+        /// The highest.
+        high: u32,
+    },
+    /// `ERR_CHUNK`: the header is malformed or too complex for it, or the reply has no room.
+    Chunk,
+}
+
+/// What kind of message it is (`rdma_body`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// `RDMA_MSG`: the RPC message follows, less what the lists hold.
+    Msg(Chunks),
+    /// `RDMA_NOMSG`: the RPC message lies in memory altogether.
+    Nomsg(Chunks),
+    /// `RDMA_DONE`: the read chunks of a reply have been fetched (the Read-Read design).
+    Done,
+    /// `RDMA_ERROR`
+    Error(TransportError),
+}
+
+/// A header (`rdma_msg`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// That of the RPC message.
+    pub xid: u32,
+    /// Credits asked for, or granted.
+    pub credits: u32,
+    /// Kind of message and its lists.
+    pub body: Body,
+}
+
+/// Why bytes are no header that can be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeaderError {
+    /// Not even what every version begins with: there is nobody to answer.
+    #[error("the message is shorter than any header")]
+    Short,
+    /// Another version: `ERR_VERS`.
+    #[error("version {version} instead of 1")]
+    Version {
+        /// Of the message.
+        xid: u32,
+        /// The version it is of.
+        version: u32,
+    },
+    /// A procedure that is not taken (`RDMA_MSGP`, or none at all): `ERR_CHUNK`.
+    #[error("message of the unknown kind {procedure}")]
+    Procedure {
+        /// Of the message.
+        xid: u32,
+        /// What it claims to be.
+        procedure: u32,
+    },
+    /// Lists that do not decode, or are longer than is taken: `ERR_CHUNK`.
+    #[error("malformed header: {why}")]
+    Chunks {
+        /// Of the message.
+        xid: u32,
+        /// What is wrong.
+        why: XdrError,
+    },
+}
+
+impl HeaderError {
+    /// The error message that answers it, if there is one.
+    pub fn answer(&self, credits: u32) -> Option<Header> {
+        let (xid, error) = match *self {
+            Self::Short => return None,
+            Self::Version { xid, .. } => (
+                xid,
+                TransportError::Version {
+                    low: VERSION,
+                    high: VERSION,
+                },
+            ),
+            Self::Procedure { xid, .. } | Self::Chunks { xid, .. } => (xid, TransportError::Chunk),
+        };
+        Some(Header {
+            xid,
+            credits,
+            body: Body::Error(error),
+        })
+    }
+}
+
+impl Encode for Header {
+    fn encode(&self, w: &mut Writer<'_>) {
+        let procedure = match &self.body {
+            Body::Msg(_) => MSG,
+            Body::Nomsg(_) => NOMSG,
+            Body::Done => DONE,
+            Body::Error(_) => ERROR,
+        };
+        for word in [self.xid, VERSION, self.credits, procedure] {
+            w.u32(word);
+        }
+        match &self.body {
+            Body::Msg(chunks) | Body::Nomsg(chunks) => chunks.encode(w),
+            Body::Done => {}
+            Body::Error(TransportError::Version { low, high }) => {
+                for word in [ERR_VERS, *low, *high] {
+                    w.u32(word);
+                }
+            }
+            Body::Error(TransportError::Chunk) => w.u32(ERR_CHUNK),
+        }
+    }
+}
+
+impl Header {
+    /// Reads the header at the front of a message; what the reader has left follows it.
+    ///
+    /// # Errors
+    /// See [`HeaderError`].
+    pub fn decode(r: &mut Reader<'_>) -> Result<Self, HeaderError> {
+        let mut word = || r.u32().map_err(|_| HeaderError::Short);
+        let (xid, version, credits, procedure) = (word()?, word()?, word()?, word()?);
+        if version != VERSION {
+            return Err(HeaderError::Version { xid, version });
+        }
+        let malformed = |why| HeaderError::Chunks { xid, why };
+        let body = match procedure {
+            MSG => Body::Msg(Chunks::decode(r).map_err(malformed)?),
+            NOMSG => Body::Nomsg(Chunks::decode(r).map_err(malformed)?),
+            DONE => Body::Done,
+            ERROR => Body::Error(TransportError::decode(r).map_err(malformed)?),
+            MSGP | _ => return Err(HeaderError::Procedure { xid, procedure }),
+        };
+        Ok(Self { xid, credits, body })
+    }
+}
+
+impl Decode<'_> for TransportError {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
+        match r.u32()? {
+            ERR_VERS => Ok(Self::Version {
+                low: r.u32()?,
+                high: r.u32()?,
+            }),
+            ERR_CHUNK => Ok(Self::Chunk),
+            value => Err(XdrError::BadValue {
+                what: "rpcrdma1_errcode",
+                value,
+            }),
+        }
+    }
+}
