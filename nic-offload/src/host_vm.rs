@@ -20,6 +20,10 @@ pub trait HostVm: Send + Sync {
     /// export's epoch, taken under the page's lock. [`Exception::NotResident`] otherwise.
     fn fault(&self, handle: Handle) -> Result<TptEntry, Exception>;
 
+    /// May the NIC keep what [`fault`](Self::fault) says of the handle? Not where no stamp tells it when that ceases to
+    /// be true: such entries the host alone enters and removes. Answered at once, from the handle alone.
+    fn may_keep(&self, handle: Handle) -> bool;
+
     /// Pins the entry's frame if its content is still that of both epochs: the client's and the entry's own.
     /// [`Exception::Stale`] if not; [`Exception::Busy`] after a bounded number of tries.
     fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<(), Exception>;
@@ -38,6 +42,12 @@ pub trait HostVm: Send + Sync {
 pub trait PageCache: Send + Sync {
     /// See [`HostVm::fault`].
     fn fault(&self, handle: Handle) -> Result<TptEntry, Exception>;
+
+    /// See [`HostVm::may_keep`].
+    fn may_keep(&self, handle: Handle) -> bool {
+        let _ = handle;
+        true
+    }
 
     /// See [`HostVm::dirty`].
     fn dirty(&self, frame: FrameNumber) {
@@ -70,6 +80,10 @@ impl SharedVm {
 impl HostVm for SharedVm {
     fn fault(&self, handle: Handle) -> Result<TptEntry, Exception> {
         self.pages.fault(handle)
+    }
+
+    fn may_keep(&self, handle: Handle) -> bool {
+        self.pages.may_keep(handle)
     }
 
     fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<(), Exception> {

@@ -307,7 +307,9 @@ impl Nic {
         }
         self.counters.fault();
         let entry = self.host.fault(request.handle)?;
-        self.tpt.enter(request.handle, entry);
+        if self.host.may_keep(request.handle) {
+            self.tpt.enter(request.handle, entry);
+        }
         self.pin_entry(&entry, request, session).map(|()| entry)
     }
 

@@ -287,7 +287,14 @@ impl Cache {
         }
     }
 
-    /// The NIC's entry is no protection (the stamp is); without it the NIC can tell what happened.
+    /// Tells the NIC of what was handed out.
+    pub(crate) fn enter_handle(&self, handle: Handle, entry: TptEntry) {
+        if let Some(nic) = self.nic() {
+            nic.tpt_enter(handle, entry);
+        }
+    }
+
+    /// For pages, the NIC's entry is no protection (the stamp is); without it the NIC can tell what happened.
     pub(crate) fn forget_handle(&self, handle: Handle) {
         if let Some(nic) = self.nic() {
             nic.tpt_remove(handle);
@@ -331,17 +338,15 @@ impl Cache {
                 // Under the page's lock, so that it is the epoch of this frame and this content.
                 let (key, epoch) = (self.keys.next(), self.arena.current_epoch());
                 grant.store(key, epoch, length, class);
-                if let Some(nic) = self.nic() {
-                    let entry = TptEntry {
-                        frame,
-                        address,
-                        length,
-                        key,
-                        epoch,
-                        class,
-                    };
-                    nic.tpt_enter(handle, entry);
-                }
+                let entry = TptEntry {
+                    frame,
+                    address,
+                    length,
+                    key,
+                    epoch,
+                    class,
+                };
+                self.enter_handle(handle, entry);
                 (key, epoch, length)
             }
         };
@@ -361,6 +366,11 @@ impl Cache {
 }
 
 impl PageCache for Cache {
+    /// The stamp of a frame of change counters never moves.
+    fn may_keep(&self, handle: Handle) -> bool {
+        handle.0 < COUNTER_HANDLES
+    }
+
     /// Called by NIC engines: tries locks, never waits for one.
     fn fault(&self, handle: Handle) -> Result<TptEntry, Exception> {
         if handle.0 >= COUNTER_HANDLES {

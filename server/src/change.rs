@@ -5,17 +5,19 @@
 //! change counter moves. Files under a watch are looked at when the store reports something; the others at
 //! LOOKUP and GETATTR, before reads, and every second.
 //!
-//! What this cannot see: an outside change between our last look at the attributes and the record that a write of
-//! our own makes, if size, mode and owner are the same (so beside a steady writer it can stay unseen until the
-//! next change); one in the same tick of the file system's clock as our record; writes through a mapping, until their times are updated; changes that set the times back
-//! on a file system without a change time.
+//! A write of our own looks at the attributes right before it and right after it ([`Recording`]), and only what was
+//! as recorded before is recorded after.
+//!
+//! What this cannot see: an outside change between these two looks, if size, mode and owner are the same (the time of
+//! one `pwrite`); one in the same tick of the file system's clock as our record; writes through a mapping, until
+//! their times are updated; changes that set the times back on a file system without a change time.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use odafs_common::wire::nfs3::{Attributes, Status};
 use odafs_fabric::clock::{self, Nanos};
-use odafs_fabric::sync::Arc;
+use odafs_fabric::sync::{Arc, MutexGuard};
 
 use crate::export::Export;
 use crate::file::{Facts, File, Leaf, PageLock, Standing};
@@ -53,13 +55,29 @@ pub(crate) fn check(export: &Export, file: &Arc<File>) -> Result<(), Status> {
         return Ok(());
     }
     // Perhaps it is a change of our own, not recorded yet: whoever makes it is inside of the gate.
+    look(export, file, |seen| !is_same(seen, &file.attributes()))
+}
+
+/// A write of our own found that someone else was at the file. Its attributes need not tell any more: a write may
+/// have given back the size that another took.
+pub(crate) fn take_note(export: &Export, file: &Arc<File>) -> Result<(), Status> {
+    look(export, file, |_| true)
+}
+
+/// Closes the gate and looks at the store's attributes: do they show an outside change?
+fn look(
+    export: &Export,
+    file: &Arc<File>,
+    is_foreign: impl Fn(&Attributes) -> bool,
+) -> Result<(), Status> {
+    let now = clock::now();
     let mut standing = file.close();
     if standing.gone {
         return Err(Status::Stale);
     }
     match export.store().getattr(file.object()) {
         Ok(seen) => {
-            if !is_same(&seen, &file.attributes()) {
+            if is_foreign(&seen) {
                 absorb(export, file, &seen);
             }
             file.set_checked(now);
@@ -131,9 +149,8 @@ pub(crate) fn revoke_pages(export: &Export, file: &Arc<File>, reason: Reason) {
 }
 
 fn revoke_counter(export: &Export, file: &Arc<File>) {
-    if let Some(handle) = file.counter().revoke() {
-        export.cache().forget_handle(handle);
-    }
+    let forget = |handle| export.cache().forget_handle(handle);
+    file.counter().revoke(forget);
 }
 
 fn for_pages(file: &Arc<File>, first: u64, mut act: impl FnMut(&mut PageLock<'_>)) {
@@ -145,29 +162,49 @@ fn for_pages(file: &Arc<File>, first: u64, mut act: impl FnMut(&mut PageLock<'_>
     }
 }
 
-/// After a change of our own to a file that is closed, or whose pages concerned are locked: records the
-/// attributes. `size` is what it must be now, if the change had anything to do with it.
-///
-/// What the change cannot have done is someone else's: then the old record stays as far as that goes, so that
-/// the next [`check`] finds it, and the answer is true.
-pub(crate) fn record(export: &Export, file: &Arc<File>, size: Option<u64>) -> (Attributes, bool) {
-    let _recording = file.recording.lock();
-    let old = file.facts();
-    let expected = size.unwrap_or(old.attributes.size);
-    match export.store().getattr(file.object()) {
-        Ok(seen) if seen.size == expected && is_same_class(&seen, &old.attributes) => {
-            file.set_facts(Facts {
-                attributes: seen,
-                ..old
-            });
-            (seen, false)
+/// A write of our own and the looks at the attributes around it, which nobody else's writes or looks come between.
+/// The file is closed, or the pages concerned are locked.
+pub(crate) struct Recording<'a> {
+    export: &'a Export,
+    file: &'a Arc<File>,
+    _one: MutexGuard<'a, ()>,
+    /// The file was as recorded.
+    known: bool,
+}
+
+impl<'a> Recording<'a> {
+    /// To be called right before the store's write.
+    pub(crate) fn begin(export: &'a Export, file: &'a Arc<File>) -> Self {
+        let one = file.recording.lock();
+        let seen = export.store().getattr(file.object());
+        Self {
+            export,
+            file,
+            _one: one,
+            known: seen.is_ok_and(|seen| is_same(&seen, &file.attributes())),
         }
-        _ => {
-            let mut attributes = old.attributes;
-            attributes.size = expected;
-            file.set_facts(Facts { attributes, ..old });
-            (attributes, true)
-        }
+    }
+
+    /// Right after it: records the attributes. `size` is what it must be now. Gives them, and whether someone else
+    /// was at the file too, in which case the old record stays as far as that goes and [`take_note`] is due.
+    pub(crate) fn end(self, size: u64) -> (Attributes, bool) {
+        let old = self.file.facts();
+        let seen = self.export.store().getattr(self.file.object());
+        let ours = |seen: &Attributes| {
+            self.known && seen.size == size && is_same_class(seen, &old.attributes)
+        };
+        let (attributes, foreign) = match seen {
+            Ok(seen) if ours(&seen) => (seen, false),
+            _ => (
+                Attributes {
+                    size,
+                    ..old.attributes
+                },
+                true,
+            ),
+        };
+        self.file.set_facts(Facts { attributes, ..old });
+        (attributes, foreign)
     }
 }
 
@@ -227,7 +264,8 @@ pub(crate) fn seen(export: &Export, object: ObjectId, attributes: &Attributes) {
 
 /// Waits for reports of outside changes and acts on them. For one thread at a time.
 pub fn observe(export: &Export, timeout: Duration) {
-    let mut changed = HashSet::new();
+    // In an order of its own, so that a run of the simulator can be repeated.
+    let mut changed = BTreeSet::new();
     for event in export.store().wait_events(timeout) {
         match event {
             OutsideEvent::Changed(object) => {
@@ -255,10 +293,12 @@ pub fn observe(export: &Export, timeout: Duration) {
 /// Looks at the files that have no watch.
 pub fn check_unwatched(export: &Export) {
     let now = clock::now();
-    for file in export.live_files() {
-        if !file.is_watched() && file.unchecked_for(now) >= UNWATCHED_AGE_MAX {
-            let _ = check(export, &file);
-        }
+    let mut files = export.live_files();
+    files.retain(|file| !file.is_watched() && file.unchecked_for(now) >= UNWATCHED_AGE_MAX);
+    // As in `observe`.
+    files.sort_unstable_by_key(|file| file.object());
+    for file in files {
+        let _ = check(export, &file);
     }
 }
 

@@ -79,6 +79,47 @@ fn what_was_removed_from_outside_is_gone() {
 }
 
 #[test]
+fn an_outside_change_is_not_taken_for_our_own_write() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; 3 * P]);
+    world.read(&file, 0, 3 * P as u32);
+    let mut client = world.client(&owner());
+    let old = client.reference(&file, 2).expect("resident");
+    let change = OutsideChange::Write {
+        offset: 2 * PAGE,
+        data: b"outside",
+    };
+    world
+        .store
+        .outside_change(file.object(), change)
+        .expect("changed");
+    // Nobody has looked since. The write's own look must not pass over it.
+    world.write(&file, 0, b"ours");
+    assert_eq!(world.export.metrics().outside_changes.get(), 1);
+    assert_eq!(client.read(&old), Err(Exception::Stale));
+    assert_eq!(world.read(&file, 2 * PAGE, 7), b"outside");
+    assert_eq!(world.read(&file, 0, 5), b"ours\x01");
+    // And is done with.
+    world.observe();
+    assert_eq!(world.export.metrics().outside_changes.get(), 1);
+}
+
+#[test]
+fn a_write_that_gives_back_the_size_hides_no_outside_cut() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; 2 * P]);
+    world.read(&file, 0, 2 * P as u32);
+    world
+        .store
+        .outside_change(file.object(), OutsideChange::Resize(1))
+        .expect("cut");
+    world.write(&file, 2 * PAGE - 1, b"z");
+    let mut now = vec![0; 2 * P];
+    (now[0], now[2 * P - 1]) = (1, b'z');
+    assert_eq!(world.read(&file, 0, 2 * P as u32), now);
+}
+
+#[test]
 fn lost_events_are_made_up_for() {
     let world = World::new(64);
     let files: Vec<_> = ["a", "b", "c"]

@@ -105,7 +105,7 @@ impl Counters {
         counter
     }
 
-    /// What the NIC shall know of a counter's handle.
+    /// What the NIC, which has lost its entry, shall know of a counter's handle for this once.
     pub(crate) fn fault(&self, handle: Handle) -> Result<TptEntry, Exception> {
         let granted = self.granted.try_lock().ok_or(Exception::Busy)?;
         let slot = handle.0.wrapping_sub(COUNTER_HANDLES);
@@ -140,33 +140,46 @@ impl Counter {
         self.word().store(self.counters.next(), Ordering::SeqCst);
     }
 
-    /// A reference for readers of `class`. `None` without a slot.
-    pub(crate) fn reference(&self, class: ReaderClass, keys: &Keys) -> Option<Reference> {
+    /// A reference for readers of `class`. `None` without a slot. `enter` tells the NIC of a new one.
+    pub(crate) fn reference(
+        &self,
+        class: ReaderClass,
+        keys: &Keys,
+        enter: impl FnOnce(Handle, TptEntry),
+    ) -> Option<Reference> {
         let slot = self.slot?;
+        let handle = Handle(COUNTER_HANDLES + slot);
         let (frame, offset) = self.counters.place(slot);
         let mut granted = self.counters.granted.lock();
-        let entry = granted.entry(slot).or_insert_with(|| TptEntry {
-            frame,
-            address: self.counters.page.start(frame.0.into()) + u64::from(offset),
-            length: COUNTER_BYTES,
-            key: keys.next(),
-            epoch: self.counters.arena.current_epoch(),
-            class,
+        let entry = granted.entry(slot).or_insert_with(|| {
+            let entry = TptEntry {
+                frame,
+                address: self.counters.page.start(frame.0.into()) + u64::from(offset),
+                length: COUNTER_BYTES,
+                key: keys.next(),
+                epoch: self.counters.arena.current_epoch(),
+                class,
+            };
+            enter(handle, entry);
+            entry
         });
         Some(Reference {
             address: entry.address,
             length: entry.length,
-            handle: Handle(COUNTER_HANDLES + slot),
+            handle,
             key: entry.key,
             epoch: entry.epoch,
         })
     }
 
-    /// References to it are worth nothing from now on; the handle, for the NIC to forget.
-    pub(crate) fn revoke(&self) -> Option<Handle> {
-        let slot = self.slot?;
-        self.counters.granted.lock().remove(&slot)?;
-        Some(Handle(COUNTER_HANDLES + slot))
+    /// References to it are worth nothing when this returns. `forget` tells the NIC: no stamp does, so what it knows
+    /// of counters changes under our lock alone.
+    pub(crate) fn revoke(&self, forget: impl FnOnce(Handle)) {
+        let Some(slot) = self.slot else { return };
+        let mut granted = self.counters.granted.lock();
+        if granted.remove(&slot).is_some() {
+            forget(Handle(COUNTER_HANDLES + slot));
+        }
     }
 }
 
@@ -174,8 +187,9 @@ impl Drop for Counter {
     fn drop(&mut self) {
         // Whoever still reads the slot sees a change.
         self.bump();
-        self.revoke();
         if let Some(slot) = self.slot {
+            // Whoever let the file go has revoked it, so the NIC knows nothing of it.
+            self.counters.granted.lock().remove(&slot);
             self.counters.slots.lock().returned.push(slot);
         }
     }

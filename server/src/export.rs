@@ -372,8 +372,9 @@ impl Export {
         }
         self.handles.remove(file.handle());
         let idle = file.is_empty() && Arc::strong_count(file) == 1;
-        if idle && let Some(handle) = file.counter().revoke() {
-            self.cache.forget_handle(handle);
+        if idle {
+            file.counter()
+                .revoke(|handle| self.cache.forget_handle(handle));
         }
         idle
     }

@@ -8,7 +8,7 @@
 //! 2. **Page locks**, in ascending order of the pages. A fill holds its page locks from the store's read to
 //!    the publication, a write from the store's write to the acknowledgement. Pageout and the NIC's faults
 //!    only ever try a page lock.
-//! 3. **Recording**: one thread at a time asks the store for attributes and notes them.
+//! 3. **Recording**: one thread at a time asks the store for attributes and notes them, and writes in between.
 //! 4. Leaves, held for a few instructions: the facts, the tree, frame owners, free lists, tables of files
 //!    and sessions.
 //!

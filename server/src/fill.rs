@@ -58,7 +58,7 @@ impl Drop for Filled<'_> {
 pub(crate) fn fill<'e>(
     export: &'e Export,
     file: &Arc<File>,
-    mut first: PageLock<'_>,
+    first: PageLock<'_>,
     run: u32,
     size: u64,
 ) -> Result<Filled<'e>, StoreError> {
@@ -69,7 +69,29 @@ pub(crate) fn fill<'e>(
     let leaves: Vec<Arc<Leaf>> = (first.page() + 1..first.page() + run)
         .map(|next| file.leaf(next))
         .collect();
-    let mut others = lock_absent(first.page() + 1, &leaves);
+    let filled = fill_run(export, file, first, &leaves, size);
+    if !matches!(&filled, Ok(filled) if !filled.short) {
+        // Leaves that were made for nothing. One is in the list for each of its pages.
+        let mut leaves = leaves;
+        leaves.dedup_by(|a, b| Arc::ptr_eq(a, b));
+        for leaf in &leaves {
+            file.prune(leaf);
+        }
+    }
+    filled
+}
+
+/// `first` and the pages after it, of which `leaves` has a leaf for each.
+fn fill_run<'e>(
+    export: &'e Export,
+    file: &Arc<File>,
+    mut first: PageLock<'_>,
+    leaves: &[Arc<Leaf>],
+    size: u64,
+) -> Result<Filled<'e>, StoreError> {
+    let page = export.page();
+    let start = page.start(first.page());
+    let mut others = lock_absent(first.page() + 1, leaves);
 
     let length = ((1 + others.len()) * page.bytes()).min((size - start) as usize);
     let mut filled = Filled {

@@ -172,10 +172,10 @@ fn pass(
             (Some(frame), _) => hit(export, &lock, frame, wanted, target, done),
             (None, Effort::ResidentOnly) => return Err(ReadFailed::NotResident),
             (None, Effort::MayBlock) => {
-                let (bytes, found_short) =
-                    miss(export, file, lock, wanted, attributes.size, target, done)?;
-                short |= found_short;
+                let missed = miss(export, file, lock, wanted, attributes.size, target, done);
                 file.prune(&leaf);
+                let (bytes, found_short) = missed?;
+                short |= found_short;
                 bytes
             }
         };

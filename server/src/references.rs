@@ -44,9 +44,9 @@ impl<'a> Issue<'a> {
     pub(crate) fn counter(&self) -> Option<Reference> {
         let watched = self.file.is_watched();
         let class = self.facts.class.filter(|_| watched)?;
-        self.file
-            .counter()
-            .reference(class, self.export.cache().keys())
+        let cache = self.export.cache();
+        let enter = |handle, entry| cache.enter_handle(handle, entry);
+        self.file.counter().reference(class, cache.keys(), enter)
     }
 
     /// References of those pages from `first` to `last` that are in memory and that nobody is at, at most

@@ -14,6 +14,7 @@ use odafs_fabric::memory::{Arena, ArenaConfig, ArenaView, LifeWord};
 use odafs_fabric::sync::Arc;
 use odafs_nic::capability::NewSession;
 use odafs_nic::connection::Connection;
+use odafs_nic::host_vm::HostVm;
 use odafs_nic::nic::{NicConfig, Verdict};
 
 use crate::export::{Export, ExportConfig};
@@ -59,6 +60,15 @@ impl World {
     }
 
     pub(crate) fn with(frames: u32, config: ExportConfig) -> Self {
+        Self::with_vm(frames, config, |vm| vm)
+    }
+
+    /// The NIC reaches the host through what `wrap` makes of it.
+    pub(crate) fn with_vm(
+        frames: u32,
+        config: ExportConfig,
+        wrap: impl FnOnce(Arc<dyn HostVm>) -> Arc<dyn HostVm>,
+    ) -> Self {
         let arena = ArenaConfig {
             frames,
             page: PageSize::DEFAULT,
@@ -67,7 +77,7 @@ impl World {
         };
         let arena = Arc::new(Arena::create(&arena).expect("an arena"));
         let store = Arc::new(MemoryStore::new(1));
-        let export = Export::new(config, Arc::clone(&store) as Arc<dyn Store>, arena);
+        let export = Export::with_vm(config, Arc::clone(&store) as Arc<dyn Store>, arena, wrap);
         Self {
             store,
             export: Arc::new(export),

@@ -4,15 +4,17 @@
 //! move the change counter; make new frames (and size) visible; acknowledge. So whoever saw the new counter can
 //! no longer get the old page, and whoever got the old page holds an old counter.
 
+use std::ops::RangeInclusive;
+
 use odafs_common::wire::nfs3::{
     Attributes, FileType, SetAttributes, Stable, Status, Time, WccAttributes, WccData,
 };
 use odafs_fabric::memory::FrameNumber;
 use odafs_fabric::sync::Arc;
 
-use crate::change;
+use crate::change::{self, Recording};
 use crate::export::Export;
-use crate::file::{File, Leaf, PageLock, Standing};
+use crate::file::{File, LEAF_PAGES, Leaf, PageLock, Standing};
 use crate::metrics::Reason;
 use crate::store::{Credential, ObjectId, StoreError};
 
@@ -79,7 +81,7 @@ pub fn write(
         let put = put.within_size(end).unwrap_or_else(|| put.extending());
         if put.as_ref().map_or(true, |(_, _, foreign)| *foreign) {
             // What this finds is an outside change's business, not the write's.
-            let _ = change::check(export, file);
+            let _ = change::take_note(export, file);
         }
         let (count, wcc, _) = put?;
         (count, wcc)
@@ -170,33 +172,31 @@ impl Put<'_> {
             .page()
             .span(self.offset, self.data.len() as u64)
             .expect("there is data");
-        let leaves: Vec<Arc<Leaf>> = pages.clone().map(|page| self.file.leaf(page)).collect();
-        let mut locks: Vec<PageLock<'_>> = leaves
-            .iter()
-            .zip(pages)
-            .map(|(leaf, page)| leaf.lock(Leaf::slot(page)))
+        let leaves = self.leaves(&pages);
+        let mut locks: Vec<PageLock<'_>> = pages
+            .map(|page| leaf_of(&leaves, page).lock(Leaf::slot(page)))
             .collect();
 
+        let recording = Recording::begin(self.export, self.file);
         let written =
             self.export
                 .store()
                 .write_at(self.who, self.file.object(), self.offset, self.data);
         let new_size = match &written {
-            Ok(count) => {
-                let new_size = size.max(self.offset + *count as u64);
-                self.replace_pages(&mut locks, *count, size, new_size);
-                new_size
-            }
+            Ok(count) => size.max(self.offset + *count as u64),
+            Err(_) => size,
+        };
+        let (after, foreign) = recording.end(new_size);
+        match &written {
+            Ok(count) => self.replace_pages(&mut locks, *count, size, new_size),
             Err(_) => {
                 // Nobody knows how much of it has arrived: the store shall say.
                 for lock in &mut locks {
                     self.export.cache().retire(lock, Reason::Write);
                 }
                 self.file.counter().bump();
-                size
             }
-        };
-        let (after, foreign) = change::record(self.export, self.file, Some(new_size));
+        }
         drop(locks);
         for leaf in &leaves {
             self.file.prune(leaf);
@@ -209,6 +209,15 @@ impl Put<'_> {
             Ok(count) => Ok((count as u32, wcc, foreign)),
             Err(error) => Err(Refused { error, wcc }),
         }
+    }
+
+    /// The leaves of pages, each once.
+    fn leaves(&self, pages: &RangeInclusive<u64>) -> Vec<Arc<Leaf>> {
+        let (first, last) = (Leaf::first_of(*pages.start()), *pages.end());
+        (first..=last)
+            .step_by(LEAF_PAGES as usize)
+            .map(|page| self.file.leaf(page))
+            .collect()
     }
 
     /// From the old content of the pages to the new, as the order of a write has it.
@@ -307,6 +316,11 @@ impl Put<'_> {
             bytes: &data[skip..skip + length],
         }
     }
+}
+
+/// The one of neighbouring leaves that a page is in.
+fn leaf_of(leaves: &[Arc<Leaf>], page: u64) -> &Arc<Leaf> {
+    &leaves[((page - leaves[0].first()) / LEAF_PAGES) as usize]
 }
 
 /// Bytes for a page.

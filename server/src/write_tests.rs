@@ -1,8 +1,13 @@
 //! Writes: what they do to pages, references, counters and verifiers.
 
 use odafs_common::exception::Exception;
+use odafs_common::reference::{Epoch, Handle};
+use odafs_fabric::sync::Mutex;
+use odafs_nic::host_vm::HostVm;
+use odafs_nic::tpt::TptEntry;
 
 use super::*;
+use crate::export::ExportConfig;
 use crate::metrics::Reason;
 use crate::read::Effort;
 use crate::store::{Operation, Store as _};
@@ -53,6 +58,30 @@ fn what_is_written_is_read() {
     }
     world.observe();
     assert_eq!(world.export.metrics().outside_changes.get(), 0);
+}
+
+#[test]
+fn a_file_keeps_no_leaf_without_a_page() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; 40 * P]);
+    // Parts of pages that are not in memory; within one leaf and across three.
+    for (offset, length) in [(10, P), (15 * PAGE + 1, 18 * P)] {
+        world.write(&file, offset, &vec![2; length]);
+        for page in 0..40 {
+            let held = file.find_leaf(page).map(|leaf| leaf.resident());
+            assert_ne!(held, Some(0), "page {page}");
+        }
+        resized(&world, &file, 0);
+        resized(&world, &file, 40 * PAGE);
+        assert!(file.is_empty());
+    }
+    world.store.fail_next(Operation::Read, Status::Io);
+    assert!(
+        world
+            .try_read(&file, 0, 40 * P as u32, Effort::MayBlock)
+            .is_err()
+    );
+    assert!(file.is_empty());
 }
 
 #[test]
@@ -318,4 +347,78 @@ fn only_who_may_writes() {
     let refused = write(&world.export, &other(), &file, 0, b"y", Stable::Unstable);
     assert_eq!(refused.expect_err("not his").error.status, Status::Access);
     assert_eq!(world.read(&file, 0, 1), b"x");
+}
+
+/// Something happens between the host's answer to a fault and what the NIC makes of it.
+struct Interrupted {
+    host: Arc<dyn HostVm>,
+    by: Arc<Mutex<Option<Interruption>>>,
+}
+
+type Interruption = Box<dyn FnOnce() + Send>;
+
+impl HostVm for Interrupted {
+    fn fault(&self, handle: Handle) -> Result<TptEntry, Exception> {
+        let answer = self.host.fault(handle);
+        if let Some(interrupt) = self.by.lock().take() {
+            interrupt();
+        }
+        answer
+    }
+
+    fn may_keep(&self, handle: Handle) -> bool {
+        self.host.may_keep(handle)
+    }
+
+    fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<(), Exception> {
+        self.host.lock(entry, request)
+    }
+
+    fn unlock(&self, frame: FrameNumber) {
+        self.host.unlock(frame);
+    }
+
+    fn reference(&self, frame: FrameNumber) {
+        self.host.reference(frame);
+    }
+
+    fn dirty(&self, frame: FrameNumber) {
+        self.host.dirty(frame);
+    }
+}
+
+#[test]
+fn a_fault_that_meets_a_revocation_brings_no_reference_back() {
+    for counter in [false, true] {
+        let by = Arc::new(Mutex::new(None));
+        let wrapped = Arc::clone(&by);
+        let wrap = |host| Arc::new(Interrupted { host, by: wrapped }) as Arc<dyn HostVm>;
+        let world = World::with_vm(64, ExportConfig::default(), wrap);
+        let file = world.file("a", &[1; P]);
+        world.read(&file, 0, 1);
+        let mut reader = world.client(&other());
+        let reference = match counter {
+            true => reader.counter(&file),
+            false => reader.reference(&file, 0),
+        };
+        let reference = reference.expect("readable");
+        // What the NIC knew of it has been driven out.
+        let nic = world.export.nic().expect("direct access");
+        nic.tpt_remove(reference.handle);
+        assert!(reader.read(&reference).is_ok());
+        nic.tpt_remove(reference.handle);
+        let (export, object) = (Arc::clone(&world.export), file.object());
+        let interruption: Interruption = Box::new(move || {
+            let private = SetAttributes {
+                mode: Some(0o600),
+                ..SetAttributes::default()
+            };
+            set_attributes(&export, &owner(), object, &private, None).expect("set");
+        });
+        *by.lock() = Some(interruption);
+        // This one began before the revocation: either is right.
+        let _ = reader.read(&reference);
+        assert!(by.lock().is_none(), "the host was asked");
+        assert_eq!(reader.read(&reference), Err(Exception::Stale));
+    }
 }

@@ -91,6 +91,8 @@ impl Queue {
 /// queue is short: answers bound `fault` and `lock`, and what needs no answer follows one that did.
 pub struct QueuedVm {
     queue: Arc<Queue>,
+    /// For what needs nothing of the host's.
+    vm: Arc<dyn HostVm>,
     host: Option<JoinHandle<()>>,
 }
 
@@ -98,14 +100,15 @@ impl QueuedVm {
     /// Starts the host's thread.
     pub fn new(vm: Arc<dyn HostVm>) -> QueuedVm {
         let queue = Arc::new(Queue::default());
-        let served = Arc::clone(&queue);
+        let (served, host) = (Arc::clone(&queue), Arc::clone(&vm));
         let host = thread::spawn(move || {
             while let Some(descriptor) = served.next() {
-                serve(&*vm, descriptor);
+                serve(&*host, descriptor);
             }
         });
         QueuedVm {
             queue,
+            vm,
             host: Some(host),
         }
     }
@@ -127,6 +130,10 @@ impl HostVm for QueuedVm {
         self.queue
             .post(Descriptor::Fault(handle, Arc::clone(&slot)));
         slot.take()
+    }
+
+    fn may_keep(&self, handle: Handle) -> bool {
+        self.vm.may_keep(handle)
     }
 
     fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<(), Exception> {

@@ -7,7 +7,8 @@ use odafs_common::wire::nfs3::{
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::store::{Listing, ReaddirRange};
+use crate::change;
+use crate::store::{Listing, ObjectId, ReaddirRange};
 
 /// Bytes of an entry with a short name, and with its attributes and handle: so many entries are looked
 /// up as are likely to fit.
@@ -41,6 +42,10 @@ pub(super) fn readdirplus(
             .readdir(&context.who, directory, range);
         listing.map_err(|error| error.status)
     });
+    // What it shows of outside changes is true of the files' pages before it is told.
+    for (object, attributes) in listing.iter().flat_map(objects) {
+        change::seen(context.export, object, attributes);
+    }
     let attributes = object
         .ok()
         .and_then(|directory| context.attributes(directory));
@@ -53,6 +58,11 @@ pub(super) fn readdirplus(
         ReadDirPlusResult::Err(Failed { status, rest }).encode(w);
     }
     Ok(())
+}
+
+fn objects(listing: &Listing) -> impl Iterator<Item = (ObjectId, &Attributes)> {
+    let objects = listing.entries.iter().map(|entry| entry.object.as_ref());
+    objects.flatten().map(|(object, seen)| (*object, seen))
 }
 
 fn write(

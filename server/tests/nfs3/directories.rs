@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use odafs_common::wire::nfs3::{
-    FileHandle, Procedure, ReadDirArgs, ReadDirOk, ReadDirPlusArgs, ReadDirPlusOk,
-    ReadDirPlusResult, ReadDirResult, Status,
+    FileHandle, Procedure, ReadArgs, ReadDirArgs, ReadDirOk, ReadDirPlusArgs, ReadDirPlusOk,
+    ReadDirPlusResult, ReadDirResult, ReadOk, ReadResult, Status,
 };
 use odafs_common::wire::xdr::Encode as _;
+use odafs_server::store::{OutsideChange, Store as _};
 
 use crate::harness::{Server, refused};
 
@@ -98,6 +99,44 @@ fn attributes_and_handles_come_along() {
         let file = seen[&b"001"[..]];
         assert_eq!(server.attributes(file).size, 0);
     }
+}
+
+#[test]
+fn an_outside_change_that_is_listed_is_taken_note_of() {
+    let server = Server::new();
+    let file = server.create(server.root(), "f");
+    server.write(file, 0, b"old");
+    let read = || -> ReadOk<'static> {
+        let arguments = ReadArgs {
+            file,
+            offset: 0,
+            count: 100,
+        };
+        let result: ReadResult<'static> = server.nfs(Procedure::Read, &arguments);
+        result.expect("read")
+    };
+    assert_eq!(read().data.0, b"old");
+    let object = server.store.open_handle(file.0).expect("ours");
+    let change = OutsideChange::Write {
+        offset: 0,
+        data: b"new",
+    };
+    server
+        .store
+        .outside_change(object, change)
+        .expect("changed");
+    let all = ReadDirPlusArgs {
+        directory: server.root(),
+        cookie: 0,
+        verifier: [0; 8],
+        directory_count: 4096,
+        max_count: 4096,
+    };
+    let listed = part_plus(&server, all);
+    let shown = listed.entries.last().and_then(|entry| entry.attributes);
+    assert_eq!(shown, Some(server.store.getattr(object).expect("there")));
+    // Who has seen the new times must not get the old bytes.
+    assert_eq!(read().data.0, b"new");
 }
 
 #[test]

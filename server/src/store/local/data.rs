@@ -112,19 +112,18 @@ impl LocalStore {
             return Ok(());
         }
         let file = self.descriptor(object, Use::Read)?;
-        file.take_unsynced();
-        let synced = if data_only {
-            fdatasync(&*file)
-        } else {
-            fsync(&*file)
-        };
-        let lost = self.descriptors.take_lost(object);
+        let synced = self.descriptors.sync(object, &file, |file| {
+            if data_only {
+                fdatasync(file)
+            } else {
+                fsync(file)
+            }
+        });
         if synced.is_ok() && file.good_for == Use::Write && self.can_write_again(&file)? {
             // Nobody can execute a file that is open for writing.
             self.descriptors.release(object);
         }
-        synced?;
-        if lost { Err(Status::Io.into()) } else { Ok(()) }
+        Ok(synced?)
     }
 
     /// Whether a closed file can be opened for writing again: the owner's right to write on regardless of
@@ -141,9 +140,9 @@ impl LocalStore {
             .find(object, Use::Read)
             .map_or_else(|| objects::reopen(path, Use::Read), Ok)
         {
-            // The kernel tells of a write that failed once for each descriptor: the next sync of the object must
-            // know of it, too.
-            Ok(file) => fsync(&*file).inspect_err(|_| self.descriptors.lose(object))?,
+            Ok(file) => self
+                .descriptors
+                .sync_unasked(object, &file, |file| fsync(file))?,
             Err(_) => syncfs(&self.whole)?,
         }
         Ok(())

@@ -8,6 +8,8 @@ use lru::LruCache;
 use odafs_common::wire::nfs3::{FileType, Status};
 use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 use odafs_fabric::sync::{Arc, Mutex};
+use rustix::fs::fdatasync;
+use rustix::io::{self, Errno};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::store::{ObjectId, Result};
@@ -30,6 +32,8 @@ pub(super) struct Descriptor {
     pub good_for: Use,
     /// Bytes were written through it that no sync has covered.
     unsynced: AtomicBool,
+    /// Held from a sync until its failure is known to whoever must know. The kernel tells it once.
+    syncing: Mutex<()>,
 }
 
 impl Descriptor {
@@ -39,6 +43,7 @@ impl Descriptor {
             kind,
             good_for,
             unsynced: AtomicBool::new(false),
+            syncing: Mutex::new(()),
         })
     }
 
@@ -52,7 +57,7 @@ impl Descriptor {
     }
 
     /// Whether a sync is due; it is taken for done.
-    pub fn take_unsynced(&self) -> bool {
+    fn take_unsynced(&self) -> bool {
         self.unsynced.swap(false, Ordering::Relaxed)
     }
 }
@@ -127,24 +132,42 @@ impl Descriptors {
     }
 
     /// The kernel reports a write that failed later on to the descriptors of the time. So one with unsynced
-    /// bytes is synced before it is closed, and a failure kept for [`Self::take_lost`].
+    /// bytes is synced before it is closed.
     fn close(&self, closed: Option<(ObjectId, Arc<Descriptor>)>) {
         if let Some((object, descriptor)) = closed
             && descriptor.take_unsynced()
-            && rustix::fs::fdatasync(&*descriptor).is_err()
         {
-            self.lose(object);
+            // Kept for who will ask.
+            let _ = self.sync_unasked(object, &descriptor, |file| fdatasync(file));
         }
     }
 
-    /// Bytes written to the object may have been lost, and whoever heard of it is not who will ask.
-    pub fn lose(&self, object: ObjectId) {
-        self.lost.lock().insert(object);
+    /// Syncs bytes that nobody has asked about. A failure is kept for the next [`Self::sync`], even for one that is
+    /// under way.
+    pub fn sync_unasked(
+        &self,
+        object: ObjectId,
+        descriptor: &Descriptor,
+        how: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let _one = descriptor.syncing.lock();
+        how(descriptor.as_fd()).inspect_err(|_| {
+            self.lost.lock().insert(object);
+        })
     }
 
-    /// Whether written bytes of an object were lost when it was closed; said once.
-    pub fn take_lost(&self, object: ObjectId) -> bool {
-        self.lost.lock().remove(&object)
+    /// Syncs what was written to an object, and fails as well if some of it was lost before; that is said once.
+    pub fn sync(
+        &self,
+        object: ObjectId,
+        descriptor: &Descriptor,
+        how: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let _one = descriptor.syncing.lock();
+        descriptor.take_unsynced();
+        let synced = how(descriptor.as_fd());
+        let lost = self.lost.lock().remove(&object);
+        synced.and(if lost { Err(Errno::IO) } else { Ok(()) })
     }
 
     /// Runs `open`, once more with half of the descriptors closed if there were none left.
@@ -175,4 +198,43 @@ pub(super) fn raise_open_file_limit() -> usize {
     usize::try_from(half)
         .unwrap_or(usize::MAX)
         .clamp(16, 32_768)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+
+    const OBJECT: ObjectId = ObjectId {
+        ino: 1,
+        generation: 1,
+    };
+
+    #[test]
+    fn a_sync_beside_one_that_fails_knows_of_it() {
+        let file = tempfile::tempfile().expect("a file").into();
+        let descriptor = Descriptor::new(file, FileType::Regular, Use::Write);
+        let descriptors = &Descriptors::new(16);
+        let descriptor = &descriptor;
+        let (say, hear) = mpsc::channel();
+        let asked = std::thread::scope(|scope| {
+            let asked = scope.spawn(move || {
+                hear.recv().expect("the other has begun");
+                descriptors.sync(OBJECT, descriptor, |_| Ok(()))
+            });
+            let failed = descriptors.sync_unasked(OBJECT, descriptor, |_| {
+                // The kernel has told us: it will tell nobody else.
+                say.send(()).expect("the other waits");
+                std::thread::sleep(Duration::from_millis(100));
+                Err(Errno::IO)
+            });
+            assert_eq!(failed, Err(Errno::IO));
+            asked.join().expect("no panic")
+        });
+        assert_eq!(asked, Err(Errno::IO));
+        let again = descriptors.sync(OBJECT, descriptor, |_| Ok(()));
+        assert_eq!(again, Ok(()), "said once");
+    }
 }
