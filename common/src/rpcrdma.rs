@@ -6,19 +6,26 @@
 //! [`Writer`](crate::wire::xdr::Writer), and the [`Reader`](crate::wire::xdr::Reader) of a reply knows how many bytes
 //! came apart.
 
+mod assembly;
 pub mod binding;
 mod credit;
 mod private_data;
+mod reply;
 mod requester;
 mod responder;
 
+pub use assembly::{Assembly, Piece, Pull};
 pub use credit::{AdaptiveGrants, AdaptiveRequests, GrantPolicy, RequestPolicy};
 pub use private_data::{INLINE_BYTES, INLINE_BYTES_DEFAULT, Inline, PrivateData, Terms};
+pub use reply::{Data, Results, Source, Write};
 pub use requester::{
-    Call, CallError, CallShape, Event, Failure, Need, NeedKind, Outgoing, Pulled,
-    Reply as ReplyEvent, Requester, RequesterConfig, Stream,
+    Call, CallError, CallShape, Event, Failure, Need, NeedKind, Outgoing, Pulled, Reply, Requester,
+    RequesterConfig, Stream,
 };
 pub use responder::{
-    Answer, Assembly, Data, Expose, ExposureId, Ignored, Incoming, Piece, Pull, ReadRead,
-    Responder, ResponderConfig, Results, Source, Step, Ticket, Write,
+    Answer, Expose, ExposureId, Ignored, Incoming, ReadRead, Responder, ResponderConfig, Step,
+    Ticket,
 };
+
+#[cfg(test)]
+mod tests;

@@ -72,24 +72,26 @@ impl GrantPolicy {
     /// It grows at once and shrinks by one a reply: a client that has not heard of the smaller grant can still use
     /// the larger one, and finds each receive that it was promised.
     pub fn grant(&self, requested: u32, posted: u32) -> u32 {
-        let adaptive = match *self {
-            Self::Fixed(credits) => return credits.max(1),
-            Self::Adaptive(adaptive) => adaptive,
+        let wanted = match self {
+            Self::Fixed(credits) => *credits,
+            Self::Adaptive(adaptive) => adaptive.wanted(requested, posted),
         };
-        let average = adaptive.average.min(adaptive.max);
-        let grant = if requested <= posted {
-            u64::from(if posted > average && posted > requested {
-                posted - 1
-            } else {
-                posted
-            })
+        wanted.max(posted.saturating_sub(1)).max(1)
+    }
+}
+
+impl AdaptiveGrants {
+    fn wanted(&self, requested: u32, posted: u32) -> u32 {
+        let average = self.average.min(self.max);
+        let wanted = if requested <= posted {
+            // The figure keeps what is posted; above the average, what nobody asks for goes back.
+            u64::from(posted.min(requested.max(average)))
         } else if requested <= average {
             u64::from(requested)
         } else {
-            u64::from(average) + percent(requested - average, adaptive.factor_percent)
+            u64::from(average) + percent(requested - average, self.factor_percent)
         };
-        let floor = posted.saturating_sub(1).max(1);
-        grant.clamp(u64::from(floor), u64::from(adaptive.max.max(floor))) as u32
+        wanted.min(u64::from(self.max)) as u32
     }
 }
 

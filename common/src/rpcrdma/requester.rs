@@ -1,10 +1,15 @@
 //! The client's side: what of a call is sent and what is left in memory, and what a reply amounts to.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
+use super::assembly::{Assembly, Reduced};
 use super::credit::RequestPolicy;
 use super::private_data::Terms;
-use crate::wire::rpcrdma::Segments;
+use crate::wire::rpcrdma::{
+    Body, Chunks, HEADER_BYTES_MIN, Header, ReadSegment, Segments, TransportError,
+};
+use crate::wire::xdr::{Encode, Reader, Writer, padding};
 
 /// What a requester keeps to.
 #[derive(Clone, Copy, Debug)]
@@ -118,7 +123,7 @@ pub struct Pulled {
     /// Of the call.
     pub xid: u32,
     /// How the reply is put together.
-    pub assembly: super::responder::Assembly,
+    pub assembly: Assembly,
 }
 
 /// Why a call has failed.
@@ -172,12 +177,36 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Requester {
     config: RequesterConfig,
+    granted: u32,
+    pending: HashMap<u32, Pending>,
+}
+
+/// A call under way.
+#[derive(Debug)]
+struct Pending {
+    result: Option<Segments>,
+    reply: Option<Segments>,
+    /// The longest reply, everything included.
+    reply_max: u32,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Abandoned,
+    /// The reply is being fetched.
+    Pulling,
 }
 
 impl Requester {
-    /// A connection without calls.
+    /// A connection without calls. It has one credit (RFC 8166, section 3.3.1).
     pub fn new(config: RequesterConfig) -> Self {
-        Self { config }
+        Self {
+            config,
+            granted: 1,
+            pending: HashMap::new(),
+        }
     }
 
     /// Prepares a call. `memory` is asked for what does not fit; its answer is registered memory of exactly as many
@@ -192,42 +221,342 @@ impl Requester {
         memory: &mut dyn FnMut(&Need) -> Option<Segments>,
         header: &mut Vec<u8>,
     ) -> Result<Outgoing, CallError> {
-        let _ = (call, memory, header, self.config);
-        todo!()
+        let xid = call.message.first_chunk().ok_or(CallError::TooLong)?;
+        let xid = u32::from_be_bytes(*xid);
+        if self.pending.contains_key(&xid) {
+            return Err(CallError::Duplicate);
+        }
+        let credit =
+            self.may_call() || call.health_check && self.pending.len() < self.granted as usize;
+        if !credit {
+            return Err(CallError::NoCredit);
+        }
+        let mut plan = Plan {
+            call,
+            terms: self.config.terms,
+            chunks: Chunks::default(),
+            memory,
+        };
+        plan.room_for_reply()?;
+        let (chunks, inline) = plan.place_call()?;
+        let body = match inline {
+            Some(_) => Body::Msg(chunks),
+            None => Body::Nomsg(chunks),
+        };
+        let credits = self
+            .config
+            .credits
+            .request(self.granted, self.pending.len() as u32);
+        header.clear();
+        Header { xid, credits, body }.encode(&mut Writer::new(header));
+        let pending = Pending {
+            result: chunks.write,
+            reply: chunks.reply,
+            reply_max: call.shape.whole_reply_max(),
+            stage: Stage::Waiting,
+        };
+        self.pending.insert(xid, pending);
+        let inline = inline.unwrap_or_default();
+        Ok(Outgoing { xid, inline })
     }
 
     /// Takes a message in.
     pub fn receive(&mut self, message: &[u8]) -> Event {
-        let _ = message;
-        todo!()
+        let mut r = Reader::new(message);
+        let header = match Header::decode(&mut r) {
+            Ok(header) => header,
+            Err(error) => return self.malformed(error.xid()),
+        };
+        let inline = message.len() - r.rest().len()..message.len();
+        match &header.body {
+            Body::Done => Event::Ignored,
+            Body::Msg(_) if is_call(r.rest()) => Event::Ignored,
+            Body::Msg(chunks) => self.reply(&header, chunks, &Reduced::Inline(inline)),
+            Body::Nomsg(chunks) => self.reply(&header, chunks, &Reduced::Chunk),
+            Body::Error(error) => {
+                let why = match *error {
+                    TransportError::Version { low, high } => Failure::Version { low, high },
+                    TransportError::Chunk => Failure::Chunk,
+                };
+                self.failed(&header, why)
+            }
+        }
     }
 
-    /// The chunks of [`Event::Pull`] have been fetched: the message to send (`RDMA_DONE`). Gives the call's credit
-    /// back.
-    pub fn done(&mut self, xid: u32, header: &mut Vec<u8>) {
-        let _ = (xid, header);
-        todo!()
+    fn malformed(&mut self, xid: Option<u32>) -> Event {
+        match xid {
+            None => Event::Ignored,
+            Some(xid) => match self.end(xid) {
+                Err(event) => event,
+                Ok(_) => Event::Failed {
+                    xid,
+                    why: Failure::Malformed,
+                },
+            },
+        }
+    }
+
+    fn failed(&mut self, header: &Header, why: Failure) -> Event {
+        let xid = header.xid;
+        match self.end(xid) {
+            Err(event) => event,
+            Ok(_) => {
+                self.grant(header.credits);
+                Event::Failed { xid, why }
+            }
+        }
+    }
+
+    /// Takes a call off the list that its answer has come for, or says what else the answer is.
+    fn end(&mut self, xid: u32) -> Result<Pending, Event> {
+        match self.pending.remove(&xid) {
+            None => Err(Event::Unknown { xid }),
+            Some(call) => match call.stage {
+                Stage::Waiting => Ok(call),
+                Stage::Abandoned => Err(Event::Late { xid }),
+                Stage::Pulling => {
+                    self.pending.insert(xid, call);
+                    Err(Event::Unknown { xid })
+                }
+            },
+        }
+    }
+
+    /// A grant of 0 is taken as 1, and more than there are receives for as so many.
+    fn grant(&mut self, credits: u32) {
+        self.granted = credits.clamp(1, self.config.credits.max());
+    }
+
+    fn reply(&mut self, header: &Header, chunks: &Chunks, reduced: &Reduced) -> Event {
+        let xid = header.xid;
+        let event = match self.end(xid) {
+            Ok(mut call) => {
+                let event = self.answered(xid, &call, chunks, reduced);
+                if matches!(event, Event::Pull(_)) {
+                    call.stage = Stage::Pulling;
+                    self.pending.insert(xid, call);
+                }
+                event
+            }
+            Err(event) => event,
+        };
+        if !matches!(event, Event::Unknown { .. }) {
+            self.grant(header.credits);
+        }
+        event
+    }
+
+    fn answered(&self, xid: u32, call: &Pending, chunks: &Chunks, reduced: &Reduced) -> Event {
+        let used = (
+            used(call.result.as_ref(), chunks.write.as_ref()),
+            used(call.reply.as_ref(), chunks.reply.as_ref()),
+        );
+        let whole = match (used, reduced) {
+            ((Some(result), Some(0)), Reduced::Inline(range)) if chunks.reads.is_empty() => {
+                Some((result, Stream::Inline(range.clone())))
+            }
+            ((Some(result), Some(long @ 1..)), Reduced::Chunk) if chunks.reads.is_empty() => {
+                Some((result, Stream::Memory(long)))
+            }
+            ((Some(0), Some(0)), _) if self.config.terms.read_read && !chunks.reads.is_empty() => {
+                return match Assembly::new(reduced, &chunks.reads, call.reply_max) {
+                    Ok(assembly) => Event::Pull(Pulled { xid, assembly }),
+                    Err(_) => Event::Failed {
+                        xid,
+                        why: Failure::Malformed,
+                    },
+                };
+            }
+            _ => None,
+        };
+        match whole {
+            Some((result, stream)) => Event::Reply(Reply {
+                xid,
+                stream,
+                result: (result > 0).then_some(result),
+            }),
+            None => Event::Failed {
+                xid,
+                why: Failure::Malformed,
+            },
+        }
+    }
+
+    /// The chunks of [`Event::Pull`] have been fetched, or will not be: the message to send (`RDMA_DONE`). Gives the
+    /// call's credit back. `false`, and nothing to send, if no such call is being fetched.
+    pub fn done(&mut self, xid: u32, header: &mut Vec<u8>) -> bool {
+        let pulling = self
+            .pending
+            .get(&xid)
+            .is_some_and(|call| call.stage == Stage::Pulling);
+        if pulling {
+            self.pending.remove(&xid);
+            header.clear();
+            let credits = self
+                .config
+                .credits
+                .request(self.granted, self.pending.len() as u32);
+            let body = Body::Done;
+            Header { xid, credits, body }.encode(&mut Writer::new(header));
+        }
+        pulling
     }
 
     /// Nobody waits for the call any more. Its credit and its memory stay in use until the answer comes
-    /// ([`Event::Late`]) or the connection ends. `false` if no such call is under way.
+    /// ([`Event::Late`]) or the connection ends. `false` if no such call waits for its reply.
     pub fn abandon(&mut self, xid: u32) -> bool {
-        let _ = xid;
-        todo!()
+        match self.pending.get_mut(&xid) {
+            Some(call) if call.stage == Stage::Waiting => {
+                call.stage = Stage::Abandoned;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Calls under way, abandoned ones included.
     pub fn under_way(&self) -> usize {
-        todo!()
+        self.pending.len()
     }
 
     /// Credits granted last.
     pub fn granted(&self) -> u32 {
-        todo!()
+        self.granted
     }
 
-    /// Whether an ordinary call may be made now.
+    /// Whether an ordinary call may be made now: one credit is kept for a health check (RFC 8267, section 6.7.2),
+    /// where there is more than one.
     pub fn may_call(&self) -> bool {
-        todo!()
+        self.pending.len() < (self.granted - 1).max(1) as usize
+    }
+}
+
+impl CallShape {
+    /// The longest reply, with everything in it.
+    fn whole_reply_max(&self) -> u32 {
+        let result = self.result_max.unwrap_or(0);
+        self.reply_max
+            .saturating_add(result)
+            .saturating_add(padding(result as usize) as u32)
+    }
+}
+
+/// How a call is laid out, as it is found.
+struct Plan<'a> {
+    call: &'a Call<'a>,
+    terms: Terms,
+    chunks: Chunks,
+    memory: &'a mut dyn FnMut(&Need) -> Option<Segments>,
+}
+
+impl Plan<'_> {
+    /// Chunks for what of the reply may not fit inline. A write chunk and a reply chunk only where both are needed.
+    fn room_for_reply(&mut self) -> Result<(), CallError> {
+        let shape = self.call.shape;
+        let inline = self.terms.inline.receive;
+        let room = inline.saturating_sub(HEADER_BYTES_MIN as u32);
+        if self.terms.read_read || shape.whole_reply_max() <= room {
+            return Ok(());
+        }
+        if let Some(bytes) = shape.result_max.filter(|bytes| *bytes > 0) {
+            self.chunks.write = Some(self.written(NeedKind::Result, bytes)?);
+        }
+        // Of the reply's header: it returns the write chunk.
+        if self.chunks.header_bytes() as u64 + u64::from(shape.reply_max) > u64::from(inline) {
+            self.chunks.reply = Some(self.written(NeedKind::Reply, shape.reply_max)?);
+        }
+        Ok(())
+    }
+
+    fn written(&mut self, kind: NeedKind, bytes: u32) -> Result<Segments, CallError> {
+        self.need(kind, bytes, [0..0, 0..0])
+    }
+
+    /// The lists, and what of the message goes inline: nothing if it is read from memory altogether.
+    fn place_call(mut self) -> Result<(Chunks, Option<[Range<usize>; 2]>), CallError> {
+        let length = self.call.message.len();
+        let mut parts = [0..length, length..length];
+        if !self.fits(&parts)
+            && let Some(argument) = self.call.shape.argument.clone()
+            && !argument.is_empty()
+        {
+            let behind = argument.end + padding(argument.len());
+            parts = [0..argument.start, behind.min(length)..length];
+            let data = [argument.clone(), 0..0];
+            self.read(NeedKind::Argument, argument.start, argument.len(), data)?;
+        }
+        if self.fits(&parts) {
+            return Ok((self.chunks, Some(parts)));
+        }
+        let data = self.chunks;
+        self.chunks.reads = Default::default();
+        let bytes = parts[0].len() + parts[1].len();
+        self.read(NeedKind::Call, 0, bytes, parts)?;
+        // The chunk at position zero comes first: positions ascend.
+        let all = data.reads.iter().all(|read| self.chunks.reads.push(*read));
+        if !all || !self.fits(&[]) {
+            return Err(CallError::TooLong);
+        }
+        Ok((self.chunks, None))
+    }
+
+    fn fits(&self, parts: &[Range<usize>]) -> bool {
+        let inline: usize = parts.iter().map(ExactSizeIterator::len).sum();
+        self.chunks.header_bytes() + inline <= self.terms.inline.send as usize
+    }
+
+    fn read(
+        &mut self,
+        kind: NeedKind,
+        position: usize,
+        bytes: usize,
+        parts: [Range<usize>; 2],
+    ) -> Result<(), CallError> {
+        let bytes = u32::try_from(bytes).map_err(|_| CallError::TooLong)?;
+        let position = u32::try_from(position).map_err(|_| CallError::TooLong)?;
+        let segments = self.need(kind, bytes, parts)?;
+        let all = segments.iter().all(|segment| {
+            let segment = *segment;
+            self.chunks.reads.push(ReadSegment { position, segment })
+        });
+        if all { Ok(()) } else { Err(CallError::TooLong) }
+    }
+
+    fn need(
+        &mut self,
+        kind: NeedKind,
+        bytes: u32,
+        parts: [Range<usize>; 2],
+    ) -> Result<Segments, CallError> {
+        let segments = (self.memory)(&Need { kind, bytes, parts }).ok_or(CallError::NoMemory)?;
+        if segments.capacity() == u64::from(bytes) {
+            Ok(segments)
+        } else {
+            Err(CallError::NoMemory)
+        }
+    }
+}
+
+/// Whether an RPC message is a call: its `msg_type` follows the xid.
+fn is_call(message: &[u8]) -> bool {
+    message.get(4..8) == Some(&[0; 4])
+}
+
+/// How many bytes of a chunk that was offered were written, going by the chunk that was returned: each segment full
+/// before the next one is begun. `None`: it is not that chunk. One that was not used may be missing.
+fn used(offered: Option<&Segments>, returned: Option<&Segments>) -> Option<u32> {
+    let bytes = returned.map_or(0, Segments::capacity);
+    match (offered, returned) {
+        (_, None) => Some(0),
+        (None, Some(_)) => (bytes == 0).then_some(0),
+        (Some(offered), Some(returned)) if bytes == 0 => {
+            (returned.is_empty() || returned.len() == offered.len()).then_some(0)
+        }
+        (Some(offered), Some(returned)) => {
+            let filled = offered.returned(bytes);
+            let same = filled.len() == returned.len()
+                && (filled.iter().zip(returned.iter())).all(|(a, b)| a.length == b.length);
+            (same && filled.capacity() == bytes).then(|| bytes as u32)
+        }
     }
 }

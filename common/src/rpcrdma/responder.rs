@@ -1,11 +1,15 @@
 //! The server's side: how a call is put together, and where each part of its reply goes.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
+use super::assembly::{Assembly, Reduced};
 use super::credit::GrantPolicy;
 use super::private_data::Terms;
-use crate::wire::rpcrdma::{Segment, Segments};
+use super::reply::{Data, Results, Source, Write, scatter};
+use crate::wire::rpcrdma::{Body, Chunks, Header, ReadList, ReadSegment, Segments, TransportError};
+use crate::wire::xdr::{Encode, Reader, Writer};
 
 /// What a responder keeps to.
 #[derive(Clone, Copy, Debug)]
@@ -38,37 +42,6 @@ impl Default for ReadRead {
     }
 }
 
-/// A part of the received message, and where it belongs in the XDR stream.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Piece {
-    /// Bytes of the message received.
-    pub from: Range<usize>,
-    /// First byte in the stream.
-    pub at: u32,
-}
-
-/// An RDMA Read, and where its bytes belong in the XDR stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pull {
-    /// The peer's memory.
-    pub from: Segment,
-    /// First byte in the stream.
-    pub at: u32,
-}
-
-/// How an XDR stream is put together: `length` bytes of zeros, the pieces copied in, the pulls read in.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Assembly {
-    /// Bytes of the whole stream: no more than the limit.
-    pub length: u32,
-    /// What came inline.
-    pub inline: Vec<Piece>,
-    /// What is to be read.
-    pub pulls: Vec<Pull>,
-    /// Where in the stream the DDP-eligible data lie, if they came as a chunk of their own.
-    pub data: Option<Range<u32>>,
-}
-
 /// A call that arrived.
 #[derive(Debug)]
 pub struct Incoming {
@@ -86,6 +59,7 @@ pub struct Ticket {
     write: Option<Segments>,
     reply: Option<Segments>,
     invalidate: Option<u32>,
+    inline_max: u32,
 }
 
 impl Ticket {
@@ -95,9 +69,26 @@ impl Ticket {
     }
 
     /// Bytes of a result that can be placed apart from the reply: those of the call's write chunk. `None`: it brought
-    /// none.
+    /// none, or an empty one, and wants the result inline.
     pub fn placement(&self) -> Option<u32> {
-        todo!()
+        let capacity = self.write.as_ref().map_or(0, Segments::capacity);
+        (capacity > 0).then(|| u32::try_from(capacity).unwrap_or(u32::MAX))
+    }
+
+    /// The longest reply that can be sent, less what is placed apart.
+    pub fn reply_bytes_max(&self) -> u32 {
+        let chunk = self.reply.as_ref().map_or(0, Segments::capacity);
+        self.inline_max
+            .max(u32::try_from(chunk).unwrap_or(u32::MAX))
+    }
+
+    /// The lists of a reply that uses so much of the chunks.
+    fn returned(&self, placed: u32, long: usize) -> Chunks {
+        Chunks {
+            reads: ReadList::default(),
+            write: self.write.map(|chunk| chunk.returned(placed.into())),
+            reply: self.reply.map(|chunk| chunk.returned(long as u64)),
+        }
     }
 }
 
@@ -117,58 +108,14 @@ pub enum Step {
 /// Why nothing is to be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
-    /// Too short to answer to.
-    Short,
+    /// Too short to answer to, or an error message itself.
+    Unanswerable,
     /// `RDMA_DONE` for nothing that is exposed.
     Done,
     /// `RDMA_ERROR`
     Error,
     /// An RPC reply, where calls belong.
     Reply,
-}
-
-/// Where the DDP-eligible data of a reply are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Data {
-    /// There are none, or they stay in the message.
-    None,
-    /// In the message, without length word and padding: they are taken out of it if the call brought a chunk for them.
-    Within(Range<usize>),
-    /// Not in the message, nor their padding: they belong at `at`. Only with a [`Ticket::placement`] of as many
-    /// bytes, or in the Read-Read design.
-    Apart {
-        /// Offset in the message.
-        at: usize,
-        /// Bytes.
-        length: u32,
-    },
-}
-
-/// The RPC message that answers a call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Results {
-    /// Its length in bytes.
-    pub length: usize,
-    /// Its DDP-eligible data.
-    pub data: Data,
-}
-
-/// Where the bytes of an RDMA Write come from, or what is exposed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// These bytes of the data that are apart from the message.
-    Data(Range<u32>),
-    /// These bytes of the message.
-    Message(Range<usize>),
-}
-
-/// One RDMA Write, to be posted before the reply is sent. The target is as long as the source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
-    /// What.
-    pub from: Source,
-    /// Where to.
-    pub to: Segment,
 }
 
 /// How a call is answered: the writes in order, then one message of the header and the inline parts.
@@ -182,7 +129,8 @@ pub struct Answer {
     pub invalidate: Option<u32>,
     /// What was exposed, until [`Step::Done`] or [`Responder::expired`] gives it back.
     pub exposed: Option<ExposureId>,
-    /// The reply had no room: an error is sent instead.
+    /// The reply had no room: an error is sent instead. What [`Responder::reply_exposed`] had exposed is to be
+    /// released.
     pub overrun: bool,
 }
 
@@ -191,24 +139,51 @@ pub struct Answer {
 pub struct Expose {
     /// Whose memory it will be.
     pub id: ExposureId,
-    /// What.
-    pub parts: Vec<Source>,
+    /// What: the data, or parts of the message.
+    pub parts: [Source; 2],
+    /// Bytes of all parts: the segments must hold exactly so many.
+    pub bytes: u32,
 }
 
 /// Names the memory that was exposed for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExposureId(pub u64);
 
+#[derive(Debug)]
+struct Exposure {
+    xid: u32,
+    id: ExposureId,
+    deadline: Duration,
+}
+
+/// A receive more than is promised: an error in counting costs a client nothing.
+const SPARE_RECEIVES: u32 = 1;
+
 /// The server's side of a connection.
 #[derive(Debug)]
 pub struct Responder {
     config: ResponderConfig,
+    /// Credits that the peer has: `posted + under_way` is never less when a reply leaves.
+    granted: u32,
+    posted: u32,
+    under_way: u32,
+    exposures: VecDeque<Exposure>,
+    next_exposure: u64,
+    dones: u64,
 }
 
 impl Responder {
-    /// A connection without calls.
+    /// A connection without calls. The peer has one credit (RFC 8166, section 3.3.1).
     pub fn new(config: ResponderConfig) -> Self {
-        Self { config }
+        Self {
+            config,
+            granted: 1,
+            posted: 0,
+            under_way: 0,
+            exposures: VecDeque::new(),
+            next_exposure: 0,
+            dones: 0,
+        }
     }
 
     /// What the connection's private data came to.
@@ -218,14 +193,103 @@ impl Responder {
 
     /// Takes a message in.
     pub fn receive(&mut self, message: &[u8]) -> Step {
-        let _ = message;
-        todo!()
+        self.posted = self.posted.saturating_sub(1);
+        let mut r = Reader::new(message);
+        let header = match Header::decode(&mut r) {
+            Ok(header) => header,
+            Err(error) => {
+                return match error.answer(self.granted) {
+                    Some(answer) => Step::Answer(answer.to_bytes()),
+                    None => Step::Ignore(Ignored::Unanswerable),
+                };
+            }
+        };
+        let inline = message.len() - r.rest().len()..message.len();
+        match &header.body {
+            Body::Done => self.done(header.xid),
+            Body::Error(_) => Step::Ignore(Ignored::Error),
+            Body::Msg(_) if is_reply(r.rest()) => Step::Ignore(Ignored::Reply),
+            Body::Msg(chunks) => self.call(&header, chunks, &Reduced::Inline(inline)),
+            Body::Nomsg(chunks) => self.call(&header, chunks, &Reduced::Chunk),
+        }
+    }
+
+    fn call(&mut self, header: &Header, chunks: &Chunks, reduced: &Reduced) -> Step {
+        match Assembly::new(reduced, &chunks.reads, self.config.message_max) {
+            Ok(assembly) => {
+                self.under_way += 1;
+                let ticket = self.ticket(header, chunks);
+                Step::Call(Incoming { assembly, ticket })
+            }
+            Err(_) => Step::Answer(refusal(header.xid, self.granted).to_bytes()),
+        }
+    }
+
+    fn ticket(&self, header: &Header, chunks: &Chunks) -> Ticket {
+        let invalidate = self.config.terms.remote_invalidate;
+        let inline = self.config.terms.inline.send as usize;
+        let returned = Chunks {
+            reads: ReadList::default(),
+            ..*chunks
+        };
+        Ticket {
+            xid: header.xid,
+            requested: header.credits,
+            write: chunks.write,
+            reply: chunks.reply,
+            invalidate: only_tag(chunks).filter(|_| invalidate),
+            inline_max: inline.saturating_sub(returned.header_bytes()) as u32,
+        }
+    }
+
+    fn done(&mut self, xid: u32) -> Step {
+        self.dones += 1;
+        let exposure = self.exposures.iter().position(|it| it.xid == xid);
+        match exposure.and_then(|at| self.exposures.remove(at)) {
+            Some(exposure) => Step::Done(exposure.id),
+            None => Step::Ignore(Ignored::Done),
+        }
     }
 
     /// Answers a call. The header replaces what `header` holds.
     pub fn reply(&mut self, ticket: Ticket, results: &Results, header: &mut Vec<u8>) -> Answer {
-        let _ = (ticket, results, header);
-        todo!()
+        self.answered(&ticket);
+        let apart = results.apart(ticket.placement().is_some());
+        let placed = apart.as_ref().map_or(0, |apart| apart.bytes);
+        if placed > ticket.placement().unwrap_or(0) {
+            return self.overrun(&ticket, header);
+        }
+        let mut writes = Vec::new();
+        if let (Some(apart), Some(chunk)) = (&apart, &ticket.write) {
+            scatter(&[apart.source.clone()], chunk, &mut writes);
+        }
+        let rest = results.rest(apart.as_ref());
+        let bytes = rest[0].len() + rest[1].len();
+        let invalidate = ticket.invalidate;
+        if bytes <= ticket.inline_max as usize {
+            let body = Body::Msg(ticket.returned(placed, 0));
+            self.write_header(ticket.xid, body, header);
+            return Answer {
+                writes,
+                inline: rest,
+                invalidate,
+                ..Answer::default()
+            };
+        }
+        let Some(chunk) = ticket
+            .reply
+            .filter(|chunk| chunk.capacity() >= bytes as u64)
+        else {
+            return self.overrun(&ticket, header);
+        };
+        scatter(&rest.map(Source::Message), &chunk, &mut writes);
+        let body = Body::Nomsg(ticket.returned(placed, bytes));
+        self.write_header(ticket.xid, body, header);
+        Answer {
+            writes,
+            invalidate,
+            ..Answer::default()
+        }
     }
 
     /// Answers a call in the Read-Read design: what does not fit inline is exposed by `expose`, which answers with at
@@ -238,31 +302,125 @@ impl Responder {
         expose: &mut dyn FnMut(&Expose) -> Option<Segments>,
         header: &mut Vec<u8>,
     ) -> Answer {
-        let _ = (ticket, results, now, expose, header);
-        todo!()
+        let whole = results.whole();
+        if whole.is_some_and(|whole| whole <= ticket.inline_max as usize) {
+            let data = Data::None;
+            return self.reply(ticket, &Results { data, ..*results }, header);
+        }
+        self.answered(&ticket);
+        let Some((chunks, inline)) = self.expose(&ticket, results, expose) else {
+            return self.overrun(&ticket, header);
+        };
+        let id = ExposureId(self.next_exposure);
+        self.next_exposure += 1;
+        self.exposures.push_back(Exposure {
+            xid: ticket.xid,
+            id,
+            deadline: now.saturating_add(self.config.read_read.done_timeout),
+        });
+        let body = match inline {
+            Some(_) => Body::Msg(chunks),
+            None => Body::Nomsg(chunks),
+        };
+        self.write_header(ticket.xid, body, header);
+        Answer {
+            inline: inline.unwrap_or_default(),
+            invalidate: ticket.invalidate,
+            exposed: Some(id),
+            ..Answer::default()
+        }
+    }
+
+    /// Exposes the data, and the rest too where that does not fit inline. The lists, and what goes inline.
+    fn expose(
+        &self,
+        ticket: &Ticket,
+        results: &Results,
+        expose: &mut dyn FnMut(&Expose) -> Option<Segments>,
+    ) -> Option<(Chunks, Option<[Range<usize>; 2]>)> {
+        let full = self.exposures.len() >= self.config.read_read.exposures_max as usize;
+        if full || !self.config.terms.read_read {
+            return None;
+        }
+        let mut chunks = ticket.returned(0, 0);
+        let id = ExposureId(self.next_exposure);
+        let mut add = |position: u32, parts: [Source; 2], reads: &mut ReadList| {
+            let bytes = parts.iter().map(Source::bytes).sum();
+            let segments = expose(&Expose { id, parts, bytes })?;
+            let fits = segments.capacity() == u64::from(bytes)
+                && segments.iter().all(|segment| {
+                    reads.push(ReadSegment {
+                        position,
+                        segment: *segment,
+                    })
+                });
+            fits.then_some(())
+        };
+        let apart = results.apart(true);
+        let rest = results.rest(apart.as_ref());
+        let mut data = ReadList::default();
+        if let Some(apart) = apart {
+            add(apart.at, [apart.source, Source::NONE], &mut data)?;
+        }
+        let bytes = rest[0].len() + rest[1].len();
+        chunks.reads = data;
+        if chunks.header_bytes() + bytes <= self.config.terms.inline.send as usize {
+            return Some((chunks, Some(rest)));
+        }
+        // The chunk at position zero comes first: positions ascend.
+        chunks.reads = ReadList::default();
+        add(0, rest.map(Source::Message), &mut chunks.reads)?;
+        let all = data.iter().all(|read| chunks.reads.push(*read));
+        let fits = chunks.header_bytes() <= self.config.terms.inline.send as usize;
+        (all && fits).then_some((chunks, None))
+    }
+
+    fn answered(&mut self, ticket: &Ticket) {
+        self.under_way = self.under_way.saturating_sub(1);
+        self.granted = self.config.credits.grant(ticket.requested, self.granted);
+    }
+
+    fn overrun(&self, ticket: &Ticket, header: &mut Vec<u8>) -> Answer {
+        self.write_header(ticket.xid, Body::Error(TransportError::Chunk), header);
+        Answer {
+            overrun: true,
+            ..Answer::default()
+        }
+    }
+
+    fn write_header(&self, xid: u32, body: Body, header: &mut Vec<u8>) {
+        header.clear();
+        let credits = self.granted;
+        Header { xid, credits, body }.encode(&mut Writer::new(header));
     }
 
     /// The call will not be answered.
     pub fn dropped(&mut self, ticket: Ticket) {
-        let _ = ticket;
-        todo!()
+        let Ticket { .. } = ticket;
+        self.under_way = self.under_way.saturating_sub(1);
     }
 
     /// Something whose time has passed: release it. Call again until there is none.
     pub fn expired(&mut self, now: Duration) -> Option<ExposureId> {
-        let _ = now;
-        todo!()
+        let due = self.deadline().is_some_and(|deadline| deadline <= now);
+        let exposure = self.exposures.pop_front_if(|_| due)?;
+        Some(exposure.id)
     }
 
     /// When [`Responder::expired`] will have something.
     pub fn deadline(&self) -> Option<Duration> {
-        todo!()
+        self.exposures.front().map(|exposure| exposure.deadline)
     }
 
     /// Receives to post now, to be asked for when the connection is made, after each message taken and before each
-    /// reply is sent: it keeps the promise that the credits are.
+    /// reply is sent: it keeps the promise that the credits are. A reply that waits to be fetched needs one more, for
+    /// its `RDMA_DONE`.
     pub fn receives_due(&mut self) -> u32 {
-        todo!()
+        let exposed = self.exposures.len() as u32;
+        let wanted = self.granted + exposed + SPARE_RECEIVES;
+        let due = wanted.saturating_sub(self.posted + self.under_way);
+        self.posted += due;
+        due
     }
 
     /// Another policy for grants from now on: the number of clients has changed.
@@ -270,13 +428,46 @@ impl Responder {
         self.config.credits = credits;
     }
 
+    /// Credits that the peer was granted last.
+    pub fn granted(&self) -> u32 {
+        self.granted
+    }
+
     /// Calls that are not answered yet.
     pub fn under_way(&self) -> u32 {
-        todo!()
+        self.under_way
+    }
+
+    /// Replies that wait to be fetched.
+    pub fn exposed(&self) -> usize {
+        self.exposures.len()
     }
 
     /// `RDMA_DONE` messages taken.
     pub fn dones(&self) -> u64 {
-        todo!()
+        self.dones
     }
+}
+
+fn refusal(xid: u32, credits: u32) -> Header {
+    let body = Body::Error(TransportError::Chunk);
+    Header { xid, credits, body }
+}
+
+/// Whether an RPC message is a reply: its `msg_type` follows the xid.
+fn is_reply(message: &[u8]) -> bool {
+    message.get(4..8) == Some(&[0, 0, 0, 1])
+}
+
+/// The steering tag of all chunks, if there is exactly one.
+fn only_tag(chunks: &Chunks) -> Option<u32> {
+    let read = chunks.reads.iter().map(|read| read.segment);
+    let written = [chunks.write, chunks.reply];
+    let written = written
+        .iter()
+        .flatten()
+        .flat_map(|chunk| chunk.iter().copied());
+    let mut tags = read.chain(written).map(|segment| segment.handle);
+    let first = tags.next()?;
+    tags.all(|tag| tag == first).then_some(first)
 }

@@ -27,7 +27,6 @@ pub const READ_SEGMENT_BYTES: usize = 8 + SEGMENT_BYTES;
 
 const MSG: u32 = 0;
 const NOMSG: u32 = 1;
-const MSGP: u32 = 2;
 const DONE: u32 = 3;
 const ERROR: u32 = 4;
 const ERR_VERS: u32 = 1;
@@ -280,6 +279,12 @@ pub enum HeaderError {
     /// Not even what every version begins with: there is nobody to answer.
     #[error("the message is shorter than any header")]
     Short,
+    /// An error message that does not decode: an error is never answered with another.
+    #[error("malformed error message")]
+    Error {
+        /// Of the message.
+        xid: u32,
+    },
     /// Another version: `ERR_VERS`.
     #[error("version {version} instead of 1")]
     Version {
@@ -307,10 +312,21 @@ pub enum HeaderError {
 }
 
 impl HeaderError {
+    /// The xid of the message, if it has one.
+    pub fn xid(&self) -> Option<u32> {
+        match *self {
+            Self::Short => None,
+            Self::Error { xid }
+            | Self::Version { xid, .. }
+            | Self::Procedure { xid, .. }
+            | Self::Chunks { xid, .. } => Some(xid),
+        }
+    }
+
     /// The error message that answers it, if there is one.
     pub fn answer(&self, credits: u32) -> Option<Header> {
         let (xid, error) = match *self {
-            Self::Short => return None,
+            Self::Short | Self::Error { .. } => return None,
             Self::Version { xid, .. } => (
                 xid,
                 TransportError::Version {
@@ -361,15 +377,21 @@ impl Header {
         let mut word = || r.u32().map_err(|_| HeaderError::Short);
         let (xid, version, credits, procedure) = (word()?, word()?, word()?, word()?);
         if version != VERSION {
-            return Err(HeaderError::Version { xid, version });
+            // The first words, and what an error is, are the same in all versions (RFC 8166, section 7).
+            return Err(match procedure {
+                ERROR => HeaderError::Error { xid },
+                _ => HeaderError::Version { xid, version },
+            });
         }
         let malformed = |why| HeaderError::Chunks { xid, why };
         let body = match procedure {
             MSG => Body::Msg(Chunks::decode(r).map_err(malformed)?),
             NOMSG => Body::Nomsg(Chunks::decode(r).map_err(malformed)?),
             DONE => Body::Done,
-            ERROR => Body::Error(TransportError::decode(r).map_err(malformed)?),
-            MSGP | _ => return Err(HeaderError::Procedure { xid, procedure }),
+            ERROR => {
+                Body::Error(TransportError::decode(r).map_err(|_| HeaderError::Error { xid })?)
+            }
+            _ => return Err(HeaderError::Procedure { xid, procedure }),
         };
         Ok(Self { xid, credits, body })
     }
