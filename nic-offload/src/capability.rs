@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use odafs_common::mac::{MacAlgorithm, MacKey, Tag};
 use odafs_common::session::{Control, SessionKey};
 use odafs_fabric::clock::Nanos;
+use odafs_fabric::entropy;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, OnceLock};
 
-/// Number of a session. Never 0, never used twice by one NIC.
+/// Number of a session. Never 0, never used twice by one NIC, and hardly by two: each begins somewhere else, so that
+/// a number from an earlier life of the server names nobody's session by accident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SessionId(pub u32);
 
@@ -357,7 +359,9 @@ pub(crate) struct Sessions {
 }
 
 struct Table {
-    last: u32,
+    /// Where the numbers begin.
+    first: u32,
+    given: u32,
     open: HashMap<u32, Arc<Session>>,
 }
 
@@ -366,7 +370,8 @@ impl Sessions {
         Sessions {
             sessions_max,
             table: Mutex::new(Table {
-                last: 0,
+                first: entropy::word() as u32,
+                given: 0,
                 open: HashMap::new(),
             }),
         }
@@ -375,9 +380,12 @@ impl Sessions {
     pub(crate) fn number(&self) -> Result<NumberedSession, TooManySessions> {
         let mut table = self.table.lock();
         // A number is never used twice, so the numbers themselves are a bound.
-        let next = table.last.checked_add(1);
-        table.last = next.ok_or(TooManySessions(table.open.len()))?;
-        Ok(NumberedSession(SessionId(table.last)))
+        let given = table.given;
+        table.given = given
+            .checked_add(1)
+            .ok_or(TooManySessions(table.open.len()))?;
+        let number = (u64::from(table.first) + u64::from(given)) % u64::from(u32::MAX) + 1;
+        Ok(NumberedSession(SessionId(number as u32)))
     }
 
     pub(crate) fn open(

@@ -29,7 +29,7 @@ struct Key {
 
 /// A peer, whichever of its connections it uses: clients come back from another port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum PeerKey {
+pub(crate) enum PeerKey {
     Address(IpAddr),
     Process { uid: u32, pid: i32 },
     Simulated(u32),
@@ -38,7 +38,7 @@ enum PeerKey {
 impl From<&Peer> for PeerKey {
     fn from(peer: &Peer) -> Self {
         match peer {
-            Peer::Address(address) => Self::Address(address.ip()),
+            Peer::Address(address) => Self::Address(address.ip().to_canonical()),
             Peer::Uid { uid, pid, .. } => Self::Process {
                 uid: *uid,
                 pid: *pid,

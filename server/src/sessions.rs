@@ -7,6 +7,7 @@ use odafs_fabric::Peer;
 use odafs_fabric::sync::{Arc, Mutex, RwLock};
 use odafs_nic::capability::Session;
 
+use crate::drc::PeerKey;
 use crate::store::Credential;
 
 /// A session.
@@ -14,6 +15,7 @@ pub(crate) struct OpenSession {
     nic: Arc<Session>,
     who: Credential,
     owner: Owner,
+    peer: PeerKey,
     connection: u64,
 }
 
@@ -26,6 +28,15 @@ impl OpenSession {
     /// Its one credential.
     pub(crate) fn who(&self) -> &Credential {
         &self.who
+    }
+
+    /// Was it opened by this peer, under this credential? A number alone says nothing: it may be an old one of another
+    /// server life's.
+    pub(crate) fn belongs_to(&self, peer: &Peer, who: &Credential) -> bool {
+        let peer = PeerKey::from(peer);
+        // In simulation each connection counts as a peer.
+        let simulated = matches!(peer, PeerKey::Simulated(_));
+        (simulated || self.peer == peer) && self.who == *who
     }
 }
 
@@ -84,17 +95,19 @@ impl Sessions {
         })
     }
 
-    /// Adds a session that was opened on this connection, and lives no longer than it.
+    /// Adds a session that was opened by this peer on this connection, and lives no longer than it.
     pub(crate) fn add(
         &self,
         mut place: Place<'_>,
         nic: Arc<Session>,
         who: Credential,
-        connection: u64,
+        opened_by: (&Peer, u64),
     ) {
         place.kept = true;
+        let (peer, connection) = opened_by;
         let session = OpenSession {
             who,
+            peer: peer.into(),
             owner: place.owner,
             connection,
             nic,

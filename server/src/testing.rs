@@ -9,6 +9,7 @@ use odafs_common::reference::Reference;
 use odafs_common::session::SessionKey;
 use odafs_common::wire::nfs3::{SetAttributes, Stable};
 use odafs_common::wire::odafs::PageReference;
+use odafs_fabric::Peer;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, ArenaConfig, ArenaView, LifeWord};
 use odafs_fabric::sync::Arc;
@@ -176,7 +177,7 @@ impl DirectClient {
         let id = opened.id();
         let sessions = export.sessions();
         let place = sessions.reserve(Owner::Simulated(id.0)).expect("a place");
-        sessions.add(place, opened, who.clone(), 0);
+        sessions.add(place, opened, who.clone(), (&Peer::Simulated(id.0), 0));
         let mut connection = Connection::new(id.0, NONCE);
         let attach = Attach {
             session: id.0,

@@ -131,7 +131,8 @@ impl Program for Odafs {
 /// The session with this number, if it is the caller's: nobody learns anything by another's rights.
 fn session(export: &Export, call: &Call<'_>, number: u32) -> Option<Arc<OpenSession>> {
     let open = export.sessions().get(number)?;
-    (*open.who() == call.who).then_some(open)
+    open.belongs_to(&call.caller.peer, &call.who)
+        .then_some(open)
 }
 
 fn reply<T: Encode>(results: &mut Writer<'_>, result: &Result<T, OdafsStatus>) -> Answer {

@@ -100,9 +100,10 @@ fn open(
     let session = nic
         .open_numbered(number, session)
         .map_err(|_| OdafsStatus::TooMany)?;
+    let opened_by = (&call.caller.peer, call.caller.connection);
     export
         .sessions()
-        .add(place, session, call.who.clone(), call.caller.connection);
+        .add(place, session, call.who.clone(), opened_by);
     Ok(message)
 }
 

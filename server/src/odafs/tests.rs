@@ -205,6 +205,46 @@ fn sessions_end_with_their_connection() {
 }
 
 #[test]
+fn an_old_number_names_nobody_elses_session() {
+    let mut room = Room::guarded();
+    let file = room.world.file("a", &[1; P]);
+    room.world.read(&file, 0, 1);
+    let number = room.session().accepted.session;
+    let references = |room: &Room| {
+        let arguments = read_args(&file, 0, 1, number);
+        let results = room.read(&arguments, Effort::MayBlock).expect("resident");
+        let read = ReadResult::from_bytes(&results).expect("a result");
+        read.expect("read").references.len()
+    };
+    let asked = |room: &Room| {
+        let arguments = GetRefsArgs {
+            session: number,
+            ranges: Vec::new(),
+            resume: 0,
+        };
+        let results = room.replies(Procedure::GetRefs, &arguments);
+        GetRefsResult::from_bytes(&results)
+            .expect("a result")
+            .map(drop)
+    };
+    assert_eq!((references(&room), asked(&room)), (1, Ok(())));
+    // The same user and another connection, which is the client's own, and another process.
+    room.caller.connection = 2;
+    assert_eq!((references(&room), asked(&room)), (1, Ok(())));
+    let Peer::Uid { pid, .. } = &mut room.caller.peer else {
+        unreachable!("a local caller");
+    };
+    *pid += 1;
+    assert_eq!(
+        (references(&room), asked(&room)),
+        (0, Err(OdafsStatus::NoSession))
+    );
+    // The next life of a server numbers its sessions otherwise.
+    let next = Room::guarded().session().accepted.session;
+    assert_ne!(next, number);
+}
+
+#[test]
 fn what_does_not_fit_is_refused() {
     let room = Room::guarded();
     let good = room.parameters();
@@ -554,6 +594,7 @@ fn a_file_that_a_session_may_not_read() {
     assert_eq!(refused, Err(OdafsStatus::NoSession), "another's session");
 
     room.who = other();
+    room.caller.peer = Peer::Simulated(arguments.session);
     let results = room.replies(Procedure::GetRefs, &arguments);
     let done = GetRefsResult::from_bytes(&results)
         .expect("a result")
