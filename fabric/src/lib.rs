@@ -3,6 +3,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`fabric`] | the traits that every fabric implements, and the types they speak of |
+//! | [`iwarp`] | MPA, DDP and RDMAP without IO |
 //! | [`memory`] | the arena that the page cache lives in, its stamps and pins, the client's view of it, the life word |
 //! | [`shm`] | the fabric of one host: rings and regions in shared memory |
 //! | [`sim`] | the fabric of the tests: virtual time, delays, cuts, killed servers |
@@ -14,6 +15,7 @@
 pub mod clock;
 pub mod entropy;
 pub mod fabric;
+pub mod iwarp;
 pub mod memory;
 #[cfg(not(shuttle))]
 pub mod shm;

@@ -3,13 +3,31 @@
 //! Real iWARP on the wire (MPA, RFC 5044 and 6581; DDP, RFC 5041; RDMAP, RFC 5040), so that the
 //! peer may as well be Linux's `siw` or a card.
 
-use crate::clock::Nanos;
-use crate::fabric::{self, Incoming, QueuePair};
-use crate::sync::Arc;
-use crate::wake::WakeSet;
-use std::io;
-use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+mod listener;
+mod pair;
+mod readiness;
+mod sys;
+
+pub use listener::Listener;
+
+use crate::clock::{self, Nanos};
+use crate::fabric::{PRIVATE_DATA_MAX, Peer, QueuePair};
+use crate::iwarp::handshake::{self, HandshakeError, Wishes};
+use crate::iwarp::mpa::{Frame, FrameReader, HEAD_BYTES, Kind, PRIVATE_MAX};
+use pair::Pair;
+use rustix::net::sockopt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// Silence after which the kernel asks whether the peer is there, how often, and how many times.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_COUNT: u32 = 3;
+
+/// How long a peer may leave bytes unacknowledged, in milliseconds.
+const USER_TIMEOUT_MS: u32 = 60_000;
 
 /// When FPDUs carry a checksum (RFC 5044 section 4.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,48 +87,89 @@ impl Default for ConnectOptions {
     }
 }
 
-/// Takes connections on a TCP port.
-pub struct Listener {
-    address: SocketAddr,
-}
-
-impl Listener {
-    /// Listens at `address`; port 0 takes a free one.
-    pub fn bind(address: SocketAddr, limits: Limits) -> io::Result<Listener> {
-        let _ = (address, limits);
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// Where it listens.
-    pub fn local_addr(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-impl fabric::Listener for Listener {
-    fn poll_accept(&mut self) -> io::Result<Option<Box<dyn Incoming>>> {
-        Ok(None)
-    }
-
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn watch(&mut self, _set: &Arc<WakeSet>) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn name(&self) -> String {
-        self.address.to_string()
-    }
-}
-
-/// Connects to a listener, or to any other iWARP peer.
+/// Connects to a listener, or to any other iWARP peer. Blocks until the handshake is over.
 pub fn connect(
     address: SocketAddr,
     private_data: &[u8],
     options: &ConnectOptions,
 ) -> io::Result<Box<dyn QueuePair>> {
-    let _ = (address, private_data, options);
-    Err(io::ErrorKind::Unsupported.into())
+    if private_data.len() > PRIVATE_DATA_MAX {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "too much private data",
+        ));
+    }
+    let until = clock::now() + options.deadline;
+    let mut socket = TcpStream::connect_timeout(&address, left(until)?)?;
+    prepare(&socket)?;
+    socket.set_nonblocking(false)?;
+    let wishes = Wishes {
+        crc: options.crc,
+        inbound_reads: options.inbound_reads,
+        outbound_reads: options.outbound_reads,
+        frame_max: sys::segment_max(socket.as_fd())?,
+    };
+    socket.set_write_timeout(Some(left(until)?))?;
+    socket.write_all(&handshake::request(&wishes, private_data).encode())?;
+    let reply = read_reply(&mut socket, until)?;
+    let agreed = handshake::agree(&wishes, &reply).map_err(|error| {
+        let kind = match error {
+            HandshakeError::Refused(_) => io::ErrorKind::ConnectionRefused,
+            HandshakeError::Mismatch => io::ErrorKind::InvalidData,
+        };
+        io::Error::new(kind, error)
+    })?;
+    socket.set_nonblocking(true)?;
+    let peer = Peer::Address(address);
+    let mut pair = Pair::new(socket, &agreed, peer, reply.private_data, None);
+    // With a peer-to-peer handshake that tells the responder that it may send.
+    pair.flush();
+    Ok(Box::new(pair))
+}
+
+fn read_reply(socket: &mut TcpStream, until: Nanos) -> io::Result<Frame> {
+    let mut reader = FrameReader::new(Kind::Reply);
+    let mut bytes = [0; HEAD_BYTES + PRIVATE_MAX];
+    loop {
+        socket.set_read_timeout(Some(left(until)?))?;
+        let missing = reader.missing();
+        match socket.read(&mut bytes[..missing]) {
+            Ok(0) => {
+                let what = "the peer closed the connection instead of a reply";
+                return Err(io::Error::new(io::ErrorKind::ConnectionRefused, what));
+            }
+            Ok(came) => {
+                let fed = reader.feed(&bytes[..came]);
+                let fed = fed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
+                if let (_, Some(reply)) = fed? {
+                    return Ok(reply);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Time until a deadline that has not passed.
+fn left(until: Nanos) -> io::Result<Duration> {
+    match until.since(clock::now()).0 {
+        0 => Err(io::ErrorKind::TimedOut.into()),
+        nanos => Ok(Duration::from_nanos(nanos)),
+    }
+}
+
+/// What every socket of ours is: quick, not blocking, and noticed when its peer is gone.
+fn prepare(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    socket.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(socket, true)?;
+    sockopt::set_tcp_keepidle(socket, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
+    sockopt::set_tcp_user_timeout(socket, USER_TIMEOUT_MS)?;
+    Ok(())
 }

@@ -28,6 +28,13 @@ impl WakeSet {
         self.inner.add(fd)
     }
 
+    /// As [`WakeSet::add`], for every change of `fd` to readable, writable or closed: a wait is
+    /// ended by what happens after, not by what is.
+    #[cfg(not(shuttle))]
+    pub fn add_edges(&self, fd: BorrowedFd<'_>) -> io::Result<Bell> {
+        self.inner.add_edges(fd)
+    }
+
     /// Takes `fd` out again.
     #[cfg(not(shuttle))]
     pub fn remove(&self, fd: BorrowedFd<'_>) {
@@ -70,6 +77,9 @@ impl Bell {
 }
 
 #[cfg(not(shuttle))]
+pub(crate) use imp::EDGES;
+
+#[cfg(not(shuttle))]
 mod imp {
     use super::{Bell, BorrowedFd, Nanos, io};
     use crate::clock;
@@ -78,6 +88,12 @@ mod imp {
     use std::os::fd::{AsFd, OwnedFd};
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
     use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+    /// Every change.
+    pub const EDGES: epoll::EventFlags = epoll::EventFlags::IN
+        .union(epoll::EventFlags::OUT)
+        .union(epoll::EventFlags::RDHUP)
+        .union(epoll::EventFlags::ET);
 
     /// By the number that is the descriptor's event data. A bell without an owner is a closed descriptor's.
     #[derive(Default)]
@@ -113,18 +129,21 @@ mod imp {
         }
 
         pub fn add(&self, fd: BorrowedFd<'_>) -> io::Result<Bell> {
+            self.enter(fd, epoll::EventFlags::IN)
+        }
+
+        pub fn add_edges(&self, fd: BorrowedFd<'_>) -> io::Result<Bell> {
+            self.enter(fd, EDGES)
+        }
+
+        fn enter(&self, fd: BorrowedFd<'_>, flags: epoll::EventFlags) -> io::Result<Bell> {
             let bell = Bell(Arc::new(AtomicBool::new(true)));
             let mut bells = self.bells();
             bells.live.retain(|_, bell| bell.strong_count() > 0);
             let number = bells.next;
             bells.next += 1;
             bells.live.insert(number, Arc::downgrade(&bell.0));
-            epoll::add(
-                &self.epoll,
-                fd,
-                epoll::EventData::new_u64(number),
-                epoll::EventFlags::IN,
-            )?;
+            epoll::add(&self.epoll, fd, epoll::EventData::new_u64(number), flags)?;
             Ok(bell)
         }
 

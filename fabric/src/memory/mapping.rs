@@ -127,6 +127,16 @@ impl Mapping {
         unsafe { AtomicU32::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
+    /// Where a range lies, for a system call that copies from it while the mapping lives.
+    ///
+    /// # Panics
+    /// If the range is out of bounds.
+    #[cfg(not(shuttle))]
+    pub fn address(&self, offset: usize, length: usize) -> *const u8 {
+        assert!(self.holds(offset, length), "out of bounds");
+        self.base.as_ptr().wrapping_add(offset)
+    }
+
     /// Fetches the cache line of a byte; out of bounds it does nothing.
     #[inline]
     pub fn prefetch(&self, offset: usize) {

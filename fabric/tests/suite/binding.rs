@@ -1,7 +1,7 @@
 //! Tags over exact ranges, rights, and reads into frames.
 
-use crate::memory::{ended, frames_of_eight, loaded};
-use crate::{Ends, Subject, connected, next, receive};
+use crate::memory::{frames_of_eight, loaded, went_well};
+use crate::{Ends, Subject, anew, connected, next, receive};
 use odafs_fabric::memory::FrameNumber;
 use odafs_fabric::{Access, Completion, Local, Region, Remote, Sink, Source, SteeringTag};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ fn window(ends: &mut Ends, access: Access) -> (Arc<Region>, SteeringTag) {
 fn writes(ends: &mut Ends, tag: SteeringTag, offset: u64, bytes: &[u8]) -> bool {
     let to = Remote { tag, offset };
     let posted = ends.server.post_write(1, Source::Bytes(bytes), to);
-    went_well(ends, posted, 1)
+    went_well(&mut *ends.server, &mut *ends.client, posted, 1)
 }
 
 fn reads(ends: &mut Ends, from: Remote, length: usize) -> Option<Vec<u8>> {
@@ -29,25 +29,7 @@ fn reads(ends: &mut Ends, from: Remote, length: usize) -> Option<Vec<u8>> {
         length,
     });
     let posted = ends.server.post_read(2, into, from);
-    went_well(ends, posted, 2).then(|| loaded(&mine, 8, length))
-}
-
-/// Whether a post of the server's was done. Where the client's machine alone can tell, a message
-/// behind it shows.
-fn went_well(
-    ends: &mut Ends,
-    posted: Result<odafs_fabric::Posted, odafs_fabric::PostError>,
-    id: u64,
-) -> bool {
-    let (server, client) = (&mut ends.server, &mut ends.client);
-    std::thread::scope(|scope| {
-        let peer = scope.spawn(move || next(&mut **client));
-        let done = ended(&mut **server, posted, id);
-        let sent = server.post_send(9, &[b"behind it"]).is_ok();
-        server.flush();
-        let seen = matches!(peer.join().unwrap(), Some(Completion::Recv { .. }));
-        done && sent && seen
-    })
+    went_well(&mut *ends.server, &mut *ends.client, posted, 2).then(|| loaded(&mine, 8, length))
 }
 
 /// A bound tag covers its range, from 0, and no byte more.
@@ -71,12 +53,6 @@ pub fn bound_ranges(subject: &dyn Subject) {
         let (_region, tag) = window(&mut ends, Access::BOTH);
         assert_eq!(reads(&mut ends, Remote { tag, offset }, length), None);
     }
-}
-
-/// A new connection in place of the old.
-fn anew(subject: &dyn Subject, old: Ends) -> Ends {
-    drop(old);
-    connected(subject)
 }
 
 /// A tag gives what it was given for.

@@ -8,6 +8,7 @@ mod memory;
 mod messages;
 mod on_shm;
 mod on_sim;
+mod on_tcp;
 mod waiting;
 
 use odafs_fabric::clock::{self, Nanos};
@@ -71,6 +72,12 @@ pub fn connected_with(subject: &dyn Subject, inbound_reads: u32) -> Ends {
     ends
 }
 
+/// A new connection in place of the old.
+pub fn anew(subject: &dyn Subject, old: Ends) -> Ends {
+    drop(old);
+    connected(subject)
+}
+
 /// The next completion; blocks. `None`: the connection is over.
 pub fn next(qp: &mut dyn QueuePair) -> Option<Completion> {
     let give_up = clock::now() + Nanos::from_secs(20);
@@ -94,6 +101,31 @@ pub fn receive(qp: &mut dyn QueuePair) -> Vec<u8> {
         }
         other => panic!("{other:?} instead of a message"),
     }
+}
+
+/// The next message of a peer whose queue may be full; blocks.
+pub fn receive_from(from: &mut dyn QueuePair, to: &mut dyn QueuePair) -> Vec<u8> {
+    let give_up = clock::now() + Nanos::from_secs(20);
+    loop {
+        from.flush();
+        match to.poll() {
+            Some(Completion::Recv { .. }) => return to.message().to_vec(),
+            Some(other) => panic!("{other:?} instead of a message"),
+            None => to.wait(Some(Nanos::from_millis(1))).unwrap(),
+        }
+        assert!(clock::now() < give_up, "nothing comes");
+    }
+}
+
+/// Runs `act` while the peer's end is served until a message comes or the connection is over;
+/// whether a message came.
+pub fn served<T>(peer: &mut dyn QueuePair, act: impl FnOnce() -> T) -> (T, bool) {
+    std::thread::scope(|scope| {
+        let serving = scope.spawn(move || next(peer));
+        let result = act();
+        let last = serving.join().unwrap();
+        (result, matches!(last, Some(Completion::Recv { .. })))
+    })
 }
 
 /// Sends and flushes.

@@ -1,4 +1,4 @@
-use crate::{Ends, Subject, connected, next, receive, send, while_polled};
+use crate::{Ends, Subject, anew, connected, next, receive, send, served, while_polled};
 use odafs_common::page::PageSize;
 use odafs_common::reference::Epoch;
 use odafs_fabric::memory::{Arena, ArenaConfig, FrameNumber, LifeWord};
@@ -31,7 +31,7 @@ pub fn loaded(region: &Region, offset: usize, length: usize) -> Vec<u8> {
 }
 
 /// Waits for the end of a post that may be pending; whether it went well.
-pub fn ended(qp: &mut dyn QueuePair, posted: Result<Posted, PostError>, id: u64) -> bool {
+fn ended(qp: &mut dyn QueuePair, posted: Result<Posted, PostError>, id: u64) -> bool {
     qp.flush();
     match posted {
         Ok(Posted::Done) => true,
@@ -49,6 +49,23 @@ pub fn ended(qp: &mut dyn QueuePair, posted: Result<Posted, PostError>, id: u64)
             false
         }
     }
+}
+
+/// Whether a post was done: its end says so, and a message behind it reaches the peer. What the
+/// peer refuses may end the connection.
+pub fn went_well(
+    qp: &mut dyn QueuePair,
+    peer: &mut dyn QueuePair,
+    posted: Result<Posted, PostError>,
+    id: u64,
+) -> bool {
+    let ((done, sent), seen) = served(peer, || {
+        let done = ended(qp, posted, id);
+        let sent = qp.post_send(9, &[b"behind it"]).is_ok();
+        qp.flush();
+        (done, sent)
+    });
+    done && sent && seen
 }
 
 pub fn regions(subject: &dyn Subject) {
@@ -74,7 +91,7 @@ pub fn regions(subject: &dyn Subject) {
         offset: 90,
     };
     let posted = ends.client.post_write(3, Source::Bytes(b"0123456789"), to);
-    assert!(ended(&mut *ends.client, posted, 3));
+    assert!(went_well(&mut *ends.client, &mut *ends.server, posted, 3));
     assert_eq!(loaded(&own, 90, 10), b"0123456789");
 }
 
@@ -121,7 +138,7 @@ pub fn frames(subject: &dyn Subject) {
             offset: 100,
         },
     );
-    assert!(ended(&mut *ends.server, posted, 1));
+    assert!(went_well(&mut *ends.server, &mut *ends.client, posted, 1));
     assert_eq!(
         loaded(&region, 99, 4002),
         [&[0][..], &[9; 4000], &[0]].concat()
@@ -146,60 +163,63 @@ pub fn reads(subject: &dyn Subject) {
             offset: 7,
         },
     );
-    assert!(ended(&mut *ends.server, posted, 9));
+    assert!(went_well(&mut *ends.server, &mut *ends.client, posted, 9));
     assert_eq!(loaded(&mine, 3, 8), b"client's");
 }
 
 /// Nothing beyond a region, and nothing under a tag that was never given.
 pub fn out_of_range(subject: &dyn Subject) {
     let mut ends = connected(subject);
-    let region = sink(&mut ends, 4096);
-    let mine = ends.server.register(64, Access::BOTH).unwrap();
     let cases = [
-        (region.tag(), 4096, 1),
-        (region.tag(), 4095, 2),
-        (region.tag(), u64::MAX, 2),
-        (region.tag(), u64::MAX - 3, 8),
-        (SteeringTag(0), 0, 1),
-        (SteeringTag(77), 0, 1),
-        (SteeringTag(u32::MAX), 0, 1),
+        (None, 4096, 1),
+        (None, 4095, 2),
+        (None, u64::MAX, 2),
+        (None, u64::MAX - 3, 8),
+        (Some(SteeringTag(0)), 0, 1),
+        (Some(SteeringTag(77)), 0, 1),
+        (Some(SteeringTag(u32::MAX)), 0, 1),
     ];
     for (tag, offset, length) in cases {
-        let bytes = vec![1; length];
-        let posted = ends
-            .server
-            .post_write(1, Source::Bytes(&bytes), Remote { tag, offset });
-        assert!(
-            !ended(&mut *ends.server, posted, 1),
-            "{tag:?} {offset} {length}"
-        );
-        let into = Sink::Region(Local {
-            region: &mine,
-            offset: 0,
-            length,
-        });
-        let posted = ends.server.post_read(2, into, Remote { tag, offset });
-        assert!(
-            !ended(&mut *ends.server, posted, 2),
-            "{tag:?} {offset} {length}"
-        );
+        for reads in [false, true] {
+            if ends.client.is_closed() || ends.server.is_closed() {
+                ends = anew(subject, ends);
+            }
+            let region = sink(&mut ends, 4096);
+            let mine = ends.server.register(64, Access::BOTH).unwrap();
+            let remote = Remote {
+                tag: tag.unwrap_or(region.tag()),
+                offset,
+            };
+            let posted = if reads {
+                ends.server.post_read(2, part(&mine, 0, length), remote)
+            } else {
+                let bytes = vec![1; length];
+                ends.server.post_write(2, Source::Bytes(&bytes), remote)
+            };
+            let done = went_well(&mut *ends.server, &mut *ends.client, posted, 2);
+            assert!(!done, "{tag:?} {offset} {length}");
+            assert_eq!(loaded(&region, 4090, 6), [0; 6]);
+        }
     }
-    let beyond = Sink::Region(Local {
-        region: &mine,
-        offset: 60,
-        length: 5,
-    });
-    let posted = ends.server.post_read(
-        3,
-        beyond,
-        Remote {
-            tag: region.tag(),
-            offset: 0,
-        },
-    );
-    assert!(!ended(&mut *ends.server, posted, 3));
+    let mut ends = anew(subject, ends);
+    let region = sink(&mut ends, 4096);
+    let mine = ends.server.register(64, Access::BOTH).unwrap();
+    let from = Remote {
+        tag: region.tag(),
+        offset: 0,
+    };
+    let posted = ends.server.post_read(3, part(&mine, 60, 5), from);
+    assert_eq!(posted, Err(PostError::BadRange));
     send(&mut *ends.client, b"unharmed");
     assert_eq!(receive(&mut *ends.server), b"unharmed");
+}
+
+fn part(region: &Arc<Region>, offset: usize, length: usize) -> Sink<'_> {
+    Sink::Region(Local {
+        region,
+        offset,
+        length,
+    })
 }
 
 /// An exposed arena is read, by posts or loads, and never written.
@@ -212,43 +232,18 @@ pub fn arena(subject: &dyn Subject) {
     let issued = arena.0.publish(frame);
 
     let region = sink(&mut ends, 8192);
-    let page = Sink::Region(Local {
-        region: &region,
-        offset: 0,
-        length: 4096,
-    });
-    let posted = ends.client.post_read(
-        1,
-        page,
-        Remote {
-            tag: exposed.arena,
-            offset: address,
-        },
-    );
-    assert!(ended(&mut *ends.client, posted, 1));
-    let stamp = Sink::Region(Local {
-        region: &region,
-        offset: 4096,
-        length: 8,
-    });
-    let posted = ends.client.post_read(
-        2,
-        stamp,
-        Remote {
-            tag: exposed.stamps,
-            offset: 5 * 8,
-        },
-    );
-    assert!(ended(&mut *ends.client, posted, 2));
+    let reads = [
+        (0, 4096, exposed.arena, address),
+        (4096, 8, exposed.stamps, 5 * 8),
+    ];
+    for (at, length, tag, offset) in reads {
+        let into = part(&region, at, length);
+        let posted = ends.client.post_read(1, into, Remote { tag, offset });
+        assert!(went_well(&mut *ends.client, &mut *ends.server, posted, 1));
+    }
     assert_eq!(loaded(&region, 0, 4096), [3; 4096]);
     assert_eq!(loaded(&region, 4096, 8), issued.0.to_le_bytes());
 
-    for tag in [exposed.arena, exposed.stamps] {
-        let posted = ends
-            .client
-            .post_write(3, Source::Bytes(b"mine"), Remote { tag, offset: 0 });
-        assert!(!ended(&mut *ends.client, posted, 3));
-    }
     let view = ends.client.map_exposed(&exposed).unwrap();
     assert_eq!(view.is_some(), subject.has_loads());
     if let Some(view) = view {
@@ -260,6 +255,21 @@ pub fn arena(subject: &dyn Subject) {
         assert!(view.read(address, &mut bytes, now) && view.is_alive());
         arena.1.poison();
         assert!(!view.read(address, &mut bytes, Epoch(now.0)) && !view.is_alive());
+    }
+    for arena_tag in [true, false] {
+        ends = anew(subject, ends);
+        let exposed = ends.server.expose(&arena.0, &arena.1).unwrap();
+        let tag = if arena_tag {
+            exposed.arena
+        } else {
+            exposed.stamps
+        };
+        let to = Remote { tag, offset: 0 };
+        let posted = ends.client.post_write(3, Source::Bytes(b"mine"), to);
+        assert!(!went_well(&mut *ends.client, &mut *ends.server, posted, 3));
+        let mut first = [0; 4];
+        arena.0.copy_out(FrameNumber(0), 0, &mut first);
+        assert_eq!(first, [0; 4]);
     }
 }
 

@@ -1,4 +1,4 @@
-use crate::{Subject, connected, next_incoming, receive, send};
+use crate::{Subject, connected, next_incoming, receive, receive_from, send};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::{PostError, QueuePair};
 
@@ -42,7 +42,8 @@ pub fn in_order_and_whole(subject: &dyn Subject) {
             _ => (&mut *ends.client, &mut *ends.server),
         };
         send(from, &wanted);
-        assert!(receive(to) == wanted, "message {number} of {length} bytes");
+        let came = receive_from(from, to);
+        assert!(came == wanted, "message {number} of {length} bytes");
     }
     assert_eq!((ends.client.poll(), ends.server.poll()), (None, None));
 }
@@ -88,7 +89,8 @@ pub fn full(subject: &dyn Subject) {
             assert!(sent > received, "full for ever");
             ends.client.flush();
             while received < sent {
-                assert!(receive(&mut *ends.server) == message(received, length));
+                let came = receive_from(&mut *ends.client, &mut *ends.server);
+                assert!(came == message(received, length));
                 received += 1;
             }
         }

@@ -1,0 +1,524 @@
+use super::ddp::{Header, Place, TAGGED_BYTES, UNTAGGED_BYTES, queue};
+use super::mpa::{Deframer, FRAMING_BYTES};
+use super::out::{Out, Stretch};
+use super::rdmap::{self, Fatal, Opcode, ReadRequest};
+use super::receive::{Inbound, Reading, Serving};
+use super::tags::{Memory, Tags, Target};
+use crate::fabric::{
+    Access, Completion, Exposed, Fault, PostError, Posted, Remote, Sink, Source, SteeringTag,
+};
+use crate::memory::mapping::Mapping;
+use crate::memory::{Arena, Region};
+use crate::sync::Arc;
+use std::collections::VecDeque;
+use std::io;
+
+/// Longest message, in bytes.
+pub const MESSAGE_MAX: usize = 68 << 10;
+
+/// Bytes in the transmit queue beyond which nothing more is posted.
+const QUEUED_MAX: usize = 1 << 20;
+
+/// Bytes in the transmit queue beyond which RDMA Reads of the peer are not answered yet.
+const ANSWERS_MAX: usize = 256 << 10;
+
+/// Payload of a frame of the arena that is sent from where it is rather than copied, in bytes.
+const ZERO_COPY_MIN: usize = 4096;
+
+/// Largest ULPDU, and the least that a path has to carry (RFC 5044 section 4.1), in bytes.
+const ULPDU_RANGE: (usize, usize) = (128, 0xfffc);
+
+/// What the handshake has come to.
+#[derive(Clone, Copy, Debug)]
+pub struct Agreed {
+    /// Whether frames carry checksums.
+    pub crc: bool,
+    /// RDMA Reads that the peer may have under way.
+    pub inbound_reads: u32,
+    /// RDMA Reads that we may have under way.
+    pub outbound_reads: u32,
+    /// Whether this end may send before it has received (the initiator; RFC 5044 section 7.1.2).
+    pub sends_first: bool,
+    /// The initiator announces itself by an empty RDMA Write (RFC 6581 section 9.2).
+    pub peer_to_peer: bool,
+    /// Longest frame (the TCP segment: RFC 5044 section 4.1), in bytes.
+    pub frame_max: usize,
+}
+
+/// One end of a stream behind its handshake.
+pub struct Endpoint {
+    deframer: Deframer,
+    inbound: Inbound,
+    out: Out,
+    outbound_reads: u32,
+    /// Largest ULPDU.
+    ulpdu_max: usize,
+    /// Numbers of the next message in the peer's queues.
+    send_number: u32,
+    read_number: u32,
+    reads_posted: u32,
+}
+
+impl Endpoint {
+    /// A stream whose handshake is over.
+    pub fn new(agreed: &Agreed) -> Self {
+        let (low, high) = ULPDU_RANGE;
+        let ulpdu = agreed.frame_max.saturating_sub(FRAMING_BYTES) & !3;
+        let mut endpoint = Self {
+            deframer: Deframer::new(agreed.crc),
+            inbound: Inbound::new(agreed.inbound_reads, !agreed.sends_first),
+            out: Out::new(agreed.crc),
+            outbound_reads: agreed.outbound_reads,
+            // With its length field a full frame ends on a word.
+            ulpdu_max: ulpdu.clamp(low, high) - 2,
+            send_number: 1,
+            read_number: 1,
+            reads_posted: 0,
+        };
+        if agreed.sends_first && agreed.peer_to_peer {
+            let header = tagged(Opcode::Write, true, 0, 0);
+            endpoint.out.frame(&header, 0, |_| {});
+        }
+        endpoint
+    }
+
+    /// Makes room for `count` more messages.
+    pub fn post_receives(&mut self, count: u32) {
+        self.inbound.receives = self.inbound.receives.saturating_add(count);
+    }
+
+    /// RDMA Reads that the peer takes from us at a time.
+    pub fn reads_max(&self) -> u32 {
+        self.outbound_reads
+    }
+
+    /// Whether something may be posted.
+    fn open(&self) -> Result<(), PostError> {
+        if self.inbound.is_over() {
+            Err(PostError::Closed)
+        } else if self.out.queued() >= QUEUED_MAX || self.inbound.is_answering() {
+            // The segments of two messages never mix.
+            Err(PostError::Full)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Queues a message, whose bytes are taken.
+    pub fn post_send(
+        &mut self,
+        parts: &[&[u8]],
+        invalidate: Option<SteeringTag>,
+    ) -> Result<Posted, PostError> {
+        let length = parts.iter().map(|part| part.len()).sum();
+        if length > MESSAGE_MAX {
+            return Err(PostError::TooLong);
+        }
+        self.open()?;
+        let opcode = match invalidate {
+            Some(_) => Opcode::SendInvalidate,
+            None => Opcode::Send,
+        };
+        let number = self.send_number;
+        self.send_number = number.wrapping_add(1);
+        let mut parts = parts.iter().flat_map(|part| part.chunks(usize::MAX));
+        let mut part: &[u8] = &[];
+        for (from, to) in segments(length, self.ulpdu_max - UNTAGGED_BYTES) {
+            let header = Header {
+                opcode,
+                last: to == length,
+                place: Place::Untagged {
+                    invalidate: invalidate.map_or(0, |tag| tag.0),
+                    queue: queue::SEND,
+                    number,
+                    offset: from as u32,
+                },
+            };
+            self.out.frame(&header, to - from, |mut payload| {
+                while !payload.is_empty() {
+                    if part.is_empty() {
+                        part = parts.next().unwrap_or_default();
+                    }
+                    let taken = part.len().min(payload.len());
+                    let (now, later) = payload.split_at_mut(taken);
+                    now.copy_from_slice(&part[..taken]);
+                    (payload, part) = (later, &part[taken..]);
+                }
+            });
+        }
+        Ok(Posted::Done)
+    }
+
+    /// Queues an RDMA Write.
+    pub fn post_write(
+        &mut self,
+        id: u64,
+        from: Source<'_>,
+        to: Remote,
+    ) -> Result<Posted, PostError> {
+        self.open()?;
+        let (tag, offset) = (to.tag.0, to.offset);
+        let room = self.ulpdu_max - TAGGED_BYTES;
+        let length = match from {
+            Source::Bytes(bytes) => bytes.len(),
+            Source::Frame { length, .. } => length as usize,
+        };
+        if offset.checked_add(length as u64).is_none() {
+            return Err(PostError::BadRange);
+        }
+        let stays = !self.out.has_crc() && length >= ZERO_COPY_MIN;
+        for (start, end) in segments(length, room) {
+            let header = tagged(Opcode::Write, end == length, tag, offset + start as u64);
+            match from {
+                Source::Bytes(bytes) => self.out.frame(&header, end - start, |payload| {
+                    payload.copy_from_slice(&bytes[start..end]);
+                }),
+                Source::Frame {
+                    arena,
+                    frame,
+                    offset,
+                    length,
+                } => {
+                    let at = arena.place(frame, offset, length as usize) + start;
+                    if stays {
+                        let ends = (end == length as usize).then_some(id);
+                        self.out
+                            .frame_of_memory(&header, arena.data(), at, end - start, ends);
+                    } else {
+                        self.out.frame(&header, end - start, |payload| {
+                            arena.data().load(at, payload)
+                        });
+                    }
+                }
+            }
+        }
+        match from {
+            Source::Frame { .. } if stays => Ok(Posted::Pending),
+            _ => Ok(Posted::Done),
+        }
+    }
+
+    /// Queues an RDMA Read.
+    pub fn post_read(&mut self, id: u64, into: Sink<'_>, from: Remote) -> Result<(), PostError> {
+        let (target, at, length) = match into {
+            Sink::Region(into) if into.region.memory().holds(into.offset, into.length) => {
+                let target = Target::Region(Arc::clone(into.region));
+                (target, into.offset, into.length)
+            }
+            Sink::Region(_) => return Err(PostError::BadRange),
+            Sink::Frame {
+                arena,
+                frame,
+                offset,
+                length,
+            } => {
+                let at = arena.place(frame, offset, length as usize);
+                let target = Target::Mapping(Arc::clone(arena.data()));
+                (target, at, length as usize)
+            }
+        };
+        let length = u32::try_from(length).map_err(|_| PostError::BadRange)?;
+        self.open()?;
+        if self.inbound.reads.len() >= self.outbound_reads as usize {
+            return Err(PostError::Full);
+        }
+        // A name that no RDMA Write reaches: tags that do are below it.
+        self.reads_posted = self.reads_posted.wrapping_add(1);
+        let sink_tag = 1 << 31 | self.reads_posted;
+        let request = ReadRequest {
+            sink_tag,
+            sink_offset: 0,
+            length,
+            source_tag: from.tag.0,
+            source_offset: from.offset,
+        };
+        let number = self.read_number;
+        self.read_number = number.wrapping_add(1);
+        let header = Header {
+            opcode: Opcode::ReadRequest,
+            last: true,
+            place: Place::Untagged {
+                invalidate: 0,
+                queue: queue::READ_REQUEST,
+                number,
+                offset: 0,
+            },
+        };
+        self.out
+            .frame(&header, rdmap::READ_REQUEST_BYTES, |payload| {
+                payload.copy_from_slice(&request.encode())
+            });
+        self.inbound.reads.push_back(Reading {
+            id,
+            target,
+            at,
+            sink_tag,
+            length,
+            placed: 0,
+        });
+        Ok(())
+    }
+
+    /// Memory that the peer may use as `access` says.
+    pub fn register(&mut self, length: usize, access: Access) -> io::Result<Arc<Region>> {
+        if length == 0 {
+            return Err(invalid("an empty region"));
+        }
+        self.not_over()?;
+        let memory = Mapping::new(length)?;
+        let mut made = None;
+        self.inbound.tags.enter(|tag| {
+            let region = Arc::new(Region::new(memory, tag));
+            made = Some(Arc::clone(&region));
+            Ok(Memory::Region {
+                region,
+                offset: 0,
+                length,
+                access,
+            })
+        })?;
+        made.ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+    }
+
+    /// A fresh tag for a range of a region.
+    pub fn bind(
+        &mut self,
+        region: &Arc<Region>,
+        offset: usize,
+        length: usize,
+        access: Access,
+    ) -> io::Result<SteeringTag> {
+        if !region.memory().holds(offset, length) {
+            return Err(invalid("beyond the region"));
+        }
+        self.not_over()?;
+        let region = Arc::clone(region);
+        self.inbound.tags.enter(|_| {
+            Ok(Memory::Region {
+                region,
+                offset,
+                length,
+                access,
+            })
+        })
+    }
+
+    /// Refuses all later access under a tag of ours.
+    pub fn invalidate(&mut self, tag: SteeringTag) {
+        self.inbound.tags.remove(tag);
+    }
+
+    /// Lets the peer read an arena and its stamps.
+    pub fn expose(&mut self, arena: &Arc<Arena>) -> io::Result<Exposed> {
+        self.not_over()?;
+        let tags = &mut self.inbound.tags;
+        let mut enter =
+            |mapping: &Arc<Mapping>| tags.enter(|_| Ok(Memory::Exposed(Arc::clone(mapping))));
+        Ok(Exposed {
+            arena: enter(arena.data())?,
+            stamps: enter(arena.stamps())?,
+        })
+    }
+
+    fn not_over(&self) -> io::Result<()> {
+        match self.inbound.is_over() {
+            true => Err(PostError::Closed.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes bytes of the peer, until they end, a completion is there or the stream is over; how
+    /// many it took.
+    pub fn receive(&mut self, input: &[u8]) -> usize {
+        let mut used = 0;
+        while used < input.len() && self.inbound.is_hungry() {
+            let ended = match self.deframer.next(&input[used..]) {
+                Ok((taken, piece)) => {
+                    used += taken;
+                    self.inbound.take(piece)
+                }
+                Err(_) => Err(Fatal::CRC),
+            };
+            if let Err(fatal) = ended {
+                self.terminate(fatal);
+            }
+        }
+        used
+    }
+
+    /// Ends the stream with a Terminate message.
+    fn terminate(&mut self, fatal: Fatal) {
+        let message = rdmap::terminate(fatal, self.inbound.segment_bytes(), self.inbound.header());
+        self.inbound.end(Some(fatal));
+        let header = Header {
+            opcode: Opcode::Terminate,
+            last: true,
+            place: Place::Untagged {
+                invalidate: 0,
+                queue: queue::TERMINATE,
+                number: 1,
+                offset: 0,
+            },
+        };
+        self.out.frame(&header, message.len(), |payload| {
+            payload.copy_from_slice(&message)
+        });
+    }
+
+    /// The next completion.
+    pub fn poll(&mut self) -> Option<Completion> {
+        self.inbound.poll()
+    }
+
+    /// The message of the last [`Completion::Recv`].
+    pub fn message(&self) -> &[u8] {
+        self.inbound.message()
+    }
+
+    /// Whether a completion is there.
+    pub fn has_completion(&self) -> bool {
+        self.inbound.has_completion()
+    }
+
+    /// Whether there is something to send now. Answers what the peer reads, as far as there is room.
+    pub fn prepare(&mut self) -> bool {
+        while self.out.queued() < ANSWERS_MAX
+            && !self.inbound.is_over()
+            && let Some(serving) = self.inbound.serving.front_mut()
+        {
+            match answer(&mut self.out, serving, &self.inbound.tags, self.ulpdu_max) {
+                Ok(true) => {
+                    self.inbound.serving.pop_front();
+                }
+                Ok(false) => {}
+                Err(fatal) => self.terminate(fatal),
+            }
+        }
+        self.out.queued() > 0 && !self.inbound.is_mute()
+    }
+
+    /// Whether something that the caller did not post is to be sent: answers to RDMA Reads, or
+    /// what ends the stream.
+    pub fn owes_answers(&self) -> bool {
+        !self.inbound.serving.is_empty() || (self.inbound.is_over() && self.out.queued() > 0)
+    }
+
+    /// Whether nothing may be sent yet: the initiator speaks first.
+    pub fn is_mute(&self) -> bool {
+        self.inbound.is_mute()
+    }
+
+    /// What is to be sent, in order, if [`Endpoint::prepare`] says so.
+    pub fn stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
+        self.out.stretches()
+    }
+
+    /// Bytes that are queued.
+    pub fn queued(&self) -> usize {
+        self.out.queued()
+    }
+
+    /// So many bytes have been sent.
+    pub fn sent(&mut self, bytes: usize) {
+        let completions = &mut self.inbound.completions;
+        let result = Ok(());
+        self.out.sent(bytes, |id| {
+            completions.push_back(Completion::Write { id, result });
+        });
+    }
+
+    /// Whether the stream is over: what is queued may still be sent, nothing more is taken.
+    pub fn is_over(&self) -> bool {
+        self.inbound.is_over()
+    }
+
+    /// The stream beneath has ended: what was under way ends with [`Fault::Flushed`].
+    pub fn close(&mut self) {
+        self.inbound.end(None);
+        let completions = &mut self.inbound.completions;
+        let result = Err(Fault::Flushed);
+        self.out.clear(|id| {
+            completions.push_back(Completion::Write { id, result });
+        });
+    }
+
+    /// What ended the stream, if a Terminate message of either side did.
+    pub fn fatal(&self) -> Option<Fatal> {
+        self.inbound.fatal()
+    }
+
+    /// Gives back the memory that an idle stream does not need.
+    pub fn shrink(&mut self) {
+        self.out.shrink();
+        self.inbound.shrink();
+    }
+}
+
+/// Answers the next segment of an RDMA Read. `true`: that was the last.
+fn answer(
+    out: &mut Out,
+    serving: &mut Serving,
+    tags: &Tags,
+    ulpdu_max: usize,
+) -> Result<bool, Fatal> {
+    let left = serving.request.length - serving.done;
+    let length = (left as usize).min(ulpdu_max - TAGGED_BYTES);
+    let last = length == left as usize;
+    let header = tagged(
+        Opcode::ReadResponse,
+        last,
+        serving.request.sink_tag,
+        serving
+            .request
+            .sink_offset
+            .wrapping_add(u64::from(serving.done)),
+    );
+    if length == 0 {
+        out.frame(&header, 0, |_| {});
+        return Ok(true);
+    }
+    // The tag may have gone since the request came.
+    let from = serving.request.source_offset + u64::from(serving.done);
+    let tag = SteeringTag(serving.request.source_tag);
+    let (source, at) = tags
+        .find(tag, from, length, Access::READ)
+        .map_err(|refusal| refusal.of_read())?;
+    out.frame(&header, length, |payload| source.memory().load(at, payload));
+    // Data before the stamp that a later request reads.
+    std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
+    serving.done += length as u32;
+    Ok(last)
+}
+
+fn tagged(opcode: Opcode, last: bool, tag: u32, offset: u64) -> Header {
+    Header {
+        opcode,
+        last,
+        place: Place::Tagged { tag, offset },
+    }
+}
+
+/// The stretches of a message of `length` bytes, `most` bytes each; an empty one has one.
+fn segments(length: usize, most: usize) -> impl Iterator<Item = (usize, usize)> {
+    let count = length.div_ceil(most).max(1);
+    (0..count).map(move |at| (at * most, ((at + 1) * most).min(length)))
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+/// The queues that only ever hold what is under way.
+pub(super) fn flush(
+    reads: &mut VecDeque<Reading>,
+    completions: &mut VecDeque<Completion>,
+    first: Fault,
+) {
+    for (at, read) in reads.drain(..).enumerate() {
+        let fault = if at == 0 { first } else { Fault::Flushed };
+        completions.push_back(Completion::Read {
+            id: read.id,
+            result: Err(fault),
+        });
+    }
+}

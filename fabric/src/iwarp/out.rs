@@ -1,0 +1,235 @@
+//! What a stream has to send: frames, most of them copied, some with payload in an arena.
+
+use super::ddp::Header;
+use super::mpa;
+use crate::memory::mapping::Mapping;
+use crate::sync::Arc;
+use std::collections::VecDeque;
+
+/// Memory that the queue keeps while it is empty, in bytes.
+const KEPT: usize = 256 << 10;
+
+/// Bytes that have left before the rest is moved to the front.
+const COMPACT: usize = 64 << 10;
+
+enum Chunk {
+    /// So many bytes of the buffer.
+    Bytes(usize),
+    /// Bytes in an arena that stay as they are until they have left.
+    Memory {
+        memory: Arc<Mapping>,
+        at: usize,
+        length: usize,
+        /// The post that is over with the last of them.
+        ends: Option<u64>,
+    },
+}
+
+/// A stretch of what is to be sent.
+#[derive(Clone, Copy)]
+pub enum Stretch<'a> {
+    /// Private bytes.
+    Bytes(&'a [u8]),
+    /// Shared memory.
+    Memory {
+        /// The mapping.
+        memory: &'a Mapping,
+        /// First byte.
+        at: usize,
+        /// Bytes.
+        length: usize,
+    },
+}
+
+impl Stretch<'_> {
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Stretch::Bytes(bytes) => bytes.len(),
+            Stretch::Memory { length, .. } => *length,
+        }
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The transmit queue.
+pub struct Out {
+    crc: bool,
+    buffer: Vec<u8>,
+    /// Bytes of the buffer that have left.
+    head: usize,
+    chunks: VecDeque<Chunk>,
+    /// Bytes of the first chunk that have left.
+    sent: usize,
+    queued: usize,
+}
+
+impl Out {
+    pub fn new(crc: bool) -> Self {
+        Self {
+            crc,
+            buffer: Vec::new(),
+            head: 0,
+            chunks: VecDeque::new(),
+            sent: 0,
+            queued: 0,
+        }
+    }
+
+    /// Bytes that have not left.
+    pub fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Whether checksums are on: then every payload is copied.
+    pub fn has_crc(&self) -> bool {
+        self.crc
+    }
+
+    /// Appends a frame with a payload of `length` bytes that `fill` puts there.
+    pub fn frame(&mut self, header: &Header, length: usize, fill: impl FnOnce(&mut [u8])) {
+        let start = self.buffer.len();
+        self.head_of(header, length);
+        let payload = self.buffer.len();
+        self.buffer.resize(payload + length, 0);
+        fill(&mut self.buffer[payload..]);
+        self.trailer_of(start, self.buffer.len() - start - 2);
+        self.grown(start);
+    }
+
+    /// Appends a frame whose payload stays where it is until it has left. Without checksums only.
+    pub fn frame_of_memory(
+        &mut self,
+        header: &Header,
+        memory: &Arc<Mapping>,
+        at: usize,
+        length: usize,
+        ends: Option<u64>,
+    ) {
+        debug_assert!(!self.crc);
+        let start = self.buffer.len();
+        self.head_of(header, length);
+        let ulpdu = self.buffer.len() - start - 2 + length;
+        self.grown(start);
+        self.chunks.push_back(Chunk::Memory {
+            memory: Arc::clone(memory),
+            at,
+            length,
+            ends,
+        });
+        self.queued += length;
+        let trailer = self.buffer.len();
+        self.trailer_of(trailer, ulpdu);
+        self.grown(trailer);
+    }
+
+    fn head_of(&mut self, header: &Header, payload: usize) {
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(&[0; 2]);
+        header.encode(&mut self.buffer);
+        let ulpdu = self.buffer.len() - start - 2 + payload;
+        self.buffer[start..start + 2].copy_from_slice(&(ulpdu as u16).to_be_bytes());
+    }
+
+    fn trailer_of(&mut self, start: usize, ulpdu: usize) {
+        let padded = self.buffer.len() + mpa::padding(ulpdu);
+        self.buffer.resize(padded, 0);
+        let crc = match self.crc {
+            true => mpa::checksum(&self.buffer[start..]),
+            false => [0; 4],
+        };
+        self.buffer.extend_from_slice(&crc);
+    }
+
+    /// Enters the bytes of the buffer from `start`.
+    fn grown(&mut self, start: usize) {
+        let bytes = self.buffer.len() - start;
+        self.queued += bytes;
+        match self.chunks.back_mut() {
+            Some(Chunk::Bytes(length)) => *length += bytes,
+            _ => self.chunks.push_back(Chunk::Bytes(bytes)),
+        }
+    }
+
+    /// What is to be sent, in order.
+    pub fn stretches(&self) -> impl Iterator<Item = Stretch<'_>> {
+        let mut skip = self.sent;
+        let mut at = self.head;
+        self.chunks.iter().map(move |chunk| {
+            let skipped = std::mem::take(&mut skip);
+            match chunk {
+                Chunk::Bytes(length) => {
+                    let from = at;
+                    at += length - skipped;
+                    Stretch::Bytes(&self.buffer[from..at])
+                }
+                Chunk::Memory {
+                    memory, at, length, ..
+                } => Stretch::Memory {
+                    memory,
+                    at: at + skipped,
+                    length: length - skipped,
+                },
+            }
+        })
+    }
+
+    /// So many bytes have left; `ended` is told which posts are over.
+    pub fn sent(&mut self, bytes: usize, mut ended: impl FnMut(u64)) {
+        let mut left = bytes;
+        self.queued -= bytes;
+        while left > 0 {
+            let Some(chunk) = self.chunks.front() else {
+                break;
+            };
+            let (length, ends) = match chunk {
+                Chunk::Bytes(length) => (*length, None),
+                Chunk::Memory { length, ends, .. } => (*length, *ends),
+            };
+            let taken = left.min(length - self.sent);
+            if matches!(chunk, Chunk::Bytes(_)) {
+                self.head += taken;
+            }
+            left -= taken;
+            self.sent += taken;
+            if self.sent == length {
+                self.sent = 0;
+                self.chunks.pop_front();
+                ends.map(&mut ended);
+            }
+        }
+        if self.head == self.buffer.len() {
+            self.head = 0;
+            self.buffer.clear();
+            if self.buffer.capacity() > KEPT {
+                self.buffer = Vec::new();
+            }
+        } else if self.head >= COMPACT.max(self.buffer.len() / 2) {
+            self.buffer.drain(..self.head);
+            self.head = 0;
+        }
+    }
+
+    /// Drops everything; `ended` is told which posts never ended.
+    pub fn clear(&mut self, mut ended: impl FnMut(u64)) {
+        for chunk in self.chunks.drain(..) {
+            if let Chunk::Memory { ends: Some(id), .. } = chunk {
+                ended(id);
+            }
+        }
+        (self.head, self.sent, self.queued) = (0, 0, 0);
+        self.buffer = Vec::new();
+    }
+
+    /// Gives memory back, if nothing is queued.
+    pub fn shrink(&mut self) {
+        if self.queued == 0 {
+            self.buffer = Vec::new();
+            self.chunks = VecDeque::new();
+        }
+    }
+}

@@ -1,0 +1,365 @@
+use super::pair::Pair;
+use super::readiness::Readiness;
+use super::{Crc, Limits, prepare, sys};
+use crate::clock::{self, Nanos};
+use crate::fabric::{self, PRIVATE_DATA_MAX, Peer, QueuePair};
+use crate::iwarp::handshake::{self, Wishes};
+use crate::iwarp::mpa::{Frame, FrameReader, HEAD_BYTES, Kind, MpaError, PRIVATE_MAX};
+use crate::wake::{EDGES, WakeSet};
+use rustix::event::{Timespec, epoll};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// Number of the listening socket among the events.
+const DOOR: u64 = 0;
+
+/// Connections taken from the kernel at a time.
+const ACCEPT_BURST: u32 = 16;
+
+/// Events of one look.
+const EVENTS: usize = 64;
+
+/// Rest after an accept that failed for want of something.
+const PAUSE: Nanos = Nanos::from_millis(100);
+
+/// RDMA Reads that a server wants to have under way at a connection.
+const OUTBOUND_READS: u32 = 128;
+
+/// A connection whose request has not come as a whole.
+struct Pending {
+    socket: TcpStream,
+    peer: SocketAddr,
+    reader: FrameReader,
+    deadline: Nanos,
+}
+
+/// What a connection in the making came to.
+enum Step {
+    Waits,
+    Asks(Frame),
+    Over,
+}
+
+/// Takes connections on a TCP port.
+pub struct Listener {
+    socket: TcpListener,
+    address: SocketAddr,
+    limits: Limits,
+    /// The listening socket and the pending connections.
+    door: OwnedFd,
+    /// The listening socket may have a connection.
+    knocked: bool,
+    paused_until: Nanos,
+    /// In the order of their arrival, which is that of their deadlines.
+    pending: BTreeMap<u64, Pending>,
+    next: u64,
+    asking: VecDeque<Incoming>,
+    readiness: Arc<Readiness>,
+    /// One more holder for each connection.
+    places: Arc<()>,
+    set: Option<Arc<WakeSet>>,
+}
+
+impl Listener {
+    /// Listens at `address`; port 0 takes a free one.
+    pub fn bind(address: SocketAddr, limits: Limits) -> io::Result<Listener> {
+        let socket = TcpListener::bind(address)?;
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        let door = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&door, &socket, epoll::EventData::new_u64(DOOR), EDGES)?;
+        Ok(Listener {
+            socket,
+            address,
+            limits,
+            door,
+            knocked: true,
+            paused_until: Nanos(0),
+            pending: BTreeMap::new(),
+            next: DOOR + 1,
+            asking: VecDeque::new(),
+            readiness: Readiness::new()?,
+            places: Arc::new(()),
+            set: None,
+        })
+    }
+
+    /// Where it listens.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes new connections from the kernel.
+    fn accept(&mut self, now: Nanos) -> io::Result<()> {
+        if !self.knocked || now < self.paused_until {
+            return Ok(());
+        }
+        for _ in 0..ACCEPT_BURST {
+            match self.socket.accept() {
+                Ok((socket, peer)) => self.admit(socket, peer, now),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.knocked = false;
+                    return Ok(());
+                }
+                // The peer of a connection may have gone again.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    self.paused_until = now + PAUSE;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a handshake. The oldest makes room if there are too many: those that mean it are
+    /// over within a round trip.
+    fn admit(&mut self, socket: TcpStream, peer: SocketAddr, now: Nanos) {
+        if Arc::strong_count(&self.places) > self.limits.connections as usize {
+            tracing::debug!(%peer, "refused: there are too many connections");
+            return;
+        }
+        if self.pending.len() >= self.limits.handshakes.max(1) as usize {
+            self.pending.pop_first();
+        }
+        let number = self.next;
+        self.next += 1;
+        let pending = Pending {
+            socket,
+            peer,
+            reader: FrameReader::new(Kind::Request),
+            deadline: now + self.limits.handshake_deadline,
+        };
+        let data = epoll::EventData::new_u64(number);
+        let ready = prepare(&pending.socket)
+            .and_then(|()| Ok(epoll::add(&self.door, &pending.socket, data, EDGES)?));
+        if let Err(error) = ready {
+            tracing::debug!(%peer, %error, "connection not taken");
+            return;
+        }
+        self.pending.insert(number, pending);
+        self.step(number);
+    }
+
+    /// Reads what has come of a request.
+    fn step(&mut self, number: u64) {
+        let Some(pending) = self.pending.get_mut(&number) else {
+            return;
+        };
+        let step = pending.step();
+        if matches!(step, Step::Waits) {
+            return;
+        }
+        let Some(pending) = self.pending.remove(&number) else {
+            return;
+        };
+        // From now on its events are those of the queue pair.
+        let _ = epoll::delete(&self.door, &pending.socket);
+        if let Step::Asks(request) = step {
+            self.asking.push_back(Incoming {
+                request,
+                peer: Peer::Address(pending.peer),
+                parts: Some(Parts {
+                    socket: pending.socket,
+                    readiness: Arc::clone(&self.readiness),
+                    place: Arc::clone(&self.places),
+                }),
+                crc: self.limits.crc,
+            });
+        }
+    }
+
+    /// Looks at what has happened since the last time.
+    fn look(&mut self) {
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }; EVENTS];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let found = epoll::wait(&self.door, &mut events, Some(&now)).unwrap_or(0);
+        for event in &events[..found] {
+            let number = event.data;
+            match number.u64() {
+                DOOR => self.knocked = true,
+                number => self.step(number),
+            }
+        }
+    }
+
+    /// Ends the handshakes that take too long.
+    fn expire(&mut self, now: Nanos) {
+        while let Some(first) = self.pending.first_entry()
+            && first.get().deadline <= now
+        {
+            tracing::debug!(peer = %first.get().peer, "no request in time");
+            first.remove();
+        }
+        let deadline = self.pending.first_key_value().map(|(_, p)| p.deadline);
+        let pause = self.knocked.then_some(self.paused_until);
+        if let Some(at) = deadline.into_iter().chain(pause).min()
+            && let Some(set) = &self.set
+        {
+            set.wake_at(at);
+        }
+    }
+}
+
+impl fabric::Listener for Listener {
+    fn poll_accept(&mut self) -> io::Result<Option<Box<dyn fabric::Incoming>>> {
+        if self.asking.is_empty() {
+            self.look();
+            let now = clock::now();
+            let accepted = self.accept(now);
+            self.expire(now);
+            accepted?;
+        }
+        let asking = self.asking.pop_front();
+        Ok(asking.map(|incoming| Box::new(incoming) as Box<dyn fabric::Incoming>))
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.door.as_fd())
+    }
+
+    fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
+        set.add(self.door.as_fd())?;
+        self.set = Some(Arc::clone(set));
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        self.address.to_string()
+    }
+}
+
+impl Pending {
+    fn step(&mut self) -> Step {
+        loop {
+            let mut bytes = [0; HEAD_BYTES + PRIVATE_MAX];
+            let missing = self.reader.missing();
+            let came = match recv(&self.socket, &mut bytes[..missing], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Step::Over,
+                Ok((_, came)) => came,
+                Err(rustix::io::Errno::AGAIN) => return Step::Waits,
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(_) => return Step::Over,
+            };
+            match self.reader.feed(&bytes[..came]) {
+                Ok((_, None)) => {}
+                Ok((_, Some(request))) => return Step::Asks(request),
+                Err(error) => {
+                    tracing::debug!(peer = %self.peer, %error, "no handshake");
+                    self.refuse(error);
+                    return Step::Over;
+                }
+            }
+        }
+    }
+
+    /// A peer that speaks MPA is told that we do not speak its kind of it.
+    fn refuse(&self, error: MpaError) {
+        if matches!(error, MpaError::Markers | MpaError::Revision(_)) {
+            let reply = Frame {
+                kind: Kind::Reply,
+                revision: 1,
+                crc: false,
+                reject: true,
+                enhanced: None,
+                private_data: Vec::new(),
+            };
+            answer(&self.socket, &reply);
+        }
+    }
+}
+
+/// Sends a reply, which fits the buffer of a fresh socket. `false`: the peer is gone.
+fn answer(socket: &TcpStream, reply: &Frame) -> bool {
+    let bytes = reply.encode();
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    send(socket, &bytes, flags).is_ok_and(|sent| sent == bytes.len())
+}
+
+struct Parts {
+    socket: TcpStream,
+    readiness: Arc<Readiness>,
+    place: Arc<()>,
+}
+
+/// A connection request.
+struct Incoming {
+    request: Frame,
+    peer: Peer,
+    /// Until it is answered.
+    parts: Option<Parts>,
+    crc: Crc,
+}
+
+impl Incoming {
+    fn refuse(&mut self, reason: &str) {
+        if let Some(parts) = self.parts.take() {
+            let reason = reason.as_bytes();
+            let reason = &reason[..reason.len().min(PRIVATE_DATA_MAX)];
+            answer(&parts.socket, &handshake::refuse(&self.request, reason));
+        }
+    }
+}
+
+impl fabric::Incoming for Incoming {
+    fn private_data(&self) -> &[u8] {
+        &self.request.private_data
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn accept(
+        mut self: Box<Self>,
+        private_data: &[u8],
+        inbound_reads: u32,
+    ) -> io::Result<Box<dyn QueuePair>> {
+        if private_data.len() > PRIVATE_DATA_MAX {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "too much private data",
+            ));
+        }
+        let Some(parts) = self.parts.take() else {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        };
+        let wishes = Wishes {
+            crc: self.crc == Crc::Always,
+            inbound_reads,
+            outbound_reads: OUTBOUND_READS,
+            frame_max: sys::segment_max(parts.socket.as_fd())?,
+        };
+        let (reply, agreed) = handshake::accept(&wishes, &self.request, private_data);
+        if !answer(&parts.socket, &reply) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        Ok(Box::new(Pair::new(
+            parts.socket,
+            &agreed,
+            self.peer.clone(),
+            std::mem::take(&mut self.request.private_data),
+            Some((parts.readiness, parts.place)),
+        )))
+    }
+
+    fn reject(mut self: Box<Self>, reason: &str) {
+        self.refuse(reason);
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.refuse("");
+    }
+}

@@ -1,0 +1,445 @@
+use super::readiness::{Member, Readiness};
+use super::sys;
+use crate::clock::Nanos;
+use crate::fabric::{
+    Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, Region, Remote, Sink, Source,
+    SteeringTag,
+};
+use crate::iwarp::{Agreed, Endpoint, MESSAGE_MAX};
+use crate::memory::{Arena, ArenaView, LifeWord};
+use crate::wake::{Bell, WakeSet};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// Bytes that one system call takes from the socket.
+const INPUT_BYTES: usize = 128 << 10;
+
+/// Calls for input that one poll makes before it returns to its caller.
+const INPUT_BURST: u32 = 4;
+
+/// Times that a connection is armed without having been used before it gives its memory back.
+const IDLE_ARMS: u32 = 2;
+
+/// Calls that throw away what still comes after the end.
+const DISCARDS: u32 = 16;
+
+/// How the socket's events are learned of.
+enum Watching {
+    /// Not at all: each poll looks.
+    Alone,
+    /// By a set of its own.
+    Set(Bell),
+    /// With the others of its listener.
+    Shared(Member),
+}
+
+/// One end of a connection.
+pub struct Pair {
+    socket: TcpStream,
+    endpoint: Endpoint,
+    /// Of the socket, from `taken` to `filled` yet to be taken. Empty while idle.
+    input: Vec<u8>,
+    taken: usize,
+    filled: usize,
+    /// The socket has no more to read.
+    drained: bool,
+    /// The socket took less than there was.
+    stuck: bool,
+    /// No more comes.
+    ended: bool,
+    closed: bool,
+    idle_arms: u32,
+    watching: Watching,
+    readiness: Option<Arc<Readiness>>,
+    peer: Peer,
+    private_data: Vec<u8>,
+    /// Counts as a connection of its listener.
+    _place: Option<Arc<()>>,
+}
+
+impl Pair {
+    /// A connection whose handshake is over, on a non-blocking socket.
+    pub fn new(
+        socket: TcpStream,
+        agreed: &Agreed,
+        peer: Peer,
+        private_data: Vec<u8>,
+        listener: Option<(Arc<Readiness>, Arc<()>)>,
+    ) -> Self {
+        let (readiness, place) = listener.unzip();
+        Self {
+            socket,
+            endpoint: Endpoint::new(agreed),
+            input: Vec::new(),
+            taken: 0,
+            filled: 0,
+            drained: false,
+            stuck: false,
+            ended: false,
+            closed: false,
+            idle_arms: 0,
+            watching: Watching::Alone,
+            readiness,
+            peer,
+            private_data,
+            _place: place,
+        }
+    }
+
+    fn open(&self) -> Result<(), PostError> {
+        match self.closed {
+            true => Err(PostError::Closed),
+            false => Ok(()),
+        }
+    }
+
+    /// The connection is over: nothing is posted any more.
+    fn close(&mut self, why: &dyn std::fmt::Display) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        tracing::debug!(peer = %self.peer, %why, "connection closed");
+    }
+
+    /// Nothing more is read from the socket.
+    fn end(&mut self, why: &dyn std::fmt::Display) {
+        self.close(why);
+        if !std::mem::replace(&mut self.ended, true)
+            && let Watching::Shared(member) = &self.watching
+        {
+            member.leave(self.socket.as_fd());
+        }
+    }
+
+    /// Whether a system call for input is worth it now.
+    fn is_due(&mut self) -> bool {
+        match &mut self.watching {
+            Watching::Alone => true,
+            Watching::Set(bell) => {
+                bell.take();
+                true
+            }
+            Watching::Shared(member) => member.is_due(),
+        }
+    }
+
+    /// Reads from the socket into the input, which is empty. `true`: there is something now.
+    fn fill(&mut self) -> bool {
+        if self.ended {
+            return false;
+        }
+        if self.input.is_empty() {
+            self.input = vec![0; INPUT_BYTES];
+        }
+        match recv(&self.socket, &mut *self.input, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => {
+                self.end(&"the peer closed it");
+                false
+            }
+            Ok((_, filled)) => {
+                (self.taken, self.filled) = (0, filled);
+                self.drained = filled < self.input.len();
+                self.idle_arms = 0;
+                if let Watching::Shared(member) = &mut self.watching {
+                    member.heat();
+                }
+                true
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
+                self.drained = true;
+                false
+            }
+            Err(error) => {
+                self.end(&error);
+                false
+            }
+        }
+    }
+
+    /// Gives the endpoint what has come, up to the next completion.
+    fn take(&mut self) {
+        if self.taken < self.filled {
+            self.taken += self.endpoint.receive(&self.input[self.taken..self.filled]);
+            if self.taken == self.filled {
+                (self.taken, self.filled) = (0, 0);
+            }
+        }
+        if self.endpoint.is_over() && !self.ended {
+            self.say_goodbye();
+        }
+    }
+
+    /// The endpoint has ended the stream: a Terminate message may be on its way.
+    fn say_goodbye(&mut self) {
+        self.transmit();
+        let why = self.endpoint.fatal();
+        match why {
+            Some(fatal) => self.end(&fatal),
+            None => self.end(&"the stream is over"),
+        }
+        // What the peer still sends must not make the kernel drop what it has not read yet.
+        let _ = shutdown(&self.socket, Shutdown::Write);
+        self.discard();
+        (self.taken, self.filled) = (0, 0);
+        self.endpoint.close();
+    }
+
+    fn discard(&mut self) {
+        let mut nowhere = [0; 4096];
+        for _ in 0..DISCARDS {
+            match recv(&self.socket, &mut nowhere, RecvFlags::DONTWAIT) {
+                Ok((1.., _)) => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Sends what there is, as far as the socket takes it.
+    fn transmit(&mut self) {
+        while self.endpoint.prepare() {
+            match sys::send(self.socket.as_fd(), self.endpoint.stretches()) {
+                Ok(sent) => {
+                    self.idle_arms = 0;
+                    self.stuck = false;
+                    self.endpoint.sent(sent);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.stuck = true;
+                    return;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // What the peer sent before is read to its end.
+                    self.close(&error);
+                    self.stuck = false;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether something of the socket's, not of the caller's posts, is to be sent.
+    fn owes(&self) -> bool {
+        !self.closed && (self.stuck || self.endpoint.owes_answers())
+    }
+
+    /// Reads, takes and answers until there is a completion, or nothing more to do.
+    fn advance(&mut self) {
+        let mut due = self.taken < self.filled || self.is_due();
+        if due && self.owes() {
+            self.transmit();
+        }
+        for _ in 0..INPUT_BURST {
+            self.take();
+            if self.endpoint.has_completion() || self.taken < self.filled {
+                break;
+            }
+            if !due || !self.fill() {
+                break;
+            }
+            due = !self.drained;
+            self.take();
+            if self.endpoint.has_completion() {
+                break;
+            }
+        }
+        if self.endpoint.owes_answers() && !self.closed {
+            self.transmit();
+        }
+        if self.ended && self.taken == self.filled && !self.endpoint.is_over() {
+            self.endpoint.close();
+        }
+    }
+
+    /// Whether a poll has something to do.
+    fn is_ready(&self) -> bool {
+        self.closed || self.taken < self.filled || self.endpoint.has_completion()
+    }
+
+    fn rest(&mut self) {
+        self.idle_arms = self.idle_arms.saturating_add(1);
+        if self.idle_arms == IDLE_ARMS {
+            self.input = Vec::new();
+            self.endpoint.shrink();
+        }
+    }
+}
+
+impl QueuePair for Pair {
+    fn post_receives(&mut self, count: u32) {
+        self.endpoint.post_receives(count);
+    }
+
+    fn post_send(&mut self, _id: u64, parts: &[&[u8]]) -> Result<Posted, PostError> {
+        self.open()?;
+        self.endpoint.post_send(parts, None)
+    }
+
+    fn post_send_invalidate(
+        &mut self,
+        _id: u64,
+        parts: &[&[u8]],
+        invalidate: SteeringTag,
+    ) -> Result<Posted, PostError> {
+        self.open()?;
+        self.endpoint.post_send(parts, Some(invalidate))
+    }
+
+    fn post_write(&mut self, id: u64, from: Source<'_>, to: Remote) -> Result<Posted, PostError> {
+        self.open()?;
+        self.endpoint.post_write(id, from, to)
+    }
+
+    fn post_read(&mut self, id: u64, into: Sink<'_>, from: Remote) -> Result<Posted, PostError> {
+        self.open()?;
+        self.endpoint.post_read(id, into, from)?;
+        Ok(Posted::Pending)
+    }
+
+    fn reads_max(&self) -> u32 {
+        self.endpoint.reads_max()
+    }
+
+    fn flush(&mut self) {
+        if self.closed || self.endpoint.queued() == 0 {
+            return;
+        }
+        if self.endpoint.is_mute() && self.taken == self.filled {
+            // The peer's first frame lets us speak.
+            self.fill();
+            self.take();
+        }
+        self.transmit();
+    }
+
+    fn poll(&mut self) -> Option<Completion> {
+        if let Some(completion) = self.endpoint.poll() {
+            return Some(completion);
+        }
+        self.advance();
+        self.endpoint.poll()
+    }
+
+    fn message(&self) -> &[u8] {
+        self.endpoint.message()
+    }
+
+    fn arm(&mut self) -> bool {
+        if self.is_ready() {
+            return false;
+        }
+        if self.is_due() {
+            if self.owes() {
+                self.transmit();
+            }
+            self.fill();
+        }
+        let armed = !self.is_ready();
+        if armed {
+            self.rest();
+        }
+        armed
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
+        let socket = self.socket.as_fd();
+        self.watching = match &self.readiness {
+            Some(readiness) => match readiness.join(socket, set)? {
+                Some(member) => Watching::Shared(member),
+                None => Watching::Set(set.add_edges(socket)?),
+            },
+            None => Watching::Set(set.add_edges(socket)?),
+        };
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
+        self.flush();
+        if self.arm() {
+            let mut flags = PollFlags::IN;
+            if self.stuck {
+                flags |= PollFlags::OUT;
+            }
+            let timeout = timeout.map(|span| Timespec {
+                tv_sec: (span.0 / 1_000_000_000) as i64,
+                tv_nsec: (span.0 % 1_000_000_000) as _,
+            });
+            // An interrupted wait is a spurious wake-up.
+            let _ = poll(&mut [PollFd::new(&self.socket, flags)], timeout.as_ref());
+            if self.owes() {
+                self.transmit();
+            }
+            self.fill();
+        }
+        let over = self.ended && self.taken == self.filled && !self.endpoint.has_completion();
+        match over && self.endpoint.is_over() {
+            true => Err(PostError::Closed),
+            false => Ok(()),
+        }
+    }
+
+    fn register(&mut self, length: usize, access: Access) -> io::Result<Arc<Region>> {
+        self.open()?;
+        self.endpoint.register(length, access)
+    }
+
+    fn bind(
+        &mut self,
+        region: &Arc<Region>,
+        offset: usize,
+        length: usize,
+        access: Access,
+    ) -> io::Result<SteeringTag> {
+        self.open()?;
+        self.endpoint.bind(region, offset, length, access)
+    }
+
+    fn invalidate(&mut self, tag: SteeringTag) {
+        self.endpoint.invalidate(tag);
+    }
+
+    /// The life word is no part of it: who is connected is connected to this life.
+    fn expose(&mut self, arena: &Arc<Arena>, _life: &LifeWord) -> io::Result<Exposed> {
+        self.open()?;
+        self.endpoint.expose(arena)
+    }
+
+    fn map_exposed(&mut self, _exposed: &Exposed) -> io::Result<Option<ArenaView>> {
+        Ok(None)
+    }
+
+    fn max_message(&self) -> usize {
+        MESSAGE_MAX
+    }
+
+    fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        if !self.closed {
+            self.transmit();
+        }
+        let _ = shutdown(&self.socket, Shutdown::Write);
+        // A socket that is closed with bytes unread takes back what it has sent.
+        self.discard();
+    }
+}

@@ -1,0 +1,181 @@
+//! Which of many connections have something to read, by one system call for all of them.
+//!
+//! A connection that was active lately is read directly. The others are only looked at after
+//! an event of theirs; who waits for all of them waits for this one descriptor.
+
+use crate::wake::{Bell, EDGES, WakeSet};
+use rustix::event::{Timespec, epoll};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+/// Empty looks at idle connections for one system call, at least.
+const LOOKS_MIN: u32 = 64;
+
+/// Empty looks after which the only active connection counts as idle.
+const HOT_POLLS: u32 = 4096;
+
+/// Events of one system call.
+const EVENTS: usize = 64;
+
+#[derive(Default)]
+struct Members {
+    next: u64,
+    flags: HashMap<u64, Arc<AtomicBool>>,
+}
+
+/// What the connections of a listener share.
+pub struct Readiness {
+    epoll: OwnedFd,
+    members: Mutex<Members>,
+    count: AtomicU32,
+    /// Looks since the last system call.
+    looks: AtomicU32,
+    /// Members that are read directly.
+    hot: AtomicU32,
+    /// Who waits for all of them.
+    set: OnceLock<(Weak<WakeSet>, Bell)>,
+}
+
+impl Readiness {
+    pub fn new() -> io::Result<Arc<Readiness>> {
+        Ok(Arc::new(Readiness {
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            members: Mutex::default(),
+            count: AtomicU32::new(0),
+            looks: AtomicU32::new(0),
+            hot: AtomicU32::new(0),
+            set: OnceLock::new(),
+        }))
+    }
+
+    fn members(&self) -> MutexGuard<'_, Members> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has `set` be woken by the socket, together with all others of the listener. `None`: they
+    /// belong to another set.
+    pub fn join(
+        self: &Arc<Self>,
+        socket: BorrowedFd<'_>,
+        set: &Arc<WakeSet>,
+    ) -> io::Result<Option<Member>> {
+        if self.set.get().is_none() {
+            let bell = set.add(self.epoll.as_fd())?;
+            // Somebody else may have been quicker.
+            let _ = self.set.set((Arc::downgrade(set), bell));
+        }
+        let same = self.set.get().and_then(|(known, _)| known.upgrade());
+        if !same.is_some_and(|known| Arc::ptr_eq(&known, set)) {
+            return Ok(None);
+        }
+        let flag = Arc::new(AtomicBool::new(true));
+        let number = {
+            let mut members = self.members();
+            members.next += 1;
+            let number = members.next;
+            members.flags.insert(number, Arc::clone(&flag));
+            number
+        };
+        let member = Member {
+            readiness: Arc::clone(self),
+            number,
+            flag,
+            polls_left: 0,
+        };
+        self.count.fetch_add(1, Relaxed);
+        epoll::add(
+            &self.epoll,
+            socket,
+            epoll::EventData::new_u64(number),
+            EDGES,
+        )?;
+        Ok(Some(member))
+    }
+
+    /// Looks at all of them, if it is time.
+    fn look_sometimes(&self) {
+        let looks = self.looks.fetch_add(1, Relaxed) + 1;
+        let due = looks >= self.count.load(Relaxed).max(LOOKS_MIN);
+        if due || self.set.get().is_some_and(|(_, bell)| bell.take()) {
+            self.looks.store(0, Relaxed);
+            self.look();
+        }
+    }
+
+    fn look(&self) {
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }; EVENTS];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        loop {
+            let found = epoll::wait(&self.epoll, &mut events, Some(&now)).unwrap_or(0);
+            let members = self.members();
+            for event in &events[..found] {
+                let number = event.data;
+                if let Some(flag) = members.flags.get(&number.u64()) {
+                    flag.store(true, Relaxed);
+                }
+            }
+            if found < EVENTS {
+                return;
+            }
+        }
+    }
+}
+
+/// One connection.
+pub struct Member {
+    readiness: Arc<Readiness>,
+    number: u64,
+    flag: Arc<AtomicBool>,
+    /// How often it is yet read directly without success.
+    polls_left: u32,
+}
+
+impl Member {
+    /// Whether to make a system call for this connection now.
+    pub fn is_due(&mut self) -> bool {
+        if self.polls_left > 0 {
+            self.polls_left -= 1;
+            if self.polls_left == 0 {
+                self.readiness.hot.fetch_sub(1, Relaxed);
+            }
+            self.flag.store(false, Relaxed);
+            return true;
+        }
+        self.readiness.look_sometimes();
+        self.flag.load(Relaxed) && self.flag.swap(false, Relaxed)
+    }
+
+    /// Something came: it is read directly for a while. The more such there are, the shorter.
+    pub fn heat(&mut self) {
+        if self.polls_left == 0 {
+            self.readiness.hot.fetch_add(1, Relaxed);
+        }
+        let hot = self.readiness.hot.load(Relaxed).max(1);
+        self.polls_left = (HOT_POLLS / hot / hot).max(1);
+    }
+
+    /// Nothing more is to be told of this socket.
+    pub fn leave(&self, socket: BorrowedFd<'_>) {
+        // It may have left by itself.
+        let _ = epoll::delete(&self.readiness.epoll, socket);
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.readiness.members().flags.remove(&self.number);
+        self.readiness.count.fetch_sub(1, Relaxed);
+        if self.polls_left > 0 {
+            self.readiness.hot.fetch_sub(1, Relaxed);
+        }
+    }
+}
