@@ -7,6 +7,7 @@ mod direct;
 mod nfs3;
 mod odafs;
 mod rpc;
+mod rpcrdma;
 mod sessions;
 
 /// A target: its name, which is that of its corpus folder, and what it runs.
@@ -26,6 +27,9 @@ pub const TARGETS: &[Target] = &[
     ("record", rpc::record),
     ("rpc_call", rpc::call),
     ("rpc_reply", rpc::reply),
+    ("rpcrdma_header", rpcrdma::header),
+    ("rpcrdma_requester", rpcrdma::requester),
+    ("rpcrdma_responder", rpcrdma::responder),
 ];
 
 /// Runs the target with this name.

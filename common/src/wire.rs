@@ -16,4 +16,4 @@ pub mod rpc;
 pub mod rpcrdma;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;

@@ -1,6 +1,8 @@
 //! Requester against responder over memory that is only a model, and each of them against what no peer should send.
 
 mod credits;
+mod golden;
+mod hostile;
 
 mod model;
 mod properties;

@@ -1,0 +1,198 @@
+use std::time::Duration;
+
+use crate::rpcrdma::*;
+use crate::wire::rpcrdma::{Body, Chunks, Header, Segment, Segments};
+use crate::wire::xdr::{Encode, Reader};
+
+const MESSAGE_MAX: u32 = 1 << 16;
+
+/// A header, and private data.
+pub fn header(bytes: &[u8]) {
+    let mut r = Reader::new(bytes);
+    match Header::decode(&mut r) {
+        Ok(header) => {
+            let taken = bytes.len() - r.rest().len();
+            assert_eq!(header.to_bytes(), bytes[..taken]);
+            if let Body::Msg(chunks) | Body::Nomsg(chunks) = header.body {
+                assert_eq!(chunks.header_bytes(), taken);
+            }
+        }
+        Err(error) => {
+            assert_eq!(error.xid().is_none(), bytes.len() < 16);
+            if let Some(answer) = error.answer(1) {
+                assert!(matches!(answer.body, Body::Error(_)));
+                assert_eq!(Some(answer.xid), error.xid());
+            }
+        }
+    }
+    if let Some(data) = PrivateData::decode(bytes) {
+        assert_eq!(PrivateData::decode(&data.encode()), Some(data));
+    }
+}
+
+/// The first byte chooses the terms and how long the reply is; the rest is a message to a responder.
+pub fn responder(bytes: &[u8]) {
+    let Some((choice, message)) = bytes.split_first() else {
+        return;
+    };
+    let terms = terms(*choice);
+    let mut responder = Responder::new(ResponderConfig {
+        terms,
+        credits: GrantPolicy::Fixed(8),
+        message_max: MESSAGE_MAX,
+        read_read: ReadRead::default(),
+    });
+    responder.receives_due();
+    match responder.receive(message) {
+        Step::Call(incoming) => {
+            check_assembly(&incoming.assembly, message, MESSAGE_MAX);
+            answer(&mut responder, incoming.ticket, *choice);
+        }
+        Step::Answer(error) => {
+            let header = Header::decode(&mut Reader::new(&error)).expect("what was encoded");
+            assert!(matches!(header.body, Body::Error(_)));
+            assert_eq!(header.xid.to_be_bytes(), message[..4]);
+        }
+        Step::Done(_) => panic!("nothing was exposed"),
+        Step::Ignore(_) => {}
+    }
+    assert!(responder.receives_due() <= 9);
+}
+
+fn terms(choice: u8) -> Terms {
+    Terms {
+        inline: Inline {
+            send: 1024,
+            receive: 1024,
+        },
+        remote_invalidate: choice & 1 != 0,
+        read_read: choice & 2 != 0,
+    }
+}
+
+fn answer(responder: &mut Responder, ticket: Ticket, choice: u8) {
+    let length = usize::from(choice >> 4) * 140 + 24;
+    let placement = ticket.placement();
+    let room = ticket.reply_bytes_max() as usize;
+    let data = match (choice >> 2 & 3, placement) {
+        (0, Some(most)) => Data::Apart {
+            at: 24,
+            length: most,
+        },
+        (1, _) => Data::Within(12..length - 7),
+        _ => Data::None,
+    };
+    let results = Results { length, data };
+    let mut header = Vec::new();
+    let (terms, xid) = (*responder.terms(), ticket.xid());
+    let answer = if terms.read_read {
+        let mut expose = |what: &Expose| Some(Segments::one(segment(1, what.bytes)));
+        responder.reply_exposed(ticket, &results, Duration::ZERO, &mut expose, &mut header)
+    } else {
+        responder.reply(ticket, &results, &mut header)
+    };
+    let sent = Header::decode(&mut Reader::new(&header)).expect("what was encoded");
+    assert_eq!(sent.xid, xid);
+    assert!(sent.credits > 0);
+    let inline = answer.inline[0].len() + answer.inline[1].len();
+    assert!(header.len() + inline <= terms.inline.send as usize || answer.overrun);
+    assert!(!answer.overrun || terms.read_read || length > room || results.data != Data::None);
+    let written: u64 = answer
+        .writes
+        .iter()
+        .map(|write| u64::from(write.from.bytes()))
+        .sum();
+    assert!(
+        answer
+            .writes
+            .iter()
+            .all(|write| write.from.bytes() == write.to.length)
+    );
+    if let Body::Msg(Chunks { write, reply, .. }) | Body::Nomsg(Chunks { write, reply, .. }) =
+        sent.body
+    {
+        let returned = [write, reply];
+        let returned: u64 = returned.iter().flatten().map(Segments::capacity).sum();
+        assert_eq!(returned, written);
+    }
+}
+
+fn segment(handle: u32, length: u32) -> Segment {
+    Segment {
+        handle,
+        length,
+        offset: 0,
+    }
+}
+
+/// What is put together is within limits, and every byte of it comes from one place.
+fn check_assembly(assembly: &Assembly, message: &[u8], max: u32) {
+    assert!(assembly.length <= max);
+    let mut places: Vec<_> = assembly
+        .pulls
+        .iter()
+        .map(|pull| (pull.at, pull.from.length))
+        .collect();
+    for piece in &assembly.inline {
+        assert!(piece.from.end <= message.len());
+        places.push((piece.at, piece.from.len() as u32));
+    }
+    places.sort_unstable();
+    let end = places.iter().fold(0, |end, &(at, length)| {
+        assert!(
+            length > 0 && at >= end && at - end < 4,
+            "a hole or an overlap"
+        );
+        at + length
+    });
+    assert!(end <= assembly.length && assembly.length - end < 4);
+}
+
+/// The first byte chooses the terms and what was offered; the rest is a message to a requester.
+pub fn requester(bytes: &[u8]) {
+    let Some((choice, message)) = bytes.split_first() else {
+        return;
+    };
+    let mut requester = Requester::new(RequesterConfig {
+        terms: terms(*choice),
+        credits: RequestPolicy::Fixed(8),
+    });
+    let shape = CallShape {
+        argument: None,
+        result_max: (choice & 4 != 0).then_some(3001),
+        reply_max: if choice & 8 != 0 { 2000 } else { 100 },
+    };
+    let call = Call {
+        message: &[0, 0, 0, 7, 0, 0, 0, 0],
+        shape: &shape,
+        health_check: false,
+    };
+    let mut memory = |need: &Need| {
+        let first = need.bytes / 3;
+        Some(Segments::new(&[segment(1, first), segment(2, need.bytes - first)]).0)
+    };
+    let mut header = Vec::new();
+    requester
+        .call(&call, &mut memory, &mut header)
+        .expect("one credit");
+    match requester.receive(message) {
+        Event::Reply(reply) => {
+            assert!(reply.result.unwrap_or(0) <= shape.result_max.unwrap_or(0));
+            match reply.stream {
+                Stream::Inline(range) => assert_eq!(range.end, message.len()),
+                Stream::Memory(length) => assert!((1..=shape.reply_max).contains(&length)),
+            }
+            assert_eq!(requester.under_way(), 0);
+        }
+        Event::Pull(pulled) => {
+            check_assembly(&pulled.assembly, message, 2000 + 3004);
+            assert_eq!(requester.under_way(), 1);
+            assert!(requester.done(pulled.xid, &mut header));
+            assert_eq!(requester.under_way(), 0);
+        }
+        Event::Failed { xid, .. } => assert_eq!((xid, requester.under_way()), (7, 0)),
+        Event::Late { .. } => panic!("nothing was abandoned"),
+        Event::Unknown { .. } | Event::Ignored => assert_eq!(requester.under_way(), 1),
+    }
+    assert!((1..=8).contains(&requester.granted()));
+}

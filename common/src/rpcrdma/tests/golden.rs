@@ -1,0 +1,361 @@
+//! Bytes of the wire, derived from RFC 8166, sections 4.2 to 4.4, and the frames of the Linux client.
+
+use crate::rpcrdma::*;
+use crate::wire::rpcrdma::*;
+use crate::wire::testing::hex;
+use crate::wire::xdr::{Encode, Reader};
+
+#[track_caller]
+fn golden(header: Header, digits: &str) {
+    let bytes = hex(digits);
+    assert_eq!(header.to_bytes(), bytes, "encoding {header:?}");
+    let mut r = Reader::new(&bytes);
+    assert_eq!(Header::decode(&mut r), Ok(header));
+    assert_eq!(r.rest(), [0; 0]);
+    if let Body::Msg(chunks) | Body::Nomsg(chunks) = header.body {
+        assert_eq!(chunks.header_bytes(), bytes.len());
+    }
+    for end in 0..bytes.len() {
+        assert!(
+            Header::decode(&mut Reader::new(&bytes[..end])).is_err(),
+            "cut at {end}"
+        );
+    }
+}
+
+fn segment(handle: u32, length: u32, offset: u64) -> Segment {
+    Segment {
+        handle,
+        length,
+        offset,
+    }
+}
+
+fn reads(list: &[(u32, Segment)]) -> ReadList {
+    let mut reads = ReadList::default();
+    for &(position, segment) in list {
+        assert!(reads.push(ReadSegment { position, segment }));
+    }
+    reads
+}
+
+const XID: u32 = 0x1a2b_3c4d;
+
+#[test]
+fn a_call_without_chunks() {
+    let header = Header {
+        xid: XID,
+        credits: 128,
+        body: Body::Msg(Chunks::default()),
+    };
+    golden(
+        header,
+        "1a2b3c4d 00000001 00000080 00000000 00000000 00000000 00000000",
+    );
+}
+
+/// READ of the Linux client: one write chunk.
+#[test]
+fn a_read() {
+    let chunks = Chunks {
+        write: Some(Segments::one(segment(
+            0x0102_0304,
+            4096,
+            0xffff_8880_1234_5000,
+        ))),
+        ..Chunks::default()
+    };
+    let header = Header {
+        xid: XID,
+        credits: 128,
+        body: Body::Msg(chunks),
+    };
+    golden(
+        header,
+        "1a2b3c4d 00000001 00000080 00000000 00000000
+         00000001 00000001 01020304 00001000 ffff888012345000 00000000
+         00000000",
+    );
+}
+
+/// WRITE of the Linux client: one read chunk behind the length word of the data, here of two segments.
+#[test]
+fn a_write() {
+    let chunks = Chunks {
+        reads: reads(&[
+            (144, segment(0x0101, 0x10_0000, 0x1000)),
+            (144, segment(0x0202, 0x20, 0x2000)),
+        ]),
+        ..Chunks::default()
+    };
+    let header = Header {
+        xid: XID,
+        credits: 128,
+        body: Body::Msg(chunks),
+    };
+    golden(
+        header,
+        "1a2b3c4d 00000001 00000080 00000000
+         00000001 00000090 00000101 00100000 0000000000001000
+         00000001 00000090 00000202 00000020 0000000000002000 00000000
+         00000000 00000000",
+    );
+}
+
+/// A long call with a reply chunk of two segments.
+#[test]
+fn a_long_call() {
+    let (reply, all) = Segments::new(&[segment(3, 0x1000, 0), segment(4, 0x800, 0x7000)]);
+    assert!(all);
+    let chunks = Chunks {
+        reads: reads(&[(0, segment(5, 5000, 0xabc))]),
+        write: None,
+        reply: Some(reply),
+    };
+    let header = Header {
+        xid: XID,
+        credits: 1,
+        body: Body::Nomsg(chunks),
+    };
+    golden(
+        header,
+        "1a2b3c4d 00000001 00000001 00000001
+         00000001 00000000 00000005 00001388 0000000000000abc 00000000
+         00000000
+         00000001 00000002 00000003 00001000 0000000000000000 00000004 00000800 0000000000007000",
+    );
+}
+
+#[test]
+fn done_and_errors() {
+    let header = |body| Header {
+        xid: XID,
+        credits: 8,
+        body,
+    };
+    golden(header(Body::Done), "1a2b3c4d 00000001 00000008 00000003");
+    let versions = TransportError::Version { low: 1, high: 1 };
+    golden(
+        header(Body::Error(versions)),
+        "1a2b3c4d 00000001 00000008 00000004 00000001 00000001 00000001",
+    );
+    golden(
+        header(Body::Error(TransportError::Chunk)),
+        "1a2b3c4d 00000001 00000008 00000004 00000002",
+    );
+}
+
+/// Private data of the Linux client: remote invalidation, 4096 bytes both ways.
+#[test]
+fn private_data() {
+    let linux = PrivateData::default();
+    let bytes = hex("f6ab0e18 01010303");
+    assert_eq!(linux.encode(), bytes);
+    assert_eq!(PrivateData::decode(&bytes), Some(linux));
+    let ours = PrivateData {
+        remote_invalidate: false,
+        send_bytes: 256 << 10,
+        receive_bytes: 1024,
+        read_read: true,
+    };
+    let bytes = hex("f6ab0e18 0100ff00 4f445252 01010000");
+    assert_eq!(ours.encode(), bytes);
+    for trailer in [&[][..], &[0; 40]] {
+        let padded = [&bytes, trailer].concat();
+        assert_eq!(PrivateData::decode(&padded), Some(ours));
+    }
+    let without = PrivateData {
+        read_read: false,
+        ..ours
+    };
+    for (at, value) in [(8, 0), (12, 2), (13, 0)] {
+        let mut other = bytes.clone();
+        other[at] = value;
+        assert_eq!(PrivateData::decode(&other), Some(without));
+    }
+    assert_eq!(PrivateData::decode(&bytes[..15]), Some(without));
+    for (at, value) in [(0, 0), (4, 2)] {
+        let mut other = bytes.clone();
+        other[at] = value;
+        assert_eq!(PrivateData::decode(&other), None);
+    }
+    assert_eq!(PrivateData::decode(&bytes[..7]), None);
+}
+
+#[test]
+fn terms_are_the_smaller_of_both() {
+    let ours = PrivateData {
+        send_bytes: 8192,
+        receive_bytes: 4096,
+        ..PrivateData::default()
+    };
+    let theirs = PrivateData {
+        remote_invalidate: false,
+        send_bytes: 2048,
+        receive_bytes: 5120,
+        read_read: true,
+    };
+    let terms = Terms::between(&ours, Some(&theirs));
+    let (send, receive) = (5120, 2048);
+    assert_eq!(terms.inline, Inline { send, receive });
+    assert!(!terms.remote_invalidate && !terms.read_read);
+    let back = Terms::between(&theirs, Some(&ours));
+    assert_eq!((back.inline.send, back.inline.receive), (receive, send));
+    let silent = Terms::between(&ours, None);
+    assert_eq!((silent.inline.send, silent.inline.receive), (1024, 1024));
+    assert!(!silent.remote_invalidate);
+}
+
+/// What a call brought, and what its reply says about it.
+fn answer(call: &str, results: &Results) -> (Vec<u8>, Answer) {
+    let private = PrivateData::default();
+    let mut responder = Responder::new(ResponderConfig {
+        terms: Terms::between(&private, Some(&private)),
+        credits: GrantPolicy::Fixed(16),
+        message_max: 1 << 20,
+        read_read: ReadRead::default(),
+    });
+    let Step::Call(incoming) = responder.receive(&hex(call)) else {
+        panic!("a call");
+    };
+    let mut header = Vec::new();
+    let answer = responder.reply(incoming.ticket, results, &mut header);
+    (header, answer)
+}
+
+const READ: &str = "00000007 00000001 00000080 00000000 00000000
+    00000001 00000001 01020304 00001000 0000000000005000 00000000 00000000
+    00000007 00000000";
+
+#[test]
+fn the_reply_to_a_read_returns_the_chunk_with_what_was_written() {
+    let results = Results {
+        length: 128,
+        data: Data::Apart {
+            at: 128,
+            length: 4095,
+        },
+    };
+    let (header, answer) = answer(READ, &results);
+    assert_eq!(
+        header,
+        hex("00000007 00000001 00000010 00000000 00000000
+             00000001 00000001 01020304 00000fff 0000000000005000 00000000 00000000")
+    );
+    let to = segment(0x0102_0304, 4095, 0x5000);
+    let from = Source::Data(0..4095);
+    assert_eq!(answer.writes, [Write { from, to }]);
+    assert_eq!(answer.inline, [0..128, 128..128]);
+    assert_eq!(answer.invalidate, Some(0x0102_0304));
+}
+
+#[test]
+fn a_chunk_that_is_not_used_is_returned_empty() {
+    let results = Results {
+        length: 100,
+        data: Data::None,
+    };
+    let (header, answer) = answer(READ, &results);
+    assert_eq!(
+        header,
+        hex("00000007 00000001 00000010 00000000 00000000
+             00000001 00000001 01020304 00000000 0000000000005000 00000000 00000000")
+    );
+    assert_eq!(answer.writes, []);
+}
+
+/// EXCHANGE_ID of the Linux client and the like: the reply chunk that an inline reply did not need.
+#[test]
+fn a_short_reply_returns_its_reply_chunk_empty() {
+    let call = "00000007 00000001 00000080 00000000 00000000 00000000
+        00000001 00000001 01020304 00010000 0000000000005000
+        00000007 00000000";
+    let short = Results {
+        length: 200,
+        data: Data::None,
+    };
+    let (header, short) = answer(call, &short);
+    assert_eq!(
+        header,
+        hex("00000007 00000001 00000010 00000000 00000000 00000000
+             00000001 00000001 01020304 00000000 0000000000005000")
+    );
+    assert_eq!(short.inline, [0..200, 200..200]);
+    let long = Results {
+        length: 5000,
+        data: Data::None,
+    };
+    let (header, long) = answer(call, &long);
+    assert_eq!(
+        header,
+        hex("00000007 00000001 00000010 00000001 00000000 00000000
+             00000001 00000001 01020304 00001388 0000000000005000")
+    );
+    assert_eq!(long.inline, [0..0, 0..0]);
+    let to = segment(0x0102_0304, 5000, 0x5000);
+    let from = Source::Message(0..5000);
+    assert_eq!(long.writes, [Write { from, to }]);
+}
+
+/// An empty write chunk asks for the data inline (RFC 8267, section 6.4.1).
+#[test]
+fn an_empty_write_chunk_takes_no_data() {
+    let call = "00000007 00000001 00000080 00000000 00000000
+        00000001 00000000 00000000 00000000 00000007 00000000";
+    let results = Results {
+        length: 128,
+        data: Data::Within(100..125),
+    };
+    let (header, answer) = answer(call, &results);
+    assert_eq!(
+        header,
+        hex("00000007 00000001 00000010 00000000 00000000 00000001 00000000 00000000 00000000")
+    );
+    assert_eq!(answer.inline, [0..128, 128..128]);
+    assert_eq!(answer.invalidate, None);
+}
+
+#[test]
+fn data_are_taken_out_of_the_reply_with_their_padding() {
+    let results = Results {
+        length: 136,
+        data: Data::Within(100..125),
+    };
+    let (_, answer) = answer(READ, &results);
+    assert_eq!(answer.inline, [0..100, 128..136]);
+    let to = segment(0x0102_0304, 25, 0x5000);
+    let from = Source::Message(100..125);
+    assert_eq!(answer.writes, [Write { from, to }]);
+}
+
+#[test]
+fn a_reply_without_room_is_an_error() {
+    let too_long = [
+        Results {
+            length: 8192,
+            data: Data::None,
+        },
+        Results {
+            length: 100,
+            data: Data::Apart {
+                at: 100,
+                length: 4097,
+            },
+        },
+        Results {
+            length: 8192,
+            data: Data::Within(100..4197),
+        },
+    ];
+    for results in too_long {
+        let (header, answer) = answer(READ, &results);
+        assert_eq!(header, hex("00000007 00000001 00000010 00000004 00000002"));
+        assert_eq!(
+            answer,
+            Answer {
+                overrun: true,
+                ..Answer::default()
+            }
+        );
+    }
+}
