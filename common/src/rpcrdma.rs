@@ -9,6 +9,7 @@
 mod assembly;
 pub mod binding;
 mod credit;
+mod plan;
 mod private_data;
 mod reply;
 mod requester;

@@ -93,6 +93,10 @@ impl Ticket {
 }
 
 /// What a message means.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "calls are the rule, and nobody keeps a step"
+)]
 #[derive(Debug)]
 pub enum Step {
     /// A call.
@@ -261,7 +265,7 @@ impl Responder {
         }
         let mut writes = Vec::new();
         if let (Some(apart), Some(chunk)) = (&apart, &ticket.write) {
-            scatter(&[apart.source.clone()], chunk, &mut writes);
+            scatter(std::slice::from_ref(&apart.source), chunk, &mut writes);
         }
         let rest = results.rest(apart.as_ref());
         let bytes = rest[0].len() + rest[1].len();
