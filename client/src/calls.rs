@@ -60,6 +60,14 @@ pub struct Line {
     made_at: u64,
 }
 
+/// A call on its way.
+struct Sending<'a> {
+    xid: u32,
+    procedure: &'a Procedure,
+    arguments: &'a dyn Encode,
+    deadline: Nanos,
+}
+
 /// What a call came to on one connection.
 enum Attempt<T> {
     Done(T),
@@ -147,6 +155,7 @@ impl Calls {
         let xid = self.next_xid();
         let mut last = None;
         let mut pause = Pause::default();
+        let mut again = None;
         loop {
             let mut line = match self.line(deadline) {
                 Ok(line) => line,
@@ -159,12 +168,19 @@ impl Calls {
                     continue;
                 }
             };
-            match self.attempt(&mut line, xid, procedure, arguments, deadline, &mut decode) {
+            let sending = Sending {
+                xid,
+                procedure,
+                arguments,
+                deadline,
+            };
+            match self.attempt(&mut line, &sending, again, &mut decode) {
                 Attempt::Done(value) => return Ok(value),
                 Attempt::Refused(error) => return Err(error),
                 Attempt::TimedOut => return Err(self.given_up(procedure, None)),
                 Attempt::Broken(broken) => {
                     last = Some(broken.to_string());
+                    again = Some(Patience::default());
                     self.lost(line);
                     if !procedure.idempotent && !repeat.may_repeat() {
                         return Err(CallError::Unknown {
@@ -176,26 +192,41 @@ impl Calls {
         }
     }
 
+    /// `again`: it was sent on a connection that was lost. A server that is still at a call does not answer its
+    /// repetition, so that has to be repeated.
     fn attempt<T>(
         &self,
         line: &mut Line,
-        xid: u32,
-        procedure: &Procedure,
-        arguments: &dyn Encode,
-        deadline: Nanos,
+        sending: &Sending<'_>,
+        mut again: Option<Patience>,
         decode: &mut dyn FnMut(&mut Reader<'_>) -> Result<T, XdrError>,
     ) -> Attempt<T> {
-        if let Err(broken) = self
-            .send(line, xid, procedure, arguments, deadline)
-            .and_then(|()| line.flush(deadline))
-        {
+        let Sending {
+            xid,
+            procedure,
+            arguments,
+            deadline,
+        } = *sending;
+        let send = |line: &mut Line| {
+            self.send(line, xid, procedure, arguments, deadline)
+                .and_then(|()| line.flush(deadline))
+        };
+        if let Err(broken) = send(line) {
             return Attempt::Broken(broken);
         }
         loop {
-            match line.transport.receive(deadline) {
+            let until = again.map_or(deadline, |patience| patience.until(deadline));
+            match line.transport.receive(until) {
                 Err(broken) => return Attempt::Broken(broken),
-                Ok(false) => return Attempt::TimedOut,
                 Ok(true) => {}
+                Ok(false) if until >= deadline => return Attempt::TimedOut,
+                Ok(false) => {
+                    again = again.map(Patience::longer);
+                    if let Err(broken) = send(line) {
+                        return Attempt::Broken(broken);
+                    }
+                    continue;
+                }
             }
             match answer(line.transport.message(), procedure) {
                 // The answer to a call that had timed out, or to one sent twice.
@@ -225,8 +256,13 @@ impl Calls {
         mut decode: impl FnMut(&mut Reader<'_>) -> Result<T, XdrError>,
     ) -> Result<T, CallError> {
         let deadline = self.deadline();
-        let xid = self.next_xid();
-        match self.attempt(line, xid, procedure, arguments, deadline, &mut decode) {
+        let sending = Sending {
+            xid: self.next_xid(),
+            procedure,
+            arguments,
+            deadline,
+        };
+        match self.attempt(line, &sending, None, &mut decode) {
             Attempt::Done(value) => Ok(value),
             Attempt::Refused(error) => Err(error),
             Attempt::TimedOut => Err(self.given_up(procedure, None)),
@@ -407,5 +443,28 @@ impl Pause {
         }
         clock::sleep(span);
         true
+    }
+}
+
+/// How long a repeated call is waited for before it is sent once more: 20 ms, doubled up to a second.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience(Nanos);
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self(Nanos::from_millis(20))
+    }
+}
+
+impl Patience {
+    /// Until when, if it begins now.
+    pub fn until(self, deadline: Nanos) -> Nanos {
+        deadline.min(clock::now() + self.0)
+    }
+
+    /// The next time.
+    #[must_use]
+    pub fn longer(self) -> Self {
+        Self(Nanos((self.0.0 * 2).min(Nanos::from_secs(1).0)))
     }
 }

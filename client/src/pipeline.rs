@@ -1,24 +1,17 @@
 //! Many calls of one procedure in flight on one connection.
 
 use crate::{
-    calls::{Calls, Line, Pause, Procedure, answer},
+    calls::{Calls, Line, Patience, Pause, Procedure, answer},
     error::CallError,
     pool::TakeError,
     transport::Broken,
 };
 use odafs_common::wire::xdr::{Encode, Reader};
-use odafs_fabric::{
-    Region,
-    clock::{self, Nanos},
-    sync::Arc,
-};
+use odafs_fabric::{Region, clock::Nanos, sync::Arc};
 use std::collections::VecDeque;
 
 /// Calls in flight at most.
 pub const WINDOW: usize = 16;
-/// How long a repeated call is waited for before it is sent once more; doubled up to the longest.
-const ASK_AGAIN: Nanos = Nanos::from_millis(20);
-const ASK_AGAIN_MAX: Nanos = Nanos::from_secs(1);
 
 /// What is to be done, call by call. All calls must be idempotent.
 pub trait Work {
@@ -154,7 +147,7 @@ impl<W: Work> Run<'_, W> {
         } else {
             None
         };
-        let mut patience = ASK_AGAIN;
+        let mut patience = Patience::default();
         loop {
             self.fill_window(line, sink.as_ref())
                 .map_err(Stopped::Broken)?;
@@ -165,13 +158,13 @@ impl<W: Work> Run<'_, W> {
             // writes into a sink it would write twice; but such calls it does not keep in mind either.)
             let ask = self.sink_bytes == 0 && self.in_flight.iter().any(|flying| flying.again);
             let until = match ask {
-                true => self.deadline.min(clock::now() + patience),
+                true => patience.until(self.deadline),
                 false => self.deadline,
             };
             match line.transport().receive(until) {
                 Ok(true) => self.reply(line, sink.as_ref())?,
                 Ok(false) if until < self.deadline => {
-                    patience = Nanos((patience.0 * 2).min(ASK_AGAIN_MAX.0));
+                    patience = patience.longer();
                     self.ask_again(line).map_err(Stopped::Broken)?;
                 }
                 Ok(false) => return Err(Stopped::TimedOut),

@@ -287,6 +287,40 @@ fn a_write_is_repeated_under_its_xid() {
 }
 
 #[test]
+fn a_call_still_under_way_at_the_server_is_asked_about_again() {
+    let fake = Fake::start();
+    fake.put("a", b"abc");
+    let client = connect(&fake, options());
+    // The connection is lost before the answer; then the server, still at it, passes over the repetition.
+    let calls: [(P, fn(&Client)); 3] = [
+        (P::SetAttributes, |client| {
+            let changes = Changes {
+                size: Some(2),
+                ..Changes::default()
+            };
+            client.set_attributes("a", &changes).unwrap();
+        }),
+        (P::Rename, |client| client.rename("a", "b").unwrap()),
+        (P::Remove, |client| client.remove("b").unwrap()),
+    ];
+    for (procedure, call) in calls {
+        let before = fake.world.lock().unwrap().xids.len();
+        fake.plan(&[
+            (procedure, Trouble::CutBefore),
+            (procedure, Trouble::Stall),
+            (procedure, Trouble::Stall),
+        ]);
+        call(&client);
+        let world = fake.world.lock().unwrap();
+        let xids: Vec<u32> = (before..world.xids.len())
+            .filter(|at| world.calls[*at] == procedure)
+            .map(|at| world.xids[at])
+            .collect();
+        assert_eq!(xids, [xids[0]; 4], "{procedure:?}");
+    }
+}
+
+#[test]
 fn what_is_written_again_hides_nothing_later() {
     let fake = Fake::start();
     let client = connect(&fake, options());
