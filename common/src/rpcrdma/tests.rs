@@ -1,6 +1,7 @@
 //! Requester against responder over memory that is only a model, and each of them against what no peer should send.
 
 mod credits;
+mod dissector;
 mod golden;
 mod hostile;
 
