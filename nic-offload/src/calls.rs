@@ -43,6 +43,9 @@ pub struct Caller {
     pub transport: Transport,
     /// Longest reply that the transport can carry, in bytes; a longer one closes the connection.
     pub reply_bytes_max: u32,
+    /// Bytes of memory that this call's results may be placed in ahead of the reply (RFC 8166: its write chunk).
+    /// `None`: it named none, everything goes into the reply.
+    pub placement: Option<u32>,
 }
 
 /// Work that may block. Fills the reply and says what to do with it; runs on the server's pool.
@@ -57,6 +60,8 @@ pub enum Outcome {
     /// Write this into the caller's memory, then send the reply. If the caller named memory that it does not have,
     /// the connection is closed, as RDMA hardware would.
     Write(Vec<ChunkWrite>),
+    /// The reply lacks data that goes into the memory of the [`Caller::placement`]. Only for callers that have one.
+    Placed(Placed),
     /// The reply comes from a job that may block. What is in the reply buffer is thrown away.
     Deferred(Job),
 }
@@ -67,9 +72,21 @@ impl std::fmt::Debug for Outcome {
             Outcome::Replied => f.write_str("Replied"),
             Outcome::Dropped => f.write_str("Dropped"),
             Outcome::Write(writes) => write!(f, "Write({})", writes.len()),
+            Outcome::Placed(placed) => placed.fmt(f),
             Outcome::Deferred(_) => f.write_str("Deferred"),
         }
     }
+}
+
+/// Data that a reply lacks, because it goes into the caller's memory.
+#[derive(Debug)]
+pub struct Placed {
+    /// Where in the reply the data (and its XDR padding, which is nowhere) would stand: right behind its length.
+    pub at: usize,
+    /// Bytes; no more than the caller's placement.
+    pub length: u32,
+    /// The data, in order. Frames are pinned.
+    pub pieces: Vec<ChunkSource>,
 }
 
 /// One RDMA Write that goes out ahead of a reply.
@@ -81,7 +98,7 @@ pub struct ChunkWrite {
     pub to: Remote,
 }
 
-/// Where the bytes of a [`ChunkWrite`] are.
+/// Where the bytes of a [`ChunkWrite`] or of what is [`Placed`] are.
 #[derive(Debug)]
 pub enum ChunkSource {
     /// Part of a frame of the export's arena. The procedure pinned it; whoever sends it unpins it once it has gone
@@ -96,6 +113,16 @@ pub enum ChunkSource {
     },
     /// A copy, for what could not be pinned.
     Bytes(Vec<u8>),
+}
+
+impl ChunkSource {
+    /// Bytes.
+    pub fn length(&self) -> u32 {
+        match self {
+            ChunkSource::Frame { length, .. } => *length,
+            ChunkSource::Bytes(bytes) => u32::try_from(bytes.len()).unwrap_or(u32::MAX),
+        }
+    }
 }
 
 /// The procedures.

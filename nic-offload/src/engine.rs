@@ -11,17 +11,18 @@ use odafs_fabric::memory::{Arena, LifeWord};
 use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 use odafs_fabric::sync::{Arc, hint};
 use odafs_fabric::wake::WakeSet;
-use odafs_fabric::{Incoming, Listener, entropy};
+use odafs_fabric::{Incoming, Listener, Peer, entropy};
 
-use crate::calls::{Calls, Transport, Workers};
+use crate::calls::{Calls, Job, Transport, Workers};
 use crate::nic::Nic;
 
 mod direct;
+mod outbox;
 mod returns;
 mod rpc;
 
 use direct::DirectLine;
-use returns::Returns;
+use returns::{Place, Returns};
 use rpc::RpcLine;
 
 /// How an engine spends its time, and its caps.
@@ -145,6 +146,17 @@ struct Now<'a> {
     time: Nanos,
     /// Nothing new is taken, only what is under way is ended.
     draining: bool,
+}
+
+impl Now<'_> {
+    /// Hands a call to the workers. Something comes back for it, whatever becomes of it.
+    fn defer(&self, job: Job, place: Place, peer: &Peer) {
+        let task = self.returns.task(job, place);
+        if self.serves.workers.submit(task).is_err() {
+            // The task was dropped, and has come back as one without a reply.
+            tracing::debug!(%peer, "the workers are full: a call was dropped");
+        }
+    }
 }
 
 /// Ends an engine from any thread.
@@ -344,11 +356,11 @@ impl Engine {
         let mut any = false;
         while let Some(returned) = returns.take() {
             any = true;
-            match lines.get_mut(returned.line).and_then(Option::as_mut) {
-                Some(Line::Rpc(line)) if line.number() == returned.number => {
+            match lines.get_mut(returned.place.line).and_then(Option::as_mut) {
+                Some(Line::Rpc(line)) if line.number() == returned.place.number => {
                     line.returned(returned, &now)
                 }
-                _ => rpc::discard(returned.outcome, serves),
+                _ => outbox::discard(returned.outcome, serves),
             }
         }
         any

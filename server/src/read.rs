@@ -59,6 +59,8 @@ impl From<Status> for ReadFailed {
 
 /// The most that a thread that polls copies for one call: its other callers wait meanwhile.
 const POLLED_BYTES_MAX: u32 = 64 << 10;
+/// The most that it pins for one call, for others to move.
+const POLLED_PINNED_BYTES_MAX: u32 = 1 << 20;
 /// How often a read that met an outside truncation is tried again.
 const TRIES: usize = 3;
 
@@ -150,7 +152,7 @@ fn pass(
 
     let left = attributes.size.saturating_sub(range.offset);
     let count = u64::from(range.count).min(left) as u32;
-    if effort == Effort::ResidentOnly && count > POLLED_BYTES_MAX {
+    if effort == Effort::ResidentOnly && count > target.polled_bytes_max() {
         return Err(ReadFailed::NotResident);
     }
     let mut short = false;
@@ -278,6 +280,13 @@ enum Target<'a> {
 }
 
 impl Target<'_> {
+    fn polled_bytes_max(&self) -> u32 {
+        match self {
+            Target::Bytes(_) => POLLED_BYTES_MAX,
+            Target::Pieces(_) => POLLED_PINNED_BYTES_MAX,
+        }
+    }
+
     fn take_frame(
         &mut self,
         export: &Export,

@@ -6,12 +6,13 @@
 //! way of the duplicate request cache.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use odafs_common::wire::rpc::{self, Auth, AuthStat, CallHeader};
-use odafs_common::wire::xdr::{Encode, Reader, Writer, XdrError};
+use odafs_common::wire::xdr::{Encode, Reader, Writer, XdrError, padding};
 use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
-use odafs_nic::calls::{Caller, Calls, ChunkWrite, Outcome};
+use odafs_nic::calls::{Caller, Calls, ChunkSource, ChunkWrite, Outcome, Placed};
 
 use crate::access::Access;
 use crate::drc::{DuplicateCache, InProgress, Seen};
@@ -34,13 +35,15 @@ pub struct Call<'a> {
     pub effort: Effort,
 }
 
-/// What a procedure did. On everything but `Replied` and `Write` what it wrote is thrown away.
+/// What a procedure did. On everything but `Replied`, `Write` and `Placed` what it wrote is thrown away.
 #[derive(Debug)]
 pub enum Answer {
     /// The results have been written.
     Replied,
     /// The results have been written, and this goes ahead of them into the caller's memory.
     Write(Vec<ChunkWrite>),
+    /// The results have been written but for this, which goes to the call's placement.
+    Placed(Placed),
     /// It takes [`Effort::MayBlock`].
     Blocks,
     /// There is no such procedure.
@@ -342,8 +345,12 @@ impl Programs {
             effort,
         };
         let refusal = match program.call(call, &mut w) {
-            Answer::Replied => return Some(Outcome::Replied),
+            Answer::Replied => {
+                let payload = w.payload_range();
+                return Some(replied(caller, payload, reply));
+            }
             Answer::Write(writes) => return Some(Outcome::Write(writes)),
+            Answer::Placed(placed) => return Some(Outcome::Placed(placed)),
             Answer::Blocks => return None,
             Answer::NoProcedure => rpc::proc_unavail,
             Answer::Garbage(error) => {
@@ -386,6 +393,24 @@ impl Programs {
             _ => rpc::reply_prog_unavail(w, header.xid),
         }
     }
+}
+
+/// The reply is complete; but if the caller has a place for the payload in it, the payload goes there.
+fn replied(caller: &Caller, payload: Option<Range<usize>>, reply: &mut Vec<u8>) -> Outcome {
+    let (Some(room), Some(payload)) = (caller.placement, payload) else {
+        return Outcome::Replied;
+    };
+    if payload.is_empty() || payload.len() > room as usize {
+        return Outcome::Replied;
+    }
+    let padded = payload.end + padding(payload.len());
+    let mut data: Vec<u8> = reply.drain(payload.start..padded).collect();
+    data.truncate(payload.len());
+    Outcome::Placed(Placed {
+        at: payload.start,
+        length: payload.len() as u32,
+        pieces: vec![ChunkSource::Bytes(data)],
+    })
 }
 
 /// Writes `result`: for procedures that have nothing to write in place.

@@ -117,6 +117,7 @@ impl World {
                 connection: 1,
                 transport: Transport::Sim,
                 reply_bytes_max: REPLY_BYTES_MAX,
+                placement: None,
             },
             xid: 0,
             handles: vec![root.to_vec()],

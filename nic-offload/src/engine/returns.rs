@@ -8,12 +8,20 @@ use std::collections::VecDeque;
 
 use crate::calls::{Job, Outcome};
 
-/// A call that a worker has served.
-pub(super) struct Returned {
+/// Where a call came from.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
     /// Place of the connection that asked.
     pub line: usize,
     /// Its number, for the place may have a new tenant.
     pub number: u64,
+    /// The connection's own name for the call.
+    pub call: u64,
+}
+
+/// A call that a worker has served.
+pub(super) struct Returned {
+    pub place: Place,
     /// What shall be done; never `Deferred`.
     pub outcome: Outcome,
     /// The reply.
@@ -61,12 +69,11 @@ impl Returns {
 
     /// The job as a task for the workers. Whatever becomes of the task (it panics, it is never run), something comes
     /// back, so that no connection waits for ever.
-    pub fn task(self: &Arc<Self>, job: Job, line: usize, number: u64) -> Box<dyn FnOnce() + Send> {
+    pub fn task(self: &Arc<Self>, job: Job, place: Place) -> Box<dyn FnOnce() + Send> {
         let mut ticket = Ticket {
             returns: Arc::clone(self),
             returned: Some(Returned {
-                line,
-                number,
+                place,
                 outcome: Outcome::Dropped,
                 reply: Vec::new(),
             }),

@@ -68,12 +68,17 @@ struct Context<'a> {
     effort: Effort,
     /// The most bytes of data or entries that fit a reply.
     room: u32,
+    /// Bytes of data that may go ahead of it instead.
+    placement: Option<u32>,
 }
 
 /// A procedure that cannot go on without waiting.
 struct Blocks;
 
 type Step = Result<(), Blocks>;
+
+/// A step of a procedure whose data may go another way than into the reply.
+type PlacingStep = Result<Answer, Blocks>;
 
 impl Program for Nfs3 {
     fn number(&self) -> u32 {
@@ -121,6 +126,7 @@ impl Program for Nfs3 {
                 .reply_bytes_max
                 .saturating_sub(REPLY_OVERHEAD_BYTES)
                 .min(DATA_BYTES_MAX),
+            placement: call.caller.placement,
         };
         let mut arguments = call.arguments;
         macro_rules! step {
@@ -132,13 +138,13 @@ impl Program for Nfs3 {
             };
         }
         let step = match procedure {
+            Procedure::Read => return step!(read::read).unwrap_or(Answer::Blocks),
             Procedure::Null => return Answer::NoProcedure,
             Procedure::GetAttributes => step!(getattr::getattr),
             Procedure::SetAttributes => step!(setattr::setattr),
             Procedure::Lookup => step!(lookup::lookup),
             Procedure::Access => step!(access::access),
             Procedure::ReadLink => step!(readlink::readlink),
-            Procedure::Read => step!(read::read),
             Procedure::Write => step!(write::write),
             Procedure::Create => step!(create::create),
             Procedure::MakeDirectory => step!(mkdir::mkdir),

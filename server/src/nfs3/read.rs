@@ -1,51 +1,91 @@
 //! READ (RFC 1813, section 3.3.6). What is resident is copied straight from the page cache into the reply,
-//! on the thread that received the call.
+//! on the thread that received the call; or goes to the caller's placement from where it lies, uncopied.
 
 use odafs_common::wire::nfs3::{Attributes, Failed, ReadArgs, ReadReply, ReadResult, Status};
 use odafs_common::wire::xdr::{Encode as _, Writer};
+use odafs_fabric::sync::Arc;
+use odafs_nic::calls::Placed;
 
-use super::{Blocks, Context, Step};
-use crate::read::{ReadFailed, ReadRange, read as read_pages};
+use super::{Blocks, Context, DATA_BYTES_MAX, PlacingStep};
+use crate::file::File;
+use crate::read::{ReadFailed, ReadRange, read as read_pages, read_pinned};
+use crate::rpc::Answer;
 
-pub(super) fn read(context: &Context<'_>, arguments: ReadArgs<'_>, w: &mut Writer<'_>) -> Step {
+pub(super) fn read(
+    context: &Context<'_>,
+    arguments: ReadArgs<'_>,
+    w: &mut Writer<'_>,
+) -> PlacingStep {
     let file = match context
         .export
         .file_of_handle(arguments.file.0, context.effort)
     {
         Ok(file) => file,
-        Err(ReadFailed::NotResident) => return Err(Blocks),
-        Err(ReadFailed::Status(status)) => return refuse(w, status, None),
+        Err(failed) => return refuse(w, failed, None),
     };
     // No room is made for what lies behind the end of the file.
     let behind = file.attributes().size.saturating_sub(arguments.offset);
-    let count = arguments.count.min(context.room);
-    let count = count.min(u32::try_from(behind).unwrap_or(u32::MAX));
+    let room = context
+        .placement
+        .map_or(context.room, |room| room.min(DATA_BYTES_MAX));
+    let count = arguments.count.min(room);
     let range = ReadRange {
         offset: arguments.offset,
-        count,
+        count: count.min(u32::try_from(behind).unwrap_or(u32::MAX)),
     };
-    let mut reply = ReadReply::begin(w, count);
+    match context.placement {
+        None => read_inline(context, &file, range, w),
+        Some(_) => read_placed(context, &file, range, w),
+    }
+}
+
+fn read_inline(
+    context: &Context<'_>,
+    file: &Arc<File>,
+    range: ReadRange,
+    w: &mut Writer<'_>,
+) -> PlacingStep {
+    let mut reply = ReadReply::begin(w, range.count);
     match read_pages(
         context.export,
         &context.who,
-        &file,
+        file,
         range,
         context.effort,
         reply.data(),
     ) {
         Ok(done) => {
             reply.finish(done.count, done.eof, &done.attributes);
-            Ok(())
+            Ok(Answer::Replied)
         }
-        Err(ReadFailed::NotResident) => Err(Blocks),
-        Err(ReadFailed::Status(status)) => {
+        Err(failed) => {
             reply.cancel();
-            refuse(w, status, Some(file.attributes()))
+            refuse(w, failed, Some(file.attributes()))
         }
     }
 }
 
-fn refuse(w: &mut Writer<'_>, status: Status, rest: Option<Attributes>) -> Step {
+fn read_placed(
+    context: &Context<'_>,
+    file: &Arc<File>,
+    range: ReadRange,
+    w: &mut Writer<'_>,
+) -> PlacingStep {
+    match read_pinned(context.export, &context.who, file, range, context.effort) {
+        Ok((done, pieces)) => Ok(Answer::Placed(Placed {
+            at: ReadReply::placed(w, done.count, done.eof, &done.attributes),
+            length: done.count,
+            pieces,
+        })),
+        Err(failed) => refuse(w, failed, Some(file.attributes())),
+    }
+}
+
+fn refuse(w: &mut Writer<'_>, failed: ReadFailed, rest: Option<Attributes>) -> PlacingStep {
+    let status: Status = match failed {
+        ReadFailed::NotResident => return Err(Blocks),
+        ReadFailed::Status(status) => status,
+    };
     ReadResult::Err(Failed { status, rest }).encode(w);
-    Ok(())
+    Ok(Answer::Replied)
 }

@@ -8,7 +8,7 @@ use odafs_common::wire::odafs::{
 use odafs_common::wire::xdr::{Encode as _, Writer};
 use odafs_fabric::sync::Arc;
 use odafs_fabric::{Remote, SteeringTag};
-use odafs_nic::calls::{ChunkSource, ChunkWrite};
+use odafs_nic::calls::{ChunkSource, ChunkWrite, Placed};
 
 use super::REPLY_OVERHEAD_BYTES;
 use crate::export::Export;
@@ -32,9 +32,10 @@ pub(super) fn read(
         Ok(file) => file,
         Err(failed) => return refuse(w, failed, None),
     };
-    match arguments.chunk {
-        None => read_inline(export, call, &file, &arguments, w),
-        Some(chunk) => read_to_chunk(export, call, &file, &arguments, chunk, w),
+    match (arguments.chunk, call.caller.placement) {
+        (Some(chunk), _) => read_to_chunk(export, call, &file, &arguments, chunk, w),
+        (None, Some(room)) => read_placed(export, call, &file, &arguments, room, w),
+        (None, None) => read_inline(export, call, &file, &arguments, w),
     }
 }
 
@@ -78,6 +79,50 @@ fn read_inline(
     }
 }
 
+/// The data goes ahead of the reply to where the transport says, from the frames themselves where they can be pinned.
+fn read_placed(
+    export: &Export,
+    call: &Call<'_>,
+    file: &Arc<File>,
+    arguments: &ReadArgs<'_>,
+    room: u32,
+    w: &mut Writer<'_>,
+) -> Answer {
+    let range = within(file, arguments, room.min(DATA_BYTES_MAX));
+    let (done, pieces) = match read_pinned(export, &call.who, file, range, call.effort) {
+        Ok(found) => found,
+        Err(failed) => return refuse(w, failed, Some(file.attributes())),
+    };
+    let range = ReadRange {
+        count: done.count,
+        ..range
+    };
+    let (references, counter) = piggyback(export, call, file, arguments, range, left_over(call));
+    let at = ReadReply::placed(
+        w,
+        ReadFacts {
+            count: done.count,
+            eof: done.eof,
+            attributes: &done.attributes,
+            change: done.change,
+            references: &references,
+            counter,
+            feedback: export.feedback(),
+        },
+    );
+    Answer::Placed(Placed {
+        at,
+        length: done.count,
+        pieces,
+    })
+}
+
+/// References for which there is room in a reply without data.
+fn left_over(call: &Call<'_>) -> usize {
+    let room = call.caller.reply_bytes_max;
+    room.saturating_sub(REPLY_OVERHEAD_BYTES) as usize / PAGE_REFERENCE_BYTES
+}
+
 /// The data goes ahead of the reply by RDMA Write, from the frames themselves where they can be pinned.
 fn read_to_chunk(
     export: &Export,
@@ -96,9 +141,7 @@ fn read_to_chunk(
         count: done.count,
         ..range
     };
-    let room = call.caller.reply_bytes_max;
-    let left = room.saturating_sub(REPLY_OVERHEAD_BYTES) as usize / PAGE_REFERENCE_BYTES;
-    let (references, counter) = piggyback(export, call, file, arguments, range, left);
+    let (references, counter) = piggyback(export, call, file, arguments, range, left_over(call));
     let result: ReadResult<'_> = Ok(ReadOk {
         attributes: Some(done.attributes),
         change: done.change,
@@ -149,15 +192,11 @@ fn writes(pieces: Vec<ChunkSource>, chunk: Chunk) -> Vec<ChunkWrite> {
     pieces
         .into_iter()
         .map(|from| {
-            let length = match &from {
-                ChunkSource::Frame { length, .. } => u64::from(*length),
-                ChunkSource::Bytes(bytes) => bytes.len() as u64,
-            };
             let to = Remote {
                 tag: SteeringTag(chunk.tag),
                 offset,
             };
-            offset = offset.wrapping_add(length);
+            offset = offset.wrapping_add(from.length().into());
             ChunkWrite { from, to }
         })
         .collect()

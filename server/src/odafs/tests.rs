@@ -57,6 +57,7 @@ impl Room {
                 connection: 1,
                 transport: Transport::Shm,
                 reply_bytes_max: 64 << 10,
+                placement: None,
             },
             who: owner(),
         }

@@ -111,6 +111,7 @@ impl<'a> Connection<'a> {
                 connection: number,
                 transport: Transport::Tcp,
                 reply_bytes_max: shared.limits.record_bytes,
+                placement: None,
             },
             records: Records::new(shared.limits.record_bytes),
             unread: Vec::new(),
@@ -260,7 +261,7 @@ impl<'a> Connection<'a> {
             Outcome::Replied => self.replies.push(reply, &self.buffers),
             Outcome::Dropped => self.buffers.give(reply),
             Outcome::Deferred(job) => self.defer(job, reply),
-            Outcome::Write(_) => return Err(End::Fault),
+            Outcome::Write(_) | Outcome::Placed(_) => return Err(End::Fault),
         }
         Ok(())
     }

@@ -200,6 +200,7 @@ pub fn caller(address: &str) -> Caller {
         connection: 1,
         transport: Transport::Tcp,
         reply_bytes_max: 2 << 20,
+        placement: None,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::types::{Attributes, Failed, FileHandle, Payload, Time, WccData};
 use super::{ATTRIBUTES_BYTES, Stable};
-use crate::wire::xdr::{Writer, padding};
+use crate::wire::xdr::{Encode as _, Writer, padding};
 
 /// GETATTR
 pub type GetAttributesResult = Result<Attributes, Failed<()>>;
@@ -274,6 +274,22 @@ impl<'w, 'v> ReadReply<'w, 'v> {
         };
         w.overwrite(start, &ReadResult::Ok(head));
         w.patch_u32(start + Self::HEAD - 4, count);
+    }
+
+    /// Writes the result without its data, `count` bytes that go another way (RFC 8166: into a write chunk). Where
+    /// they would stand.
+    pub fn placed(w: &mut Writer<'_>, count: u32, eof: bool, attributes: &Attributes) -> usize {
+        let head = ReadOk {
+            attributes: Some(*attributes),
+            count,
+            eof,
+            data: Payload(&[]),
+        };
+        let result: ReadResult<'_> = Ok(head);
+        result.encode(w);
+        let at = w.position();
+        w.patch_u32(at - 4, count);
+        at
     }
 
     /// Takes the room back: another result is written instead.

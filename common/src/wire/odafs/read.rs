@@ -145,6 +145,23 @@ pub struct ReadFacts<'a> {
     pub feedback: Feedback,
 }
 
+impl<'a> ReadFacts<'a> {
+    fn head(&self) -> ReadHead<'a> {
+        ReadHead {
+            attributes: self.attributes,
+            change: self.change,
+            eof: self.eof,
+            count: self.count,
+        }
+    }
+
+    fn encode_tail(&self, w: &mut Writer<'_>) {
+        w.array(self.references);
+        self.counter.encode(w);
+        self.feedback.encode(w);
+    }
+}
+
 /// A successful READ result made in place: room for the most bytes that there can be, the data copied
 /// straight into it, and then what is to be said about it.
 #[derive(Debug)]
@@ -179,16 +196,17 @@ impl<'w, 'v> ReadReply<'w, 'v> {
         assert!(end <= w.position(), "more data than there is room for");
         w.truncate(end);
         w.zeros(padding(facts.count as usize));
-        let head = ReadHead {
-            attributes: facts.attributes,
-            change: facts.change,
-            eof: facts.eof,
-            count: facts.count,
-        };
-        w.overwrite(start, &head);
-        w.array(facts.references);
-        facts.counter.encode(w);
-        facts.feedback.encode(w);
+        w.overwrite(start, &facts.head());
+        facts.encode_tail(w);
+    }
+
+    /// Writes the result without its data, which goes another way (RFC 8166: into a write chunk). Where it would
+    /// stand.
+    pub fn placed(w: &mut Writer<'_>, facts: ReadFacts<'_>) -> usize {
+        facts.head().encode(w);
+        let at = w.position();
+        facts.encode_tail(w);
+        at
     }
 
     /// Takes the room back: another result is written instead.

@@ -1,0 +1,250 @@
+//! What a connection that carries calls sends: RDMA Writes and the message that they belong to, in order, as far as
+//! there is room.
+
+use std::collections::VecDeque;
+
+use odafs_fabric::clock::Nanos;
+use odafs_fabric::{PostError, Posted, QueuePair, Source, SteeringTag};
+
+use super::{Now, Serves};
+use crate::calls::{ChunkSource, ChunkWrite, Outcome};
+
+/// A message with the RDMA Writes that go ahead of it.
+#[derive(Default)]
+pub(super) struct Answer {
+    pub writes: VecDeque<ChunkWrite>,
+    /// The transport's header, in front of the body.
+    pub head: Vec<u8>,
+    pub body: Vec<u8>,
+    /// A tag of the peer's that the message invalidates.
+    pub invalidate: Option<SteeringTag>,
+}
+
+impl Answer {
+    pub fn of(body: Vec<u8>) -> Answer {
+        Answer {
+            body,
+            ..Answer::default()
+        }
+    }
+
+    fn pins(&self) -> usize {
+        self.writes.iter().filter(|write| is_pin(write)).count()
+    }
+}
+
+/// A queue pair and what waits to be sent on it, or still reads from its frames.
+pub(super) struct Outbox {
+    pub qp: Box<dyn QueuePair>,
+    /// Answers that found no room, in order.
+    waiting: VecDeque<Answer>,
+    /// Since when the first of them has been the first.
+    waiting_since: Nanos,
+    /// Frames that they have pinned.
+    waiting_pins: usize,
+    /// RDMA Writes that still read from their frames.
+    leaving: VecDeque<Leaving>,
+    next_id: u64,
+    /// The connection is of no use any more.
+    pub dead: bool,
+}
+
+struct Leaving {
+    id: u64,
+    from: ChunkSource,
+    since: Nanos,
+}
+
+/// Unpins what an answer that nobody will get would have written.
+pub(super) fn discard(outcome: Outcome, serves: &Serves) {
+    match outcome {
+        Outcome::Write(writes) => writes
+            .into_iter()
+            .for_each(|write| release(&write.from, serves)),
+        Outcome::Placed(placed) => placed
+            .pieces
+            .iter()
+            .for_each(|piece| release(piece, serves)),
+        Outcome::Replied | Outcome::Dropped | Outcome::Deferred(_) => {}
+    }
+}
+
+pub(super) fn release(from: &ChunkSource, serves: &Serves) {
+    if let ChunkSource::Frame { frame, .. } = from {
+        serves.arena.unpin(*frame);
+    }
+}
+
+fn is_pin(write: &ChunkWrite) -> bool {
+    matches!(write.from, ChunkSource::Frame { .. })
+}
+
+impl Outbox {
+    pub fn new(qp: Box<dyn QueuePair>, now: Nanos) -> Outbox {
+        Outbox {
+            qp,
+            waiting: VecDeque::new(),
+            waiting_since: now,
+            waiting_pins: 0,
+            leaving: VecDeque::new(),
+            next_id: 0,
+            dead: false,
+        }
+    }
+
+    /// Nothing waits for room.
+    pub fn is_clear(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Something reads from its frames.
+    pub fn is_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// What waits and what is pinned is bounded: beyond that nothing new should be begun.
+    pub fn has_room(&self, now: &Now<'_>) -> bool {
+        self.waiting.len() < now.config.receives as usize
+            && self.waiting_pins + self.leaving.len() < now.config.pins_max
+    }
+
+    /// Begins a turn: tries again what waits. How much went.
+    pub fn begin(&mut self, now: &Now<'_>) -> u32 {
+        let gone = self.retry(now);
+        if gone > 0 || self.waiting.is_empty() {
+            self.waiting_since = now.time;
+        }
+        gone
+    }
+
+    /// Sends a message without writes. Its buffer is taken only if it has to wait.
+    pub fn send_message(&mut self, message: &mut Vec<u8>) {
+        if !self.waiting.is_empty() || !self.try_message(&[message], None) {
+            self.waiting
+                .push_back(Answer::of(std::mem::take(message)));
+        }
+    }
+
+    /// Sends, or queues.
+    pub fn send(&mut self, answer: Answer, now: &Now<'_>) {
+        self.waiting_pins += answer.pins();
+        self.waiting.push_back(answer);
+        self.retry(now);
+    }
+
+    /// An RDMA Write is over.
+    pub fn written(&mut self, id: u64, failed: bool, serves: &Serves) {
+        if let Some(at) = self.leaving.iter().position(|leaving| leaving.id == id)
+            && let Some(leaving) = self.leaving.remove(at)
+        {
+            release(&leaving.from, serves);
+        }
+        self.dead |= failed;
+    }
+
+    /// Tries what waits for room, in order. How much went.
+    fn retry(&mut self, now: &Now<'_>) -> u32 {
+        let mut gone = 0;
+        while !self.dead
+            && let Some(mut answer) = self.waiting.pop_front()
+        {
+            if !self.try_answer(&mut answer, now) {
+                self.waiting.push_front(answer);
+                break;
+            }
+            gone += 1;
+        }
+        gone
+    }
+
+    /// Posts the writes, then the message; false if there was no room for all of it.
+    fn try_answer(&mut self, answer: &mut Answer, now: &Now<'_>) -> bool {
+        while let Some(write) = answer.writes.pop_front() {
+            let pins = usize::from(is_pin(&write));
+            if let Some(write) = self.try_write(write, now) {
+                answer.writes.push_front(write);
+                return false;
+            }
+            self.waiting_pins -= pins;
+            if self.dead {
+                return false;
+            }
+        }
+        self.try_message(&[&answer.head, &answer.body], answer.invalidate)
+    }
+
+    /// Posts a message; false if there is no room.
+    fn try_message(&mut self, parts: &[&[u8]], invalidate: Option<SteeringTag>) -> bool {
+        let posted = match invalidate {
+            Some(tag) => self.qp.post_send_invalidate(0, parts, tag),
+            None => self.qp.post_send(0, parts),
+        };
+        match posted {
+            Ok(_) => true,
+            Err(PostError::Full) => false,
+            Err(error) => {
+                let bytes: usize = parts.iter().map(|part| part.len()).sum();
+                tracing::debug!(peer = %self.qp.peer(), %error, bytes, "a reply could not be sent");
+                self.dead = true;
+                true
+            }
+        }
+    }
+
+    /// Posts a write; gives it back if there is no room.
+    fn try_write(&mut self, write: ChunkWrite, now: &Now<'_>) -> Option<ChunkWrite> {
+        let source = match &write.from {
+            ChunkSource::Frame {
+                frame,
+                offset,
+                length,
+            } => Source::Frame {
+                arena: &now.serves.arena,
+                frame: *frame,
+                offset: *offset,
+                length: *length,
+            },
+            ChunkSource::Bytes(bytes) => Source::Bytes(bytes),
+        };
+        let id = self.next_id;
+        match self.qp.post_write(id, source, write.to) {
+            Ok(Posted::Pending) if is_pin(&write) => self.leaving.push_back(Leaving {
+                id,
+                from: write.from,
+                since: now.time,
+            }),
+            Ok(_) => release(&write.from, now.serves),
+            Err(PostError::Full) => return Some(write),
+            Err(error) => {
+                tracing::debug!(peer = %self.qp.peer(), %error, "a chunk could not be written");
+                release(&write.from, now.serves);
+                self.dead = true;
+            }
+        }
+        self.next_id += 1;
+        None
+    }
+
+    /// Something waits or is pinned for longer than it may.
+    pub fn is_overdue(&self, now: &Now<'_>) -> bool {
+        let leaving = self
+            .leaving
+            .front()
+            .map_or(now.time, |leaving| leaving.since);
+        now.time.since(leaving.min(self.waiting_since)) > now.config.pinned_time_max
+    }
+
+    pub fn under_way(&self) -> bool {
+        !self.waiting.is_empty() || !self.leaving.is_empty()
+    }
+
+    /// Releases every pin. Dropping the queue pair first ends whatever still read from the frames.
+    pub fn close(self, serves: &Serves) {
+        drop(self.qp);
+        self.leaving
+            .iter()
+            .for_each(|leaving| release(&leaving.from, serves));
+        let writes = self.waiting.iter().flat_map(|answer| &answer.writes);
+        writes.for_each(|write| release(&write.from, serves));
+    }
+}
