@@ -1,0 +1,571 @@
+//! A connection that carries calls as RPC-over-RDMA version 1 (RFC 8166): what a call brings in chunks is read from the
+//! client's memory before it is served, what its reply says in chunks is written there before the reply is sent.
+//!
+//! The protocol itself is [`odafs_common::rpcrdma`]'s; this is the loop around it.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use odafs_common::rpcrdma::{
+    Data, Expose, ExposureId, Incoming, PrivateData, ReadRead, Responder, ResponderConfig, Results,
+    Source, Step, Terms, Ticket,
+};
+use odafs_common::wire::rpcrdma::{Segment, Segments};
+use odafs_fabric::clock::Nanos;
+use odafs_fabric::{Access, Completion, QueuePair, Remote, SteeringTag};
+
+use super::outbox::{Answer, Outbox, release};
+use super::returns::{Place, Returned};
+use super::{Now, Serves, Turn};
+use crate::calls::{Caller, ChunkWrite, Job, Outcome, Placed, Transport};
+use crate::registration::{Lease, Registrar};
+
+mod config;
+mod pieces;
+mod pull;
+
+pub use config::{Credits, RdmaConfig, RdmaCounters};
+
+use config::{add, count};
+use pieces::Pieces;
+use pull::{Arrived, Pulling};
+
+/// What we say of ourselves when a connection is made.
+pub(super) fn private_data(config: &RdmaConfig) -> PrivateData {
+    PrivateData {
+        read_read: config.read_read,
+        ..PrivateData::default()
+    }
+}
+
+/// A connection for RPC-over-RDMA, and what is under way on it.
+pub(super) struct RdmaLine {
+    out: Outbox,
+    caller: Caller,
+    responder: Responder,
+    registrar: Registrar,
+    /// Calls for which there is no room yet. No more than the receives that were posted.
+    parked: VecDeque<Arrived>,
+    /// Calls whose data is being read.
+    pulling: VecDeque<Pulling>,
+    /// Calls that are with the workers.
+    running: HashMap<u64, Running>,
+    /// Replies that the client fetches.
+    exposed: HashMap<ExposureId, Lease>,
+    next_call: u64,
+    next_read: u64,
+}
+
+/// A call that is with the workers.
+struct Running {
+    ticket: Ticket,
+    lease: Option<Lease>,
+}
+
+impl RdmaLine {
+    /// `clients`: RPC-over-RDMA connections, this one included.
+    pub fn new(
+        mut qp: Box<dyn QueuePair>,
+        number: u64,
+        transport: Transport,
+        terms: Terms,
+        clients: usize,
+        now: &Now<'_>,
+    ) -> RdmaLine {
+        let config = &now.config.rdma;
+        let mut responder = Responder::new(ResponderConfig {
+            terms,
+            credits: config.credits.policy(clients),
+            message_max: config.message_bytes_max,
+            read_read: ReadRead {
+                exposures_max: config.exposures_max,
+                done_timeout: Duration::from_nanos(config.done_time_max.0),
+            },
+        });
+        qp.post_receives(responder.receives_due());
+        count(&now.serves.rdma.connections);
+        RdmaLine {
+            caller: Caller {
+                peer: qp.peer().clone(),
+                connection: number,
+                transport,
+                reply_bytes_max: terms.inline.send,
+                placement: None,
+            },
+            out: Outbox::new(qp, now.time),
+            responder,
+            registrar: Registrar::new(config.registration, now.serves.supply()),
+            parked: VecDeque::new(),
+            pulling: VecDeque::new(),
+            running: HashMap::new(),
+            exposed: HashMap::new(),
+            next_call: 0,
+            next_read: 0,
+        }
+    }
+
+    pub fn number(&self) -> u64 {
+        self.caller.connection
+    }
+
+    /// There are so many clients now.
+    pub fn share_credits(&mut self, config: &RdmaConfig, clients: usize) {
+        self.responder.set_credits(config.credits.policy(clients));
+    }
+
+    /// Serves what is there, up to a batch, with one flush. `at`: this line's place.
+    pub fn turn(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> Turn {
+        let mut events = self.out.begin(now);
+        while events < now.config.batch && !self.out.dead {
+            let Some(completion) = self.out.qp.poll() else {
+                break;
+            };
+            events += 1;
+            match completion {
+                Completion::Recv { .. } => self.receive(at, reply, now),
+                Completion::Read { id, result } => self.pulled(id, result.is_err(), at, now),
+                Completion::Write { id, result } => {
+                    self.out.written(id, result.is_err(), now.serves);
+                }
+                Completion::Send { .. } => {}
+            }
+        }
+        events += self.start_parked(at, reply, now);
+        self.post_reads(at, now);
+        self.expire(now);
+        self.post_receives();
+        if events > 0 {
+            self.out.qp.flush();
+        }
+        self.registrar.trim(&mut *self.out.qp, now.time);
+        if self.out.dead || self.out.qp.is_closed() || self.is_overdue(now) {
+            Turn::Dead
+        } else if events > 0 {
+            Turn::Busy
+        } else if self.out.is_clear() && self.parked.is_empty() {
+            Turn::Idle
+        } else {
+            Turn::Blocked
+        }
+    }
+
+    /// A message: a call, or what the transport itself has to say.
+    fn receive(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) {
+        match self.responder.receive(self.out.qp.message()) {
+            Step::Call(incoming) => self.arrive(incoming, at, reply, now),
+            Step::Done(id) => {
+                count(&now.serves.rdma.dones);
+                self.conceal(id);
+            }
+            Step::Answer(mut error) => {
+                count(&now.serves.rdma.malformed);
+                self.out.send_message(&mut error);
+            }
+            Step::Ignore(why) => {
+                count(&now.serves.rdma.ignored);
+                tracing::debug!(peer = %self.caller.peer, ?why, "a message was ignored");
+            }
+        }
+    }
+
+    /// A call. One that is here as a whole is served from where it lies, if there is room.
+    fn arrive(&mut self, incoming: Incoming, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) {
+        count(&now.serves.rdma.calls);
+        let Incoming { assembly, ticket } = incoming;
+        if let [whole] = &assembly.inline[..]
+            && whole.from.len() == assembly.length as usize
+            && self.parked.is_empty()
+            && self.has_room(now)
+        {
+            reply.clear();
+            self.prepare(&ticket);
+            let message = &self.out.qp.message()[whole.from.clone()];
+            let outcome = now.serves.calls.call(&self.caller, message, reply);
+            return self.served(outcome, ticket, reply, at, now);
+        }
+        match Arrived::new(ticket, &assembly, self.out.qp.message()) {
+            Some(arrived) => self.parked.push_back(arrived),
+            None => self.out.dead = true,
+        }
+    }
+
+    /// What is pinned, waits, or is with the workers is bounded: beyond that, calls wait.
+    fn has_room(&self, now: &Now<'_>) -> bool {
+        !now.draining && self.out.has_room(now) && self.running.len() < now.config.deferred_max
+    }
+
+    /// Begins calls in the order of their arrival, as long as there is room. How many.
+    fn start_parked(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> u32 {
+        let mut started = 0;
+        while self.has_room(now)
+            && let Some(arrived) = self.parked.pop_front()
+        {
+            let bytes = arrived.pull_bytes();
+            if bytes == 0 {
+                reply.clear();
+                self.prepare(&arrived.ticket);
+                let message = arrived.message.complete(None);
+                let outcome = now.serves.calls.call_owned(&self.caller, message, reply);
+                self.served(outcome, arrived.ticket, reply, at, now);
+            } else if let Some(lease) = self.lease(bytes, now) {
+                self.pulling
+                    .push_back(Pulling::new(arrived, lease, now.time));
+            } else {
+                self.parked.push_front(arrived);
+                break;
+            }
+            started += 1;
+        }
+        started
+    }
+
+    fn lease(&mut self, bytes: usize, now: &Now<'_>) -> Option<Lease> {
+        if self.pulling.len() >= now.config.rdma.pulls_max {
+            return None;
+        }
+        let qp = &mut *self.out.qp;
+        self.registrar.lease(qp, bytes, Access::LOCAL)
+    }
+
+    /// Posts the reads of calls that wait for their data, and serves those that have it.
+    fn post_reads(&mut self, at: usize, now: &Now<'_>) {
+        let mut any = false;
+        for pulling in &mut self.pulling {
+            match pulling.post(&mut *self.out.qp, &mut self.next_read) {
+                Ok((bytes, reads)) => {
+                    any |= reads > 0;
+                    add(&now.serves.rdma.reads, reads);
+                    add(&now.serves.rdma.read_bytes, bytes);
+                }
+                Err(_) => self.out.dead = true,
+            }
+        }
+        if any {
+            self.out.qp.flush();
+        }
+        while let Some(over) = self.pulling.iter().position(Pulling::is_over) {
+            self.pull_over(over, at, now);
+        }
+    }
+
+    /// A read is over.
+    fn pulled(&mut self, id: u64, failed: bool, at: usize, now: &Now<'_>) {
+        if failed {
+            count(&now.serves.rdma.faults);
+        }
+        let mine = self
+            .pulling
+            .iter_mut()
+            .position(|pulling| pulling.completed(id, failed));
+        if let Some(mine) = mine
+            && self.pulling[mine].is_over()
+        {
+            self.pull_over(mine, at, now);
+        }
+    }
+
+    /// All the data of a call is here, or will never be.
+    fn pull_over(&mut self, which: usize, at: usize, now: &Now<'_>) {
+        let Some(pulling) = self.pulling.remove(which) else {
+            return;
+        };
+        let failed = pulling.has_failed();
+        let (ticket, message, lease) = pulling.into_parts();
+        if failed {
+            self.registrar.release(&mut *self.out.qp, lease);
+            return self.refuse(ticket, now);
+        }
+        self.prepare(&ticket);
+        // A worker puts the message together: it may be long, and calls that bring data may block anyway.
+        let (contents, caller) = (lease.contents(), self.caller.clone());
+        let calls = odafs_fabric::sync::Arc::clone(&now.serves.calls);
+        let job: Job = Box::new(move |reply| {
+            let message = message.complete(Some(&contents));
+            drop(contents);
+            calls.call_owned(&caller, message, reply)
+        });
+        self.defer(job, ticket, Some(lease), at, now);
+    }
+
+    /// Tells the procedures how long this call's reply may be, and whether its data have a place.
+    fn prepare(&mut self, ticket: &Ticket) {
+        if self.responder.terms().read_read {
+            self.caller.placement = Some(u32::MAX);
+            self.caller.reply_bytes_max = u32::MAX;
+        } else {
+            self.caller.placement = ticket.placement();
+            self.caller.reply_bytes_max = self.responder.reply_max(ticket);
+        }
+    }
+
+    fn defer(
+        &mut self,
+        job: Job,
+        ticket: Ticket,
+        lease: Option<Lease>,
+        at: usize,
+        now: &Now<'_>,
+    ) {
+        let call = self.next_call;
+        self.next_call += 1;
+        self.running.insert(call, Running { ticket, lease });
+        let place = Place {
+            line: at,
+            number: self.number(),
+            call,
+        };
+        now.defer(job, place, &self.caller.peer);
+    }
+
+    /// What a procedure made of a call.
+    fn served(
+        &mut self,
+        outcome: Outcome,
+        ticket: Ticket,
+        reply: &mut Vec<u8>,
+        at: usize,
+        now: &Now<'_>,
+    ) {
+        match outcome {
+            Outcome::Deferred(job) => self.defer(job, ticket, None, at, now),
+            outcome => self.answer(outcome, ticket, reply, now),
+        }
+    }
+
+    /// A call comes back from the workers.
+    pub fn returned(&mut self, mut returned: Returned, now: &Now<'_>) {
+        let Some(Running { ticket, lease }) = self.running.remove(&returned.place.call) else {
+            return super::outbox::discard(returned.outcome, now.serves);
+        };
+        if let Some(lease) = lease {
+            self.registrar.release(&mut *self.out.qp, lease);
+        }
+        self.answer(returned.outcome, ticket, &mut returned.reply, now);
+        self.post_receives();
+        self.out.qp.flush();
+    }
+
+    fn answer(&mut self, outcome: Outcome, ticket: Ticket, reply: &mut Vec<u8>, now: &Now<'_>) {
+        let mut ahead = Vec::new();
+        let (data, pieces) = match outcome {
+            Outcome::Replied => (Data::None, Vec::new()),
+            Outcome::Placed(Placed { at, length, pieces }) => (Data::Apart { at, length }, pieces),
+            Outcome::Write(writes) => {
+                ahead = writes;
+                (Data::None, Vec::new())
+            }
+            Outcome::Dropped | Outcome::Deferred(_) => return self.responder.dropped(ticket),
+        };
+        let results = Results {
+            length: reply.len(),
+            data,
+        };
+        let mut pieces = Pieces::new(pieces);
+        let mut head = Vec::new();
+        let answer = if self.responder.terms().read_read {
+            self.expose(ticket, &results, &mut pieces, reply, &mut head, now)
+        } else {
+            self.responder.reply(ticket, &results, &mut head)
+        };
+        if answer.overrun {
+            count(&now.serves.rdma.overruns);
+            tracing::debug!(peer = %self.caller.peer, bytes = reply.len(), "no room for a reply");
+        }
+        let mut writes = VecDeque::from(ahead);
+        for write in &answer.writes {
+            cut(&write.from, write.to, &mut pieces, reply, now, &mut writes);
+        }
+        pieces.rest().for_each(|piece| release(piece, now.serves));
+        let placed = writes.iter().map(|write| u64::from(write.from.length()));
+        add(&now.serves.rdma.writes, writes.len() as u64);
+        add(&now.serves.rdma.written_bytes, placed.sum());
+        let answer = Answer {
+            writes,
+            head,
+            body: inline(&answer.inline, reply),
+            invalidate: answer.invalidate.map(SteeringTag),
+        };
+        self.post_receives();
+        self.out.send(answer, now);
+    }
+
+    /// The call cannot be served: what it brought cannot be read.
+    fn refuse(&mut self, ticket: Ticket, now: &Now<'_>) {
+        let mut message = Vec::new();
+        self.responder.refuse(ticket, &mut message);
+        self.post_receives();
+        self.out.send(Answer::of(message), now);
+    }
+
+    /// Answers in the Read-Read design: what does not fit inline is copied to where the client fetches it.
+    fn expose(
+        &mut self,
+        ticket: Ticket,
+        results: &Results,
+        pieces: &mut Pieces,
+        reply: &[u8],
+        head: &mut Vec<u8>,
+        now: &Now<'_>,
+    ) -> odafs_common::rpcrdma::Answer {
+        let (qp, registrar, exposed) = (&mut *self.out.qp, &mut self.registrar, &mut self.exposed);
+        let mut expose = |expose: &Expose| {
+            let bytes = gather(expose, pieces, reply, now);
+            let lease = registrar.lease(qp, bytes.len(), Access::READ)?;
+            let segment = Segment {
+                handle: lease.tag()?.0,
+                length: u32::try_from(bytes.len()).ok()?,
+                offset: 0,
+            };
+            if !lease.store(0, &bytes) {
+                return None;
+            }
+            count(&now.serves.rdma.exposed);
+            add(&now.serves.rdma.exposed_bytes, bytes.len() as u64);
+            exposed.insert(expose.id, lease);
+            Some(Segments::one(segment))
+        };
+        let time = Duration::from_nanos(now.time.0);
+        self.responder
+            .reply_exposed(ticket, results, time, &mut expose, head)
+    }
+
+    /// The client has fetched a reply, or has had its time for it.
+    fn conceal(&mut self, id: ExposureId) {
+        if let Some(lease) = self.exposed.remove(&id) {
+            self.registrar.release(&mut *self.out.qp, lease);
+        }
+    }
+
+    fn expire(&mut self, now: &Now<'_>) {
+        while let Some(id) = self.responder.expired(Duration::from_nanos(now.time.0)) {
+            count(&now.serves.rdma.done_timeouts);
+            self.conceal(id);
+        }
+    }
+
+    /// Keeps the promise that the credits are.
+    fn post_receives(&mut self) {
+        let due = self.responder.receives_due();
+        if due > 0 {
+            self.out.qp.post_receives(due);
+        }
+    }
+
+    fn is_overdue(&self, now: &Now<'_>) -> bool {
+        let since = self
+            .pulling
+            .front()
+            .map_or(now.time, |pulling| pulling.since);
+        now.time.since(since) > now.config.rdma.pull_time_max || self.out.is_overdue(now)
+    }
+
+    pub fn has_deadline(&self) -> bool {
+        self.out.is_leaving()
+            || !self.pulling.is_empty()
+            || !self.exposed.is_empty()
+            || self.registrar.keeps_memory()
+    }
+
+    /// Asks to be woken.
+    pub fn arm(&mut self) -> bool {
+        self.out.qp.arm()
+    }
+
+    pub fn under_way(&self) -> bool {
+        self.out.under_way() || !self.running.is_empty() || !self.pulling.is_empty()
+    }
+
+    /// Releases every pin.
+    pub fn close(self, serves: &Serves) {
+        self.out.close(serves);
+        serves
+            .rdma
+            .connections
+            .fetch_sub(1, odafs_fabric::sync::atomic::Ordering::Relaxed);
+        serves.calls.closed(self.caller.connection);
+    }
+}
+
+/// The writes that bring `from` to its place.
+fn cut(
+    from: &Source,
+    to: Segment,
+    pieces: &mut Pieces,
+    reply: &[u8],
+    now: &Now<'_>,
+    writes: &mut VecDeque<ChunkWrite>,
+) {
+    let mut to = Remote {
+        tag: SteeringTag(to.handle),
+        offset: to.offset,
+    };
+    match from {
+        Source::Message(range) => {
+            let bytes = reply.get(range.clone()).unwrap_or_default().to_vec();
+            let from = crate::calls::ChunkSource::Bytes(bytes);
+            writes.push_back(ChunkWrite { from, to });
+        }
+        Source::Data(range) => {
+            let mut left = range.end.saturating_sub(range.start);
+            while left > 0
+                && let Some(from) = pieces.take(left, &now.serves.arena)
+            {
+                let length = from.length();
+                writes.push_back(ChunkWrite { from, to });
+                to.offset = to.offset.wrapping_add(length.into());
+                left -= length;
+            }
+        }
+    }
+}
+
+/// The parts of a reply that go with the header.
+fn inline(parts: &[std::ops::Range<usize>; 2], reply: &mut Vec<u8>) -> Vec<u8> {
+    let [first, second] = parts;
+    if *first == (0..reply.len()) && second.is_empty() {
+        return std::mem::take(reply);
+    }
+    let part = |range: &std::ops::Range<usize>| reply.get(range.clone()).unwrap_or_default();
+    [part(first), part(second)].concat()
+}
+
+/// The bytes that a client shall fetch.
+fn gather(expose: &Expose, pieces: &mut Pieces, reply: &[u8], now: &Now<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for part in &expose.parts {
+        match part {
+            Source::Message(range) => {
+                bytes.extend_from_slice(reply.get(range.clone()).unwrap_or_default());
+            }
+            Source::Data(range) => {
+                let mut left = range.end.saturating_sub(range.start);
+                while left > 0
+                    && let Some(piece) = pieces.take(left, &now.serves.arena)
+                {
+                    left -= piece.length();
+                    append(&mut bytes, &piece, now);
+                    release(&piece, now.serves);
+                }
+            }
+        }
+    }
+    bytes
+}
+
+fn append(bytes: &mut Vec<u8>, piece: &crate::calls::ChunkSource, now: &Now<'_>) {
+    use crate::calls::ChunkSource;
+    match piece {
+        ChunkSource::Bytes(copy) => bytes.extend_from_slice(copy),
+        ChunkSource::Frame {
+            frame,
+            offset,
+            length,
+        } => {
+            let start = bytes.len();
+            bytes.resize(start + *length as usize, 0);
+            now.serves
+                .arena
+                .copy_out(*frame, *offset, &mut bytes[start..]);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What RPC-over-RDMA connections are given, and what is counted of them.
+
+use odafs_common::rpcrdma::{AdaptiveGrants, GrantPolicy};
+use odafs_fabric::clock::Nanos;
+use odafs_fabric::sync::Arc;
+use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
+
+use crate::registration::{RegistrationConfig, RegistrationCounters};
+
+/// How an engine serves RPC-over-RDMA.
+#[derive(Clone, Copy, Debug)]
+pub struct RdmaConfig {
+    /// Credits of each connection.
+    pub credits: Credits,
+    /// Longest call that is taken, what is read of it included, in bytes.
+    pub message_bytes_max: u32,
+    /// Calls of one connection whose data is being read at a time.
+    pub pulls_max: usize,
+    /// A call whose data has not come within this time ends its connection.
+    pub pull_time_max: Nanos,
+    /// The Read-Read design, for clients that ask for it.
+    pub read_read: bool,
+    /// Replies of one connection that wait to be fetched in it.
+    pub exposures_max: u32,
+    /// How long they wait.
+    pub done_time_max: Nanos,
+    /// Memory for what is read, and for replies that wait to be fetched.
+    pub registration: RegistrationConfig,
+}
+
+impl Default for RdmaConfig {
+    fn default() -> Self {
+        RdmaConfig {
+            credits: Credits::default(),
+            // 1 MiB of data and what is around it.
+            message_bytes_max: (1 << 20) + (64 << 10),
+            pulls_max: 32,
+            pull_time_max: Nanos::from_secs(30),
+            read_read: false,
+            exposures_max: 64,
+            done_time_max: Nanos::from_secs(30),
+            registration: RegistrationConfig::default(),
+        }
+    }
+}
+
+/// How many calls a client may have under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credits {
+    /// As many, always.
+    Fixed(u32),
+    /// By what clients ask for and what there is for each ("Optimizing OpenSolaris NFS over RDMA", figure 11).
+    Adaptive {
+        /// Of all clients together.
+        all: u32,
+        /// Of one.
+        max: u32,
+    },
+}
+
+impl Default for Credits {
+    fn default() -> Self {
+        Credits::Fixed(128)
+    }
+}
+
+impl Credits {
+    /// The most that one client is ever granted.
+    pub fn max(self) -> u32 {
+        match self {
+            Credits::Fixed(max) | Credits::Adaptive { max, .. } => max,
+        }
+    }
+
+    /// What holds while there are so many clients.
+    pub(in crate::engine) fn policy(self, clients: usize) -> GrantPolicy {
+        match self {
+            Credits::Fixed(credits) => GrantPolicy::Fixed(credits),
+            Credits::Adaptive { all, max } => GrantPolicy::Adaptive(AdaptiveGrants {
+                average: all / u32::try_from(clients.max(1)).unwrap_or(u32::MAX),
+                max,
+                factor_percent: 50,
+            }),
+        }
+    }
+}
+
+/// What the RPC-over-RDMA connections of an engine came to.
+#[derive(Debug, Default)]
+pub struct RdmaCounters {
+    /// Connections at present.
+    pub connections: AtomicU64,
+    /// Calls.
+    pub calls: AtomicU64,
+    /// Segments read from clients.
+    pub reads: AtomicU64,
+    /// Their bytes.
+    pub read_bytes: AtomicU64,
+    /// RDMA Writes to clients.
+    pub writes: AtomicU64,
+    /// Their bytes.
+    pub written_bytes: AtomicU64,
+    /// Replies that a client fetches (Read-Read).
+    pub exposed: AtomicU64,
+    /// Their bytes.
+    pub exposed_bytes: AtomicU64,
+    /// `RDMA_DONE` taken.
+    pub dones: AtomicU64,
+    /// Replies that were not fetched in time.
+    pub done_timeouts: AtomicU64,
+    /// Messages that were no header that is taken: answered by `RDMA_ERROR`.
+    pub malformed: AtomicU64,
+    /// Messages that were ignored.
+    pub ignored: AtomicU64,
+    /// Replies for which the client had brought no room.
+    pub overruns: AtomicU64,
+    /// RDMA Reads that failed.
+    pub faults: AtomicU64,
+    /// Registrations.
+    pub registration: Arc<RegistrationCounters>,
+}
+
+pub(super) fn count(counter: &AtomicU64) {
+    add(counter, 1);
+}
+
+pub(super) fn add(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Ordering::Relaxed);
+}
