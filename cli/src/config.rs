@@ -2,12 +2,15 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use odafs_common::page::PageSize;
-use odafs_server::config::{Direct, ServerConfig, Squash};
+use odafs_server::config::{
+    Costs, Credits, Direct, RdmaConfig, RegistrationConfig, ServerConfig, Squash, Strategy,
+};
 use serde::{Deserialize, Deserializer};
 
 use crate::{Usage, listeners, units};
@@ -26,7 +29,7 @@ pub struct ServeOptions {
     #[arg(
         long,
         value_name = "ADDR:PORT",
-        help_heading = "Listeners (with none named: --nfs and --shm)"
+        help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
     nfs: Option<SocketAddr>,
     /// Serve shared memory through this socket [default: odafs.sock in the runtime directory]
@@ -35,29 +38,29 @@ pub struct ServeOptions {
         value_name = "SOCKET",
         num_args = 0..=1,
         default_missing_value = "",
-        help_heading = "Listeners (with none named: --nfs and --shm)"
+        help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
     #[serde(deserialize_with = "socket")]
     shm: Option<PathBuf>,
-    /// RDMA over TCP: not in this version
+    /// Serve NFS over RDMA and direct reads here, by iWARP over TCP [default: 127.0.0.1:20049]
     #[arg(
         long,
         value_name = "ADDR:PORT",
-        help_heading = "Listeners (with none named: --nfs and --shm)"
+        help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
     rdma: Option<SocketAddr>,
     /// RDMA hardware: not in this version
     #[arg(
         long,
         value_name = "ADDR:PORT",
-        help_heading = "Listeners (with none named: --nfs and --shm)"
+        help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
     verbs: Option<SocketAddr>,
     /// Serve Prometheus metrics over HTTP here [default: off]
     #[arg(
         long,
         value_name = "ADDR:PORT",
-        help_heading = "Listeners (with none named: --nfs and --shm)"
+        help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
     metrics: Option<SocketAddr>,
     /// What must survive a restart is kept here [default: below /var/lib/odafs or $XDG_STATE_HOME/odafs]
@@ -93,6 +96,23 @@ pub struct ServeOptions {
     /// Do not ask for 2 MiB pages of memory behind the cache (they take about 2 s a GiB at the start)
     #[arg(long)]
     small_pages: bool,
+    /// Calls that a client may have under way over RDMA; adaptive: as many as it needs and there are [default: 128]
+    #[arg(long, value_name = "N|adaptive", help_heading = "RDMA")]
+    credits: Option<CreditsOption>,
+    /// How data goes over RDMA; read-read is for comparisons, with clients that ask for it [default: read-write]
+    #[arg(long, value_enum, value_name = "DESIGN", help_heading = "RDMA")]
+    design: Option<DesignName>,
+    /// Where memory for WRITE data comes from [default: cached]
+    #[arg(long, value_enum, value_name = "HOW", help_heading = "RDMA")]
+    registration: Option<RegistrationName>,
+    /// Time that a registration takes, to compare strategies: hardware's, which soft RDMA does not need
+    #[arg(long, value_name = "TIME", value_parser = units::duration, hide = true)]
+    #[serde(deserialize_with = "duration")]
+    registration_cost: Option<Duration>,
+    /// The same for each page of 4 KiB that is pinned
+    #[arg(long, value_name = "TIME", value_parser = units::duration, hide = true)]
+    #[serde(deserialize_with = "duration")]
+    pinning_cost: Option<Duration>,
     /// Hand every call to a worker, for measuring what that costs
     #[arg(long, hide = true)]
     hand_over: bool,
@@ -155,26 +175,42 @@ impl ServeOptions {
             spin: self.spin.or(file.spin),
             workers: self.workers.or(file.workers),
             small_pages: self.small_pages || file.small_pages,
+            credits: self.credits.or(file.credits),
+            design: self.design.or(file.design),
+            registration: self.registration.or(file.registration),
+            registration_cost: self.registration_cost.or(file.registration_cost),
+            pinning_cost: self.pinning_cost.or(file.pinning_cost),
             hand_over: self.hand_over || file.hand_over,
         }
     }
 
     /// What the server is asked to do.
     pub fn server_config(self) -> Result<ServerConfig> {
+        let registration = self.registration_config();
         let Some(dir) = self.dir else {
             bail!(Usage(
                 "which directory? Name one: odafs serve DIR".to_owned()
             ));
         };
-        if self.rdma.is_some() || self.verbs.is_some() {
+        if self.verbs.is_some() {
             bail!(Usage(
-                "RDMA listeners (--rdma, --verbs) are not in this version; use --nfs or --shm"
-                    .to_owned()
+                "RDMA hardware (--verbs) is not in this version; --rdma is RDMA over TCP".to_owned()
             ));
         }
         check_directory(&dir)?;
         let mut config = ServerConfig::new(dir);
-        let named = self.nfs.is_some() || self.shm.is_some();
+        let named = self.nfs.is_some() || self.rdma.is_some() || self.shm.is_some();
+        config.rdma = if named {
+            self.rdma
+        } else {
+            Some(listeners::DEFAULT_RDMA)
+        };
+        config.rpc_rdma = RdmaConfig {
+            credits: self.credits.map_or(Credits::default(), |credits| credits.0),
+            read_read: matches!(self.design, Some(DesignName::ReadRead)),
+            registration,
+            ..RdmaConfig::default()
+        };
         config.nfs = if named {
             self.nfs
         } else {
@@ -222,6 +258,90 @@ impl ServeOptions {
         }
         Ok(config)
     }
+}
+
+impl ServeOptions {
+    fn registration_config(&self) -> RegistrationConfig {
+        RegistrationConfig {
+            strategy: self
+                .registration
+                .map_or(Strategy::default(), |name| match name {
+                    RegistrationName::PerOperation => Strategy::PerOperation,
+                    RegistrationName::Pooled => Strategy::Pooled,
+                    RegistrationName::Cached => Strategy::Cached,
+                    RegistrationName::AllPhysical => Strategy::AllPhysical,
+                }),
+            costs: Costs {
+                operation: self.registration_cost.unwrap_or_default().into(),
+                page: self.pinning_cost.unwrap_or_default().into(),
+            },
+            ..RegistrationConfig::default()
+        }
+    }
+}
+
+/// Credits of all clients together, and of one, where they are adaptive.
+const ADAPTIVE: Credits = Credits::Adaptive {
+    all: 1024,
+    max: 256,
+};
+/// The most that a client may be granted.
+const CREDITS_MAX: u32 = 1024;
+
+/// A number, or `adaptive`.
+#[derive(Clone, Copy)]
+struct CreditsOption(Credits);
+
+impl FromStr for CreditsOption {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "adaptive" {
+            return Ok(Self(ADAPTIVE));
+        }
+        match text.parse() {
+            Ok(credits @ 1..=CREDITS_MAX) => Ok(Self(Credits::Fixed(credits))),
+            _ => Err(format!("credits are 1 to {CREDITS_MAX}, or adaptive")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for CreditsOption {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Value {
+            Number(u32),
+            Text(String),
+        }
+        let text = match Value::deserialize(from)? {
+            Value::Number(number) => number.to_string(),
+            Value::Text(text) => text,
+        };
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+#[derive(Clone, Copy, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum DesignName {
+    /// The server reads and writes the client's memory, and exposes none of its own
+    ReadWrite,
+    /// Clients of this kind fetch replies from the server's memory, and say when they have
+    ReadRead,
+}
+
+#[derive(Clone, Copy, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum RegistrationName {
+    /// Registered for each call
+    PerOperation,
+    /// Registered once, under a fresh tag for each call
+    Pooled,
+    /// Registered once, and used again
+    Cached,
+    /// Free frames of the page cache
+    AllPhysical,
 }
 
 /// A directory that is missing or closed is told before anything is opened.

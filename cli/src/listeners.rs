@@ -10,6 +10,9 @@ use anyhow::{Context, Result, anyhow, bail};
 /// NFS where nothing else is said.
 pub const DEFAULT_NFS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 2049);
 
+/// NFS over RDMA where nothing else is said.
+pub const DEFAULT_RDMA: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 20049);
+
 /// The shared-memory socket where nothing else is said:
 /// `$XDG_RUNTIME_DIR/odafs.sock`, else `/run/odafs.sock` (root) or
 /// `/tmp/odafs-UID/odafs.sock`, whose directory is made, for this user alone.

@@ -16,7 +16,7 @@ use crate::listeners;
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs serve /srv/data
-      NFS on 127.0.0.1:2049 and shared memory on this machine
+      NFS on 127.0.0.1:2049, RDMA on 127.0.0.1:20049 and shared memory, on this machine
   odafs serve /srv/data --nfs 0.0.0.0:2049 --allow 10.0.0.0/8 --read-only
       NFS for a network
   odafs serve /srv/data --shm /run/data.sock --direct one-sided --cache 8GiB
@@ -24,14 +24,17 @@ use crate::listeners;
   odafs serve --config /etc/odafs.toml
       with lines such as  dir = \"/srv/data\"  cache = \"8GiB\"  read-only = true  shm = true
 
-When it accepts, one line on stdout says where: ready nfs=127.0.0.1:2049 shm=/run/odafs.sock
+When it accepts, one line on stdout says where: ready nfs=127.0.0.1:2049 rdma=127.0.0.1:20049 shm=/run/odafs.sock
 (port 0 asks for any free port; the line has the real one). SIGTERM and SIGINT drain and end it
 with status 0; a second one ends it at once.
 
 Mount it on Linux:
   mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,nolock 127.0.0.1:/ /mnt
 
-RDMA listeners (--rdma, --verbs) are not in this version, and so not among the defaults.")]
+The same by RDMA, where soft iWARP (modprobe siw; rdma link add siw0 type siw netdev eth0) or a card is there:
+  mount -t nfs -o vers=3,proto=rdma,port=20049,mountport=2049,mountproto=tcp,nolock SERVER:/ /mnt
+
+RDMA hardware at the server (--verbs) is not in this version.")]
 pub struct Arguments {
     /// Take options from this TOML file too, under the same names; the command line goes before it
     #[arg(long, value_name = "FILE.toml")]
@@ -151,7 +154,7 @@ fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
             "another program listens there: stop it, or name another address (port 0 takes any free one)"
         }
         std::io::ErrorKind::PermissionDenied if low_port(config) => {
-            "ports below 1024 need root; name a higher one with --nfs"
+            "ports below 1024 need root; name a higher one with --nfs or --rdma"
         }
         std::io::ErrorKind::AddrNotAvailable => "this machine has no such address",
         std::io::ErrorKind::OutOfMemory => {
@@ -163,7 +166,7 @@ fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
 }
 
 fn low_port(config: &ServerConfig) -> bool {
-    [config.nfs, config.metrics]
+    [config.nfs, config.rdma, config.metrics]
         .iter()
         .flatten()
         .any(|a| (1..1024).contains(&a.port()))

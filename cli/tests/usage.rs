@@ -29,7 +29,7 @@ fn every_command_explains_itself_with_an_example() {
 
 #[test]
 fn wrong_usage_ends_with_2_and_says_why() {
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 17] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
@@ -39,8 +39,12 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--cache", "plenty"], "size"),
         (&["serve", "/", "--page", "5000"], "power of two"),
         (
-            &["serve", "/", "--rdma", "127.0.0.1:20049"],
-            "not in this version",
+            &["serve", "/", "--credits", "0"],
+            "adaptive",
+        ),
+        (
+            &["serve", "/", "--design", "write-write"],
+            "read-write",
         ),
         (
             &["serve", "/", "--verbs", "127.0.0.1:20049"],

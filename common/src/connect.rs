@@ -44,6 +44,11 @@ impl PrivateData {
         out
     }
 
+    /// Whether these bytes are meant for a protocol of ours, of whatever version.
+    pub fn is_ours(bytes: &[u8]) -> bool {
+        bytes.starts_with(&Self::MAGIC)
+    }
+
     /// Our private data, if these are; anything else belongs to another protocol (or to a later version of ours).
     /// Bytes behind it (RDMA-CM pads with zeros) are ignored.
     pub fn decode(bytes: &[u8]) -> Option<PrivateData> {

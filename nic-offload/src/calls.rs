@@ -136,6 +136,12 @@ pub trait Calls: Send + Sync {
         self.call(caller, &message, reply)
     }
 
+    /// Whether a peer may connect to call at all.
+    fn admits(&self, peer: &Peer) -> bool {
+        let _ = peer;
+        true
+    }
+
     /// The connection with this number is gone.
     fn closed(&self, connection: u64) {
         let _ = connection;

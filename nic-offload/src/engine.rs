@@ -5,23 +5,28 @@
 
 use std::io;
 
-use odafs_common::connect::{Nonce, PrivateData, Role};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, LifeWord};
 use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 use odafs_fabric::sync::{Arc, hint};
 use odafs_fabric::wake::WakeSet;
-use odafs_fabric::{Incoming, Listener, Peer, entropy};
+use odafs_fabric::{Listener, Peer};
 
 use crate::calls::{Calls, Job, Transport, Workers};
 use crate::nic::Nic;
+use crate::registration::{Budget, Frames, Supply};
 
+mod admission;
 mod direct;
 mod outbox;
+mod rdma;
 mod returns;
 mod rpc;
 
+pub use rdma::{Credits, RdmaConfig, RdmaCounters};
+
 use direct::DirectLine;
+use rdma::RdmaLine;
 use returns::{Place, Returns};
 use rpc::RpcLine;
 
@@ -46,6 +51,8 @@ pub struct EngineConfig {
     pub attach_time_max: Nanos,
     /// How long [`Stopper::stop`] waits for what is under way.
     pub drain_time_max: Nanos,
+    /// RPC-over-RDMA connections.
+    pub rdma: RdmaConfig,
 }
 
 impl Default for EngineConfig {
@@ -60,6 +67,7 @@ impl Default for EngineConfig {
             pinned_time_max: Nanos::from_secs(30),
             attach_time_max: Nanos::from_secs(10),
             drain_time_max: Nanos::from_secs(5),
+            rdma: RdmaConfig::default(),
         }
     }
 }
@@ -76,12 +84,17 @@ pub struct Serves {
     pub workers: Arc<dyn Workers>,
     /// The life word that one-sided clients check; without it none is granted one-sided access.
     pub life: Option<Arc<LifeWord>>,
+    /// Frames for data on its way in ([`Strategy::AllPhysical`](crate::registration::Strategy)).
+    pub frames: Option<Arc<dyn Frames>>,
+    /// What is counted of RPC-over-RDMA.
+    pub rdma: Arc<RdmaCounters>,
 }
 
 /// One engine. Made on any thread, run by one.
 pub struct Engine {
     config: EngineConfig,
     serves: Serves,
+    supply: Supply,
     listeners: Vec<Entrance>,
     /// Freed places are filled again; a line's number never is.
     lines: Vec<Option<Line>>,
@@ -99,9 +112,6 @@ pub struct Engine {
     /// A connection was blocked in this round.
     blocked: bool,
 }
-
-/// RDMA Reads that a direct connection may have under way at a time.
-const INBOUND_READS: u32 = 128;
 
 /// How often a busy engine looks for new connections.
 const ACCEPT_EVERY: Nanos = Nanos::from_micros(100);
@@ -123,6 +133,7 @@ struct Entrance {
 enum Line {
     Direct(Box<DirectLine>),
     Rpc(Box<RpcLine>),
+    Rdma(Box<RdmaLine>),
 }
 
 /// What a turn at a line came to.
@@ -142,6 +153,7 @@ enum Turn {
 struct Now<'a> {
     config: &'a EngineConfig,
     serves: &'a Serves,
+    supply: &'a Supply,
     returns: &'a Arc<Returns>,
     time: Nanos,
     /// Nothing new is taken, only what is under way is ended.
@@ -179,9 +191,16 @@ impl Engine {
     /// An engine without listeners.
     pub fn new(config: EngineConfig, serves: Serves) -> io::Result<Engine> {
         let wake = Arc::new(WakeSet::new()?);
+        let supply = Supply {
+            frames: serves.frames.clone(),
+            arena: Arc::clone(&serves.arena),
+            budget: Budget::new(config.rdma.registration.bytes_max),
+            counters: Arc::clone(&serves.rdma.registration),
+        };
         Ok(Engine {
             config,
             serves,
+            supply,
             listeners: Vec::new(),
             lines: Vec::new(),
             vacant: Vec::new(),
@@ -286,61 +305,12 @@ impl Engine {
         any
     }
 
-    /// Takes a connection for what its private data says.
-    fn admit(&mut self, incoming: Box<dyn Incoming>, transport: Transport) {
-        let peer = incoming.peer().clone();
-        if self.connections() >= self.config.connections_max {
-            return incoming.reject("the server has as many connections as it allows");
-        }
-        let Some(wants) = PrivateData::decode(incoming.private_data()) else {
-            return incoming.reject("the private data is not ODAFS'");
-        };
-        match self.line(incoming, wants, transport) {
-            Ok(line) => self.place(line),
-            Err(error) => tracing::debug!(%peer, %error, "connection not taken"),
-        }
-    }
-
-    fn line(
-        &mut self,
-        incoming: Box<dyn Incoming>,
-        wants: PrivateData,
-        transport: Transport,
-    ) -> io::Result<Line> {
-        if wants.role == Role::Direct && self.serves.nic.is_none() {
-            incoming.reject("direct access is off");
-            return Err(io::ErrorKind::Unsupported.into());
-        }
-        let mut nonce = Nonce::default();
-        entropy::fill(&mut nonce);
-        let inbound_reads = match wants.role {
-            Role::Direct => INBOUND_READS,
-            Role::Rpc => 0,
-        };
-        let answer = PrivateData { nonce, ..wants }.encode();
-        let mut qp = incoming.accept(&answer, inbound_reads)?;
-        qp.watch(&self.wake)?;
-        qp.post_receives(self.config.receives);
-        let number = self.next_number;
-        self.next_number += 1;
-        Ok(match wants.role {
-            Role::Direct => Line::Direct(Box::new(DirectLine::new(qp, number, nonce, self.time))),
-            Role::Rpc => Line::Rpc(Box::new(RpcLine::new(qp, number, transport, self.time))),
-        })
-    }
-
-    fn place(&mut self, line: Line) {
-        match self.vacant.pop() {
-            Some(at) => self.lines[at] = Some(line),
-            None => self.lines.push(Some(line)),
-        }
-    }
-
     /// Hands what the workers have finished to the connections that asked for it.
     fn deliver(&mut self) -> bool {
         let Engine {
             config,
             serves,
+            supply,
             returns,
             lines,
             time,
@@ -349,6 +319,7 @@ impl Engine {
         let now = Now {
             config,
             serves,
+            supply,
             returns,
             time: *time,
             draining: false,
@@ -358,6 +329,9 @@ impl Engine {
             any = true;
             match lines.get_mut(returned.place.line).and_then(Option::as_mut) {
                 Some(Line::Rpc(line)) if line.number() == returned.place.number => {
+                    line.returned(returned, &now)
+                }
+                Some(Line::Rdma(line)) if line.number() == returned.place.number => {
                     line.returned(returned, &now)
                 }
                 _ => outbox::discard(returned.outcome, serves),
@@ -374,6 +348,7 @@ impl Engine {
             let Engine {
                 config,
                 serves,
+                supply,
                 returns,
                 lines,
                 time,
@@ -383,6 +358,7 @@ impl Engine {
             let now = Now {
                 config,
                 serves,
+                supply,
                 returns,
                 time: *time,
                 draining,
@@ -390,6 +366,7 @@ impl Engine {
             let turn = match line {
                 Line::Direct(line) => line.turn(&now),
                 Line::Rpc(line) => line.turn(at, &mut self.reply, &now),
+                Line::Rdma(line) => line.turn(at, &mut self.reply, &now),
             };
             match turn {
                 Turn::Busy => busy = true,
@@ -411,6 +388,10 @@ impl Engine {
             match line {
                 Line::Direct(line) => line.close(&self.serves),
                 Line::Rpc(line) => line.close(&self.serves),
+                Line::Rdma(line) => {
+                    line.close(&self.serves);
+                    self.share_credits(self.rdma_clients());
+                }
             }
         }
     }
@@ -426,6 +407,7 @@ impl Engine {
         let armed = self.lines.iter_mut().flatten().all(|line| match line {
             Line::Direct(line) => line.arm(),
             Line::Rpc(line) => line.arm(),
+            Line::Rdma(line) => line.arm(),
         });
         if armed && self.returns.is_empty() && !self.stopping.load(Ordering::Acquire) {
             self.wake.wait(self.look_again());
@@ -438,6 +420,7 @@ impl Engine {
         let deadlines = self.lines.iter().flatten().any(|line| match line {
             Line::Direct(line) => line.has_deadline(),
             Line::Rpc(line) => line.has_deadline(),
+            Line::Rdma(line) => line.has_deadline(),
         });
         match (self.blocked, deadlines) {
             (true, _) => Some(BLOCKED_NAP),
@@ -469,6 +452,7 @@ impl Engine {
         self.lines.iter().flatten().any(|line| match line {
             Line::Direct(line) => line.under_way(),
             Line::Rpc(line) => line.under_way(),
+            Line::Rdma(line) => line.under_way(),
         })
     }
 }

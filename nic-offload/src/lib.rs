@@ -17,6 +17,8 @@ pub mod host_vm;
 #[cfg(not(loom))]
 pub mod nic;
 #[cfg(not(loom))]
+pub mod registration;
+#[cfg(not(loom))]
 pub mod tpt;
 
 #[cfg(loom)]

@@ -12,12 +12,13 @@ use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 use odafs_fabric::sync::thread::{self, JoinHandle};
 use odafs_nic::calls::{Calls, Transport, Workers};
-use odafs_nic::engine::{Engine, EngineConfig, Serves, Stopper};
+use odafs_nic::engine::{Engine, EngineConfig, RdmaCounters, Serves, Stopper};
 
 use crate::access::Access;
 use crate::change;
 use crate::drc::DuplicateCache;
-use crate::export::{Export, ExportConfig};
+use crate::export::{Direct, Export, ExportConfig};
+use crate::spare::SpareFrames;
 use crate::mount::MountProgram;
 use crate::nfs3::Nfs3;
 use crate::odafs::{Odafs, SessionPolicy};
@@ -65,6 +66,7 @@ pub struct Assembly {
     service: Arc<Service>,
     pool: Arc<Pool>,
     life: Option<Arc<LifeWord>>,
+    rdma: Arc<RdmaCounters>,
     engine: Option<(Stopper, JoinHandle<()>)>,
     observer: Option<JoinHandle<()>>,
     stopping: Arc<AtomicBool>,
@@ -76,6 +78,7 @@ impl Assembly {
     /// # Errors
     /// The system has no more threads or descriptors.
     pub fn start(parts: Parts, listeners: Vec<(Box<dyn Listener>, Transport)>) -> io::Result<Self> {
+        let one_sided = parts.export.direct == Direct::OneSided;
         let export = Arc::new(Export::new(
             parts.export,
             parts.store,
@@ -93,13 +96,14 @@ impl Assembly {
             export,
             service,
             life: parts.life,
+            rdma: Arc::default(),
             engine: None,
             observer: None,
             stopping: Arc::new(AtomicBool::new(false)),
         };
         assembly.start_observer()?;
         if !listeners.is_empty() {
-            assembly.start_engine(parts.engine, listeners)?;
+            assembly.start_engine(parts.engine, one_sided, listeners)?;
         }
         Ok(assembly)
     }
@@ -114,6 +118,7 @@ impl Assembly {
     fn start_engine(
         &mut self,
         config: EngineConfig,
+        one_sided: bool,
         listeners: Vec<(Box<dyn Listener>, Transport)>,
     ) -> io::Result<()> {
         let serves = Serves {
@@ -121,7 +126,13 @@ impl Assembly {
             nic: self.export.nic().cloned(),
             calls: self.calls(),
             workers: self.workers(),
-            life: self.life.clone(),
+            // Who may not read the export's memory by RDMA is offered no RDMA Read either.
+            life: self
+                .life
+                .clone()
+                .filter(|_| one_sided),
+            frames: Some(Arc::new(SpareFrames::of(Arc::clone(&self.export)))),
+            rdma: Arc::clone(&self.rdma),
         };
         let mut engine = Engine::new(config, serves)?;
         for (listener, transport) in listeners {
@@ -138,6 +149,11 @@ impl Assembly {
     /// The export.
     pub fn export(&self) -> &Arc<Export> {
         &self.export
+    }
+
+    /// What the RPC-over-RDMA connections came to.
+    pub fn rdma(&self) -> &Arc<RdmaCounters> {
+        &self.rdma
     }
 
     /// The programs, for other transports.

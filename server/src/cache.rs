@@ -217,6 +217,11 @@ impl Cache {
         !frames.is_empty()
     }
 
+    /// A frame of [`Cache::allocate`] that never came to hold a page.
+    pub(crate) fn give_back(&self, frame: FrameNumber) {
+        self.put_back(frame, self.arena.is_pinned(frame));
+    }
+
     fn put_back(&self, frame: FrameNumber, pinned: bool) {
         let mut free = self.free.lock();
         if pinned {

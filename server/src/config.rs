@@ -7,6 +7,8 @@ use ipnet::IpNet;
 use odafs_common::page::PageSize;
 
 pub use crate::export::Direct;
+pub use odafs_nic::engine::{Credits, RdmaConfig};
+pub use odafs_nic::registration::{Costs, RegistrationConfig, Strategy};
 
 /// Whose ids a caller acts with (on the shared-memory fabric always the socket peer's).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,6 +57,8 @@ pub struct ServerConfig {
     pub metrics: Option<SocketAddr>,
     /// Packet trace.
     pub trace: Option<PathBuf>,
+    /// How RPC over RDMA is served.
+    pub rpc_rdma: RdmaConfig,
     /// Threads for what may block.
     pub workers: usize,
     /// Hand every call to one of them, even one that the polling thread could serve: what that costs is
@@ -84,6 +88,7 @@ impl ServerConfig {
             direct: Direct::Guarded,
             metrics: None,
             trace: None,
+            rpc_rdma: RdmaConfig::default(),
             workers: 8,
             hand_over: false,
             spin: std::time::Duration::from_micros(50),

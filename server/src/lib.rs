@@ -11,6 +11,7 @@ mod keys;
 mod pageout;
 mod references;
 mod sessions;
+mod spare;
 #[cfg(test)]
 mod stress_tests;
 #[cfg(test)]

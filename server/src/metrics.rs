@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use odafs_common::exception::Exception;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(shuttle))]
+use odafs_nic::engine::RdmaCounters;
 use odafs_nic::nic::Nic;
 
 /// Why references became worth nothing.
@@ -163,6 +165,45 @@ impl Metrics {
 pub(crate) fn describe(out: &mut String, name: &str, help: &str) {
     let _ = writeln!(out, "# HELP odafs_{name}_total {help}");
     let _ = writeln!(out, "# TYPE odafs_{name}_total counter");
+}
+
+/// What RPC over RDMA came to, in the text format of Prometheus.
+#[cfg(not(shuttle))]
+pub(crate) fn rdma_text(out: &mut String, counts: &RdmaCounters) {
+    let registration = &counts.registration;
+    #[rustfmt::skip]
+    let plain = [
+        ("rdma_calls", "Calls over RDMA.", &counts.calls),
+        ("rdma_reads", "RDMA Reads of clients' memory.", &counts.reads),
+        ("rdma_read_bytes", "Bytes read from clients' memory.", &counts.read_bytes),
+        ("rdma_writes", "RDMA Writes to clients' memory.", &counts.writes),
+        ("rdma_written_bytes", "Bytes written to clients' memory.", &counts.written_bytes),
+        ("rdma_exposed", "Replies left for clients to fetch.", &counts.exposed),
+        ("rdma_exposed_bytes", "Bytes of them.", &counts.exposed_bytes),
+        ("rdma_dones", "RDMA_DONE messages.", &counts.dones),
+        ("rdma_done_timeouts", "Replies not fetched in time.", &counts.done_timeouts),
+        ("rdma_registrations", "Regions registered.", &registration.registered),
+        ("rdma_bindings", "Fresh tags for registered memory.", &registration.bound),
+        ("rdma_registrations_reused", "Uses of memory registered before.", &registration.reused),
+        ("rdma_memory_waits", "Calls that waited for memory to read into.", &registration.refused),
+    ];
+    let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+    for (name, help, count) in plain {
+        describe(out, name, help);
+        let _ = writeln!(out, "odafs_{name}_total {}", get(count));
+    }
+    describe(out, "rdma_errors", "What went wrong over RDMA.");
+    for (kind, count) in [
+        ("malformed", &counts.malformed),
+        ("ignored", &counts.ignored),
+        ("overrun", &counts.overruns),
+        ("fault", &counts.faults),
+    ] {
+        let _ = writeln!(out, "odafs_rdma_errors_total{{kind=\"{kind}\"}} {}", get(count));
+    }
+    let _ = writeln!(out, "# HELP odafs_rdma_connections NFS clients over RDMA.");
+    let _ = writeln!(out, "# TYPE odafs_rdma_connections gauge");
+    let _ = writeln!(out, "odafs_rdma_connections {}", get(&counts.connections));
 }
 
 fn nic_text(out: &mut String, nic: &Nic) {

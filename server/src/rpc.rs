@@ -10,6 +10,7 @@ use std::ops::Range;
 
 use odafs_common::wire::rpc::{self, Auth, AuthStat, CallHeader};
 use odafs_common::wire::xdr::{Encode, Reader, Writer, XdrError, padding};
+use odafs_fabric::Peer;
 use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_nic::calls::{Caller, Calls, ChunkSource, ChunkWrite, Outcome, Placed};
@@ -196,6 +197,10 @@ impl Calls for Service {
             Ok(outcome) => outcome,
             Err(later) => self.defer(caller, message, later),
         }
+    }
+
+    fn admits(&self, peer: &Peer) -> bool {
+        self.0.access.admits(peer)
     }
 
     fn closed(&self, connection: u64) {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use odafs_common::session::Identity;
 use odafs_fabric::Listener;
 use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
-use odafs_fabric::shm;
+use odafs_fabric::{shm, tcp as iwarp};
 use odafs_nic::calls::Transport;
 use odafs_nic::engine::EngineConfig;
 use odafs_nic::nic::NicConfig;
@@ -18,6 +18,7 @@ use crate::access::Access;
 use crate::assembly::{Assembly, Parts};
 use crate::config::ServerConfig;
 use crate::export::ExportConfig;
+use crate::metrics;
 use crate::metrics_http::MetricsServer;
 use crate::odafs::SessionPolicy;
 use crate::portmap::Port;
@@ -166,9 +167,11 @@ fn metrics_text(
         Arc::clone(assembly.service()),
     );
     let connections = tcp.map(TcpServer::gauge);
+    let rdma = Arc::clone(assembly.rdma());
     move || {
         let mut text = export.metrics().text(export.nic().map(|nic| &**nic));
         service.counts().append_text(&mut text);
+        metrics::rdma_text(&mut text, &rdma);
         if let Some(connections) = &connections {
             text.push_str("# HELP odafs_nfs_connections Connections over TCP.\n");
             text.push_str("# TYPE odafs_nfs_connections gauge\n");
@@ -181,7 +184,6 @@ fn metrics_text(
 /// What this server does not have, and what it would not work with.
 fn check(config: &ServerConfig) -> Result<(), StartError> {
     let missing = [
-        (config.rdma.is_some(), "the iWARP listener (--rdma)"),
         (config.verbs.is_some(), "the RDMA listener (--verbs)"),
         (config.trace.is_some(), "the packet trace (--trace)"),
     ];
@@ -264,6 +266,7 @@ fn parts(
         hand_over: config.hand_over,
         engine: EngineConfig {
             spin: config.spin.into(),
+            rdma: config.rpc_rdma,
             ..EngineConfig::default()
         },
         port,
@@ -290,7 +293,17 @@ impl Doors {
             )?;
             fabrics.push((Box::new(listener), Transport::Shm));
         }
+        let mut rdma = None;
+        if let Some(address) = config.rdma {
+            let listener = trying(
+                format!("listen on {address}"),
+                iwarp::Listener::bind(address, iwarp::Limits::default()),
+            )?;
+            rdma = Some(listener.local_addr());
+            fabrics.push((Box::new(listener), Transport::Rdma));
+        }
         let addresses = Addresses {
+            rdma,
             nfs: nfs.as_ref().map(|(_, address)| *address),
             metrics: metrics.as_ref().map(|(_, address)| *address),
             shm: config.shm.clone(),

@@ -102,9 +102,14 @@ impl Outbox {
         !self.leaving.is_empty()
     }
 
+    /// As many answers wait as may.
+    pub fn is_full(&self, now: &Now<'_>) -> bool {
+        self.waiting.len() >= now.config.receives as usize
+    }
+
     /// What waits and what is pinned is bounded: beyond that nothing new should be begun.
     pub fn has_room(&self, now: &Now<'_>) -> bool {
-        self.waiting.len() < now.config.receives as usize
+        !self.is_full(now)
             && self.waiting_pins + self.leaving.len() < now.config.pins_max
     }
 

@@ -11,7 +11,6 @@ use odafs_common::rpcrdma::{
     Source, Step, Terms, Ticket,
 };
 use odafs_common::wire::rpcrdma::{Segment, Segments};
-use odafs_fabric::clock::Nanos;
 use odafs_fabric::{Access, Completion, QueuePair, Remote, SteeringTag};
 
 use super::outbox::{Answer, Outbox, release};
@@ -38,6 +37,9 @@ pub(super) fn private_data(config: &RdmaConfig) -> PrivateData {
     }
 }
 
+/// The longest reply in the Read-Read design, its data apart.
+const EXPOSED_BYTES_MAX: u32 = 1 << 20;
+
 /// A connection for RPC-over-RDMA, and what is under way on it.
 pub(super) struct RdmaLine {
     out: Outbox,
@@ -51,7 +53,7 @@ pub(super) struct RdmaLine {
     /// Calls that are with the workers.
     running: HashMap<u64, Running>,
     /// Replies that the client fetches.
-    exposed: HashMap<ExposureId, Lease>,
+    exposed: HashMap<ExposureId, Vec<Lease>>,
     next_call: u64,
     next_read: u64,
 }
@@ -94,7 +96,7 @@ impl RdmaLine {
             },
             out: Outbox::new(qp, now.time),
             responder,
-            registrar: Registrar::new(config.registration, now.serves.supply()),
+            registrar: Registrar::new(config.registration, now.supply.clone()),
             parked: VecDeque::new(),
             pulling: VecDeque::new(),
             running: HashMap::new(),
@@ -142,11 +144,16 @@ impl RdmaLine {
             Turn::Dead
         } else if events > 0 {
             Turn::Busy
-        } else if self.out.is_clear() && self.parked.is_empty() {
+        } else if self.out.is_clear() && (self.parked.is_empty() || self.awaits_event()) {
             Turn::Idle
         } else {
             Turn::Blocked
         }
+    }
+
+    /// Something of this connection is under way whose end will be told.
+    fn awaits_event(&self) -> bool {
+        !self.running.is_empty() || !self.pulling.is_empty() || self.out.is_leaving()
     }
 
     /// A message: a call, or what the transport itself has to say.
@@ -159,6 +166,8 @@ impl RdmaLine {
             }
             Step::Answer(mut error) => {
                 count(&now.serves.rdma.malformed);
+                // Who sends nonsense and takes no answers is not answered for ever.
+                self.out.dead |= self.out.is_full(now);
                 self.out.send_message(&mut error);
             }
             Step::Ignore(why) => {
@@ -172,20 +181,21 @@ impl RdmaLine {
     fn arrive(&mut self, incoming: Incoming, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) {
         count(&now.serves.rdma.calls);
         let Incoming { assembly, ticket } = incoming;
-        if let [whole] = &assembly.inline[..]
-            && whole.from.len() == assembly.length as usize
+        if let Some(whole) = assembly.as_inline()
             && self.parked.is_empty()
             && self.has_room(now)
         {
             reply.clear();
             self.prepare(&ticket);
-            let message = &self.out.qp.message()[whole.from.clone()];
+            let message = &self.out.qp.message()[whole];
             let outcome = now.serves.calls.call(&self.caller, message, reply);
             return self.served(outcome, ticket, reply, at, now);
         }
+        // Beyond its credits a client has no calls.
+        let many = self.parked.len() >= 2 * now.config.rdma.credits.max() as usize;
         match Arrived::new(ticket, &assembly, self.out.qp.message()) {
-            Some(arrived) => self.parked.push_back(arrived),
-            None => self.out.dead = true,
+            Some(arrived) if !many => self.parked.push_back(arrived),
+            _ => self.out.dead = true,
         }
     }
 
@@ -291,10 +301,10 @@ impl RdmaLine {
     fn prepare(&mut self, ticket: &Ticket) {
         if self.responder.terms().read_read {
             self.caller.placement = Some(u32::MAX);
-            self.caller.reply_bytes_max = u32::MAX;
+            self.caller.reply_bytes_max = EXPOSED_BYTES_MAX;
         } else {
             self.caller.placement = ticket.placement();
-            self.caller.reply_bytes_max = self.responder.reply_max(ticket);
+            self.caller.reply_bytes_max = ticket.reply_bytes_max();
         }
     }
 
@@ -407,31 +417,41 @@ impl RdmaLine {
         head: &mut Vec<u8>,
         now: &Now<'_>,
     ) -> odafs_common::rpcrdma::Answer {
-        let (qp, registrar, exposed) = (&mut *self.out.qp, &mut self.registrar, &mut self.exposed);
+        let (qp, registrar) = (&mut *self.out.qp, &mut self.registrar);
+        let mut leases = Vec::new();
         let mut expose = |expose: &Expose| {
             let bytes = gather(expose, pieces, reply, now);
             let lease = registrar.lease(qp, bytes.len(), Access::READ)?;
             let segment = Segment {
                 handle: lease.tag()?.0,
-                length: u32::try_from(bytes.len()).ok()?,
+                length: expose.bytes,
                 offset: 0,
             };
-            if !lease.store(0, &bytes) {
-                return None;
-            }
-            count(&now.serves.rdma.exposed);
-            add(&now.serves.rdma.exposed_bytes, bytes.len() as u64);
-            exposed.insert(expose.id, lease);
-            Some(Segments::one(segment))
+            let stored = lease.store(0, &bytes);
+            leases.push(lease);
+            stored.then_some(Segments::one(segment))
         };
         let time = Duration::from_nanos(now.time.0);
-        self.responder
-            .reply_exposed(ticket, results, time, &mut expose, head)
+        let answer = self
+            .responder
+            .reply_exposed(ticket, results, time, &mut expose, head);
+        match answer.exposed {
+            Some(id) => {
+                let bytes = leases.iter().map(|lease| lease.len() as u64);
+                count(&now.serves.rdma.exposed);
+                add(&now.serves.rdma.exposed_bytes, bytes.sum());
+                self.exposed.insert(id, leases);
+            }
+            None => leases
+                .into_iter()
+                .for_each(|lease| self.registrar.release(&mut *self.out.qp, lease)),
+        }
+        answer
     }
 
     /// The client has fetched a reply, or has had its time for it.
     fn conceal(&mut self, id: ExposureId) {
-        if let Some(lease) = self.exposed.remove(&id) {
+        for lease in self.exposed.remove(&id).unwrap_or_default() {
             self.registrar.release(&mut *self.out.qp, lease);
         }
     }
