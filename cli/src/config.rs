@@ -194,7 +194,8 @@ impl ServeOptions {
         };
         if self.verbs.is_some() {
             bail!(Usage(
-                "RDMA hardware (--verbs) is not in this version; --rdma is RDMA over TCP".to_owned()
+                "RDMA hardware (--verbs) is not in this version; --rdma is RDMA over TCP"
+                    .to_owned()
             ));
         }
         check_directory(&dir)?;

@@ -38,14 +38,8 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve"], "odafs serve DIR"),
         (&["serve", "/", "--cache", "plenty"], "size"),
         (&["serve", "/", "--page", "5000"], "power of two"),
-        (
-            &["serve", "/", "--credits", "0"],
-            "adaptive",
-        ),
-        (
-            &["serve", "/", "--design", "write-write"],
-            "read-write",
-        ),
+        (&["serve", "/", "--credits", "0"], "adaptive"),
+        (&["serve", "/", "--design", "write-write"], "read-write"),
         (
             &["serve", "/", "--verbs", "127.0.0.1:20049"],
             "not in this version",

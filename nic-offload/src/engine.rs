@@ -467,5 +467,4 @@ impl Drop for Engine {
 }
 
 #[cfg(test)]
-#[path = "engine_tests.rs"]
 mod tests;

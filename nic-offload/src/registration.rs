@@ -200,10 +200,7 @@ pub struct Lease {
 }
 
 enum Memory {
-    Buffer {
-        buffer: Buffer,
-        name: Name,
-    },
+    Buffer { buffer: Buffer, name: Name },
     Frames(Arc<FrameLease>),
 }
 
@@ -536,7 +533,3 @@ impl Lease {
         }
     }
 }
-
-#[cfg(test)]
-#[path = "registration_tests.rs"]
-mod tests;

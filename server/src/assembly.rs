@@ -18,13 +18,13 @@ use crate::access::Access;
 use crate::change;
 use crate::drc::DuplicateCache;
 use crate::export::{Direct, Export, ExportConfig};
-use crate::spare::SpareFrames;
 use crate::mount::MountProgram;
 use crate::nfs3::Nfs3;
 use crate::odafs::{Odafs, SessionPolicy};
 use crate::pool::Pool;
 use crate::portmap::{Port, Portmap};
 use crate::rpc::{Program, Service};
+use crate::spare::SpareFrames;
 use crate::store::Store;
 
 /// What a server is put together from.
@@ -127,10 +127,7 @@ impl Assembly {
             calls: self.calls(),
             workers: self.workers(),
             // Who may not read the export's memory by RDMA is offered no RDMA Read either.
-            life: self
-                .life
-                .clone()
-                .filter(|_| one_sided),
+            life: self.life.clone().filter(|_| one_sided),
             frames: Some(Arc::new(SpareFrames::of(Arc::clone(&self.export)))),
             rdma: Arc::clone(&self.rdma),
         };

@@ -199,7 +199,11 @@ pub(crate) fn rdma_text(out: &mut String, counts: &RdmaCounters) {
         ("overrun", &counts.overruns),
         ("fault", &counts.faults),
     ] {
-        let _ = writeln!(out, "odafs_rdma_errors_total{{kind=\"{kind}\"}} {}", get(count));
+        let _ = writeln!(
+            out,
+            "odafs_rdma_errors_total{{kind=\"{kind}\"}} {}",
+            get(count)
+        );
     }
     let _ = writeln!(out, "# HELP odafs_rdma_connections NFS clients over RDMA.");
     let _ = writeln!(out, "# TYPE odafs_rdma_connections gauge");

@@ -398,6 +398,12 @@ impl Responder {
         Header { xid, credits, body }.encode(&mut Writer::new(header));
     }
 
+    /// Answers a call with an error, as what it brought cannot be had. The message replaces what `message` holds.
+    pub fn refuse(&mut self, ticket: Ticket, message: &mut Vec<u8>) {
+        self.answered(&ticket);
+        self.overrun(&ticket, message);
+    }
+
     /// The call will not be answered.
     pub fn dropped(&mut self, ticket: Ticket) {
         let Ticket { .. } = ticket;

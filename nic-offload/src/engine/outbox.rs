@@ -109,8 +109,7 @@ impl Outbox {
 
     /// What waits and what is pinned is bounded: beyond that nothing new should be begun.
     pub fn has_room(&self, now: &Now<'_>) -> bool {
-        !self.is_full(now)
-            && self.waiting_pins + self.leaving.len() < now.config.pins_max
+        !self.is_full(now) && self.waiting_pins + self.leaving.len() < now.config.pins_max
     }
 
     /// Begins a turn: tries again what waits. How much went.
@@ -125,8 +124,7 @@ impl Outbox {
     /// Sends a message without writes. Its buffer is taken only if it has to wait.
     pub fn send_message(&mut self, message: &mut Vec<u8>) {
         if !self.waiting.is_empty() || !self.try_message(&[message], None) {
-            self.waiting
-                .push_back(Answer::of(std::mem::take(message)));
+            self.waiting.push_back(Answer::of(std::mem::take(message)));
         }
     }
 

@@ -308,14 +308,7 @@ impl RdmaLine {
         }
     }
 
-    fn defer(
-        &mut self,
-        job: Job,
-        ticket: Ticket,
-        lease: Option<Lease>,
-        at: usize,
-        now: &Now<'_>,
-    ) {
+    fn defer(&mut self, job: Job, ticket: Ticket, lease: Option<Lease>, at: usize, now: &Now<'_>) {
         let call = self.next_call;
         self.next_call += 1;
         self.running.insert(call, Running { ticket, lease });

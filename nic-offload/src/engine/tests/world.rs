@@ -16,9 +16,9 @@ use odafs_fabric::sync::{Arc, Mutex, mpsc, thread};
 use odafs_fabric::{Remote, SteeringTag};
 
 use super::wire::{Door, SINK_BYTES, Shared, Wire};
-use super::{Engine, EngineConfig, Serves};
 use crate::calls::{Caller, Calls, ChunkSource, ChunkWrite, Job, Outcome, Transport, Workers};
 use crate::capability::{NewSession, ReaderClass};
+use crate::engine::{Engine, EngineConfig, Serves};
 use crate::host_vm::SharedVm;
 use crate::nic::{Nic, NicConfig};
 use crate::tpt::TptEntry;

@@ -4,7 +4,7 @@ use odafs_common::connect::Role;
 use odafs_fabric::sync::thread;
 
 use super::world::World;
-use super::*;
+use crate::engine::*;
 
 #[test]
 fn who_does_not_attach_is_shown_out() {

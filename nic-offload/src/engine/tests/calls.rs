@@ -2,11 +2,10 @@
 
 use odafs_common::connect::Role;
 use odafs_fabric::sync::atomic::Ordering;
-use odafs_fabric::{Completion, Fault, Remote, SteeringTag};
+use odafs_fabric::{Completion, Fault};
 
-use super::wire::SINK_BYTES;
-use super::world::{FRAME, World};
-use super::*;
+use super::world::World;
+use crate::engine::*;
 
 #[test]
 fn calls() {

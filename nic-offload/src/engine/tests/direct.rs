@@ -1,14 +1,13 @@
 //! Direct connections.
 
-use odafs_common::direct::{Attached, Completion as Header};
+use odafs_common::direct::{Completion as Header, Request};
 use odafs_common::exception::Exception;
 use odafs_common::reference::{AccessKey, Handle};
-use odafs_fabric::memory::FrameNumber;
-use odafs_fabric::{Completion, Fault, Remote, SteeringTag};
+use odafs_fabric::{Completion, Remote, SteeringTag};
 
 use super::wire::{SINK_BYTES, Shared};
 use super::world::World;
-use super::*;
+use crate::engine::*;
 
 fn results(wire: &Shared) -> Vec<(u64, Result<u32, Exception>)> {
     let messages = std::mem::take(&mut wire.lock().to_client);

@@ -1,7 +1,5 @@
 //! The engine over a queue pair whose room and completions the test decides, and over the simulator's.
 
-use super::*;
-
 mod calls;
 mod direct;
 mod lives;
