@@ -67,16 +67,13 @@ pub struct AdaptiveGrants {
 }
 
 impl GrantPolicy {
-    /// Credits to grant, given those asked for and those that the client has. At least 1.
-    ///
-    /// It grows at once and shrinks by one a reply: a client that has not heard of the smaller grant can still use
-    /// the larger one, and finds each receive that it was promised.
+    /// Credits to grant, given those asked for and those granted last. At least 1.
     pub fn grant(&self, requested: u32, posted: u32) -> u32 {
         let wanted = match self {
             Self::Fixed(credits) => *credits,
             Self::Adaptive(adaptive) => adaptive.wanted(requested, posted),
         };
-        wanted.max(posted.saturating_sub(1)).max(1)
+        wanted.max(1)
     }
 }
 

@@ -15,9 +15,16 @@ use crate::wire::xdr::{Encode, Reader, Writer};
 pub struct RequesterConfig {
     /// What the connection's private data came to.
     pub terms: Terms,
-    /// Credits that are asked for. Post `credits.max()` receives when the connection is made, and one more for each
-    /// message taken.
+    /// Credits that are asked for.
     pub credits: RequestPolicy,
+}
+
+impl RequesterConfig {
+    /// Receives to post when the connection is made; later one for each message taken. One more than there can be
+    /// calls: a call that was sent again may be answered again.
+    pub fn receives(&self) -> u32 {
+        self.credits.max().saturating_add(1)
+    }
 }
 
 /// What of a call and of its reply may travel apart from the message.
@@ -177,6 +184,8 @@ pub enum Event {
 pub struct Requester {
     config: RequesterConfig,
     granted: u32,
+    /// Credits in use: calls under way, each as often as it was sent.
+    in_use: u32,
     pending: HashMap<u32, Pending>,
 }
 
@@ -187,6 +196,8 @@ struct Pending {
     reply: Option<Segments>,
     /// The longest reply, everything included.
     reply_max: u32,
+    /// Credits: how often it was sent.
+    credits: u32,
     stage: Stage,
 }
 
@@ -204,6 +215,7 @@ impl Requester {
         Self {
             config,
             granted: 1,
+            in_use: 0,
             pending: HashMap::new(),
         }
     }
@@ -225,8 +237,7 @@ impl Requester {
         if self.pending.contains_key(&xid) {
             return Err(CallError::Duplicate);
         }
-        let credit =
-            self.may_call() || call.health_check && self.pending.len() < self.granted as usize;
+        let credit = self.may_call() || call.health_check && self.in_use < self.granted;
         if !credit {
             return Err(CallError::NoCredit);
         }
@@ -235,18 +246,17 @@ impl Requester {
             Some(_) => Body::Msg(chunks),
             None => Body::Nomsg(chunks),
         };
-        let credits = self
-            .config
-            .credits
-            .request(self.granted, self.pending.len() as u32);
+        let credits = self.config.credits.request(self.granted, self.in_use);
         header.clear();
         Header { xid, credits, body }.encode(&mut Writer::new(header));
         let pending = Pending {
             result: chunks.write,
             reply: chunks.reply,
             reply_max: call.shape.whole_reply_max(),
+            credits: 1,
             stage: Stage::Waiting,
         };
+        self.in_use += 1;
         self.pending.insert(xid, pending);
         let inline = inline.unwrap_or_default();
         Ok(Outgoing { xid, inline })
@@ -301,16 +311,15 @@ impl Requester {
 
     /// Takes a call off the list that its answer has come for, or says what else the answer is.
     fn end(&mut self, xid: u32) -> Result<Pending, Event> {
-        match self.pending.remove(&xid) {
-            None => Err(Event::Unknown { xid }),
-            Some(call) => match call.stage {
-                Stage::Waiting => Ok(call),
-                Stage::Abandoned => Err(Event::Late { xid }),
-                Stage::Pulling => {
-                    self.pending.insert(xid, call);
-                    Err(Event::Unknown { xid })
-                }
-            },
+        let pulling = |call: &Pending| call.stage == Stage::Pulling;
+        if self.pending.get(&xid).is_some_and(pulling) {
+            return Err(Event::Unknown { xid });
+        }
+        let call = self.pending.remove(&xid).ok_or(Event::Unknown { xid })?;
+        self.in_use -= call.credits;
+        match call.stage {
+            Stage::Abandoned => Err(Event::Late { xid }),
+            Stage::Waiting | Stage::Pulling => Ok(call),
         }
     }
 
@@ -326,6 +335,8 @@ impl Requester {
                 let event = self.answered(xid, &call, chunks, reduced);
                 if matches!(event, Event::Pull(_)) {
                     call.stage = Stage::Pulling;
+                    call.credits = 1;
+                    self.in_use += 1;
                     self.pending.insert(xid, call);
                 }
                 event
@@ -383,15 +394,28 @@ impl Requester {
             .is_some_and(|call| call.stage == Stage::Pulling);
         if pulling {
             self.pending.remove(&xid);
+            self.in_use -= 1;
             header.clear();
-            let credits = self
-                .config
-                .credits
-                .request(self.granted, self.pending.len() as u32);
+            let credits = self.config.credits.request(self.granted, self.in_use);
             let body = Body::Done;
             Header { xid, credits, body }.encode(&mut Writer::new(header));
         }
         pulling
+    }
+
+    /// A call that waits for its reply is to be sent once more, byte for byte and with the same memory: a server that
+    /// is still at a call drops its repetitions, and none of them may be the one that it answers. Each takes a credit
+    /// until the answer comes. `false`: there is none free, or no such call.
+    pub fn send_again(&mut self, xid: u32) -> bool {
+        let free = self.may_call();
+        match self.pending.get_mut(&xid) {
+            Some(call) if free && call.stage == Stage::Waiting => {
+                call.credits += 1;
+                self.in_use += 1;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Nobody waits for the call any more. Its credit and its memory stay in use until the answer comes
@@ -406,9 +430,9 @@ impl Requester {
         }
     }
 
-    /// Calls under way, abandoned ones included.
-    pub fn under_way(&self) -> usize {
-        self.pending.len()
+    /// Credits in use: calls under way, abandoned ones included, each as often as it was sent.
+    pub fn under_way(&self) -> u32 {
+        self.in_use
     }
 
     /// Credits granted last.
@@ -419,7 +443,7 @@ impl Requester {
     /// Whether an ordinary call may be made now: one credit is kept for a health check (RFC 8267, section 6.7.2),
     /// where there is more than one.
     pub fn may_call(&self) -> bool {
-        self.pending.len() < (self.granted - 1).max(1) as usize
+        self.in_use < (self.granted - 1).max(1)
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod credits;
 mod dissector;
+mod flight;
 mod golden;
 mod hostile;
 

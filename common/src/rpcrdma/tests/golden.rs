@@ -297,6 +297,35 @@ fn a_short_reply_returns_its_reply_chunk_empty() {
     assert_eq!(long.writes, [Write { from, to }]);
 }
 
+/// Send With Invalidate takes one tag: it must be the only one of the call.
+#[test]
+fn a_tag_is_invalidated_if_there_is_no_other() {
+    let results = Results {
+        length: 100,
+        data: Data::None,
+    };
+    let invalidated = |read: u32, write: [u32; 2], reply: u32| {
+        let call = format!(
+            "00000007 00000001 00000080 00000000
+             00000001 00000008 {read:08x} 00000010 0000000000000000 00000000
+             00000001 00000002 {:08x} 00000010 0000000000000000 {:08x} 00000010 0000000000000000 00000000
+             00000001 00000001 {reply:08x} 00000010 0000000000000000
+             00000007 00000000",
+            write[0], write[1]
+        );
+        answer(&call, &results).1.invalidate
+    };
+    assert_eq!(invalidated(5, [5, 5], 5), Some(5));
+    assert_eq!(invalidated(6, [5, 5], 5), None);
+    assert_eq!(invalidated(5, [5, 6], 5), None);
+    assert_eq!(invalidated(5, [5, 5], 6), None);
+    let (_, none) = answer(
+        "00000007 00000001 00000080 00000000 00000000 00000000 00000000 00000007 00000000",
+        &results,
+    );
+    assert_eq!(none.invalidate, None);
+}
+
 /// An empty write chunk asks for the data inline (RFC 8267, section 6.4.1).
 #[test]
 fn an_empty_write_chunk_takes_no_data() {
@@ -358,4 +387,17 @@ fn a_reply_without_room_is_an_error() {
             }
         );
     }
+    // A reply chunk that is too short by a byte.
+    let call = |length: u32| {
+        format!(
+            "00000007 00000001 00000080 00000000 00000000 00000000
+             00000001 00000001 01020304 {length:08x} 0000000000005000 00000007 00000000"
+        )
+    };
+    let long = Results {
+        length: 8192,
+        data: Data::None,
+    };
+    assert!(answer(&call(8191), &long).1.overrun);
+    assert!(!answer(&call(8192), &long).1.overrun);
 }

@@ -210,6 +210,7 @@ impl World {
     pub fn send(&mut self, exchange: &Exchange, given: &mut Vec<(NeedKind, Segments)>) -> Vec<u8> {
         let mut sent = Vec::new();
         let client = &mut self.client;
+        let read_read = self.responder.terms().read_read;
         let mut memory = |need: &Need| {
             let mut bytes: Vec<u8> = need
                 .parts
@@ -220,6 +221,10 @@ impl World {
             assert_eq!(bytes.is_empty(), !for_the_peer_to_read);
             bytes.resize(need.bytes as usize, 0xee);
             let segments = client.register(&bytes);
+            assert!(
+                for_the_peer_to_read || !read_read,
+                "no room for replies in the Read-Read design"
+            );
             given.push((need.kind, segments));
             Some(segments)
         };
@@ -312,7 +317,7 @@ impl World {
         (message, answer)
     }
 
-    fn finish(
+    pub fn finish(
         &mut self,
         event: Event,
         message: &[u8],
