@@ -18,5 +18,6 @@ pub mod peers;
 pub mod process;
 pub mod random;
 pub mod report;
+pub mod scratch;
 pub mod table;
 pub mod tree;

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
 
 use crate::cpu;
 
@@ -40,7 +40,7 @@ pub struct ServerProcess {
     stdin: Option<ChildStdin>,
     shm: PathBuf,
     nfs: Option<SocketAddr>,
-    _directory: TempDir,
+    _directory: Scratch,
 }
 
 impl ServerProcess {
@@ -51,10 +51,7 @@ impl ServerProcess {
     /// It could not be started, or ended before it was ready: what it wrote to
     /// stderr stands above.
     pub fn start(plan: &ServerPlan) -> Result<Self> {
-        let directory = tempfile::Builder::new()
-            .prefix("odafs-")
-            .tempdir()
-            .context("cannot make a directory")?;
+        let directory = Scratch::new().context("cannot make a directory")?;
         let shm = directory.path().join("sock");
         let mut command = Command::new(&plan.program);
         command.arg("serve").arg(&plan.directory).args([

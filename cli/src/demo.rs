@@ -10,6 +10,7 @@ use odafs_bench::demo::{self, Demo, ROUTES, RouteRow, Workload};
 use odafs_bench::machine::{self, Machine};
 use odafs_bench::process::{ServerPlan, ServerProcess};
 use odafs_bench::report::{Bar, Page};
+use odafs_bench::scratch::Scratch;
 use odafs_bench::table::{Table, bytes, count, time};
 use odafs_bench::tree::{Listing, TreePlan};
 use odafs_bench::{clock, cpu};
@@ -123,10 +124,9 @@ pub fn run(arguments: Arguments) -> Result<()> {
     Ok(())
 }
 
-fn make_tree() -> Result<tempfile::TempDir> {
+fn make_tree() -> Result<Scratch> {
     let plan = TreePlan::default();
-    let directory = odafs_bench::floors::local::directory(plan.bytes)
-        .context("cannot make a directory for files")?;
+    let directory = Scratch::for_bytes(plan.bytes).context("cannot make a directory for files")?;
     let progress = output::byte_progress(plan.bytes, "making files");
     plan.write(directory.path(), |n| progress.inc(n))
         .with_context(|| format!("cannot make files in {}", directory.path().display()))?;

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use odafs_bench::scratch::Scratch;
 use odafs_bench::table::{Table, bytes, count};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
@@ -213,7 +214,7 @@ fn chosen(line: &str) -> &str {
 fn collapse_works() -> bool {
     use odafs_bench::floors::{local, memory::LARGE_PAGE};
     let tried = || -> std::io::Result<bool> {
-        let directory = local::directory(2 * LARGE_PAGE)?;
+        let directory = Scratch::for_bytes(2 * LARGE_PAGE)?;
         let path = directory.path().join("page");
         local::write_random(&path, 2 * LARGE_PAGE, |_| {})?;
         Ok(local::LocalFile::open(&path, true)?.backing_bytes() == LARGE_PAGE)

@@ -415,6 +415,33 @@ fn silence() {
 
 /// Registrations without end, whose answers nobody takes: the server ends the connection.
 #[test]
+fn who_was_silent_for_too_long_gives_way() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("socket");
+    let limits = Limits {
+        connections_per_uid: 2,
+        ..Limits::default()
+    };
+    let mut listener = shm::Listener::bind(&path, limits).unwrap();
+    let silent = [Wild::reach(&path), Wild::reach(&path)];
+    assert!(listener.poll_accept().unwrap().is_none());
+    // Nobody looks until their time is over.
+    clock::sleep(Nanos::from_millis(5100));
+    let connecting =
+        std::thread::spawn(move || shm::connect(&path, b"", &ConnectOptions::default()).map(drop));
+    while !connecting.is_finished() {
+        if let Some(incoming) = listener.poll_accept().unwrap() {
+            incoming.accept(b"", 0).unwrap();
+        }
+        clock::sleep(Nanos::from_millis(1));
+    }
+    let connected = connecting.join().unwrap();
+    assert!(connected.is_ok(), "{connected:?}");
+    drop(silent);
+}
+
+#[test]
 fn answers_that_nobody_takes() {
     let _alone = alone();
     let server = Server::start(Limits {

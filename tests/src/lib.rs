@@ -4,5 +4,7 @@
 pub mod linear;
 pub mod page;
 pub mod raw;
+#[cfg(not(shuttle))]
+pub mod raw_direct;
 pub mod served;
 pub mod server_model;

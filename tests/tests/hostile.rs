@@ -1,9 +1,13 @@
 //! What a hostile peer sends to a running server: each is refused with the right answer and costs nobody else anything.
 #![cfg(not(shuttle))]
 
+use odafs_common::direct::{Attached, Request};
+use odafs_common::exception::Exception;
 use odafs_common::wire::nfs3::{self, DirectoryName, FileHandle, ReadArgs};
+use odafs_common::wire::odafs::OdafsStatus;
 use odafs_common::wire::rpc::{self, Rejection};
 use odafs_tests::raw::{RawRpc, xdr};
+use odafs_tests::raw_direct::{RawDirect, RawSession};
 use odafs_tests::served::Served;
 use std::fs;
 use std::io::Write;
@@ -302,4 +306,75 @@ fn garbage_on_the_local_socket_disturbs_nobody() {
     let mut content = [0; 11];
     file.read_exact_at(&mut content, 0).expect("read");
     assert_eq!(&content, b"the content");
+}
+
+#[test]
+fn a_reference_is_good_for_one_session_one_key_one_connection_and_once() {
+    let world = serve();
+    let mut rpc = RawRpc::connect(&world.server.nfs);
+    let root = rpc.root();
+    let file = lookup(&mut rpc, &root, b"file").expect("file");
+    let socket = &world.server.shm;
+    let (mut mine, mut other) = (RawSession::open(socket), RawSession::open(socket));
+    let reference = mine.references(&file, mine.number)[0].reference;
+    let (mut line, mut theirs) = (mine.attach(), other.attach());
+    let content = Ok(b"the content".to_vec());
+    // Each refusal is followed by a read that is served, on the same connection: no exception ends it.
+    let well = |line: &mut RawDirect| {
+        let request = mine.request(line, &reference);
+        let sealed = mine.seal(&request);
+        assert_eq!(line.read(&sealed), content);
+        sealed
+    };
+    let first = well(&mut line);
+
+    // Once.
+    assert_eq!(line.read(&first), Err(Exception::Replayed));
+    let second = well(&mut line);
+    for old in [&first, &second, &first] {
+        assert_eq!(line.read(old), Err(Exception::Replayed));
+    }
+    // On this connection: not on another of the same session, nor on another's, nor on one of no session.
+    let mut mine_too = mine.attach();
+    assert_eq!(mine_too.read(&first), Err(Exception::Denied));
+    well(&mut mine_too);
+    assert_eq!(theirs.read(&first), Err(Exception::Denied));
+    let mut nobodys = RawDirect::connect(socket);
+    assert_eq!(nobodys.read(&first), Err(Exception::Denied));
+    // With this session's key, under its own number, as it was sealed.
+    let request = mine.request(&mut line, &reference);
+    assert_eq!(line.read(&other.seal(&request)), Err(Exception::Denied));
+    well(&mut line);
+    let wrong = Request {
+        session: other.number,
+        ..mine.request(&mut line, &reference)
+    };
+    for sealed in [mine.seal(&wrong), other.seal(&wrong)] {
+        assert_eq!(line.read(&sealed), Err(Exception::Denied));
+        well(&mut line);
+    }
+    let mut bent = mine.seal(&mine.request(&mut line, &reference));
+    bent[24] ^= 1;
+    assert_eq!(line.read(&bent), Err(Exception::Denied));
+    well(&mut line);
+    // By this session: another one, key and all, has not been admitted to the file's readers.
+    let stolen = other.request(&mut theirs, &reference);
+    assert_eq!(theirs.read(&other.seal(&stolen)), Err(Exception::Denied));
+    // Until it reads the file itself. The frame has one access key.
+    let own = other.references(&file, other.number)[0].reference;
+    let request = other.request(&mut theirs, &own);
+    assert_eq!(theirs.read(&other.seal(&request)), content);
+
+    // An attach message is good for one connection.
+    let attach = mine.attach_message(&line.nonce);
+    let refused = Attached::refuse(Exception::Denied);
+    for line in [&mut nobodys, &mut line] {
+        assert_eq!(line.exchange(&attach), refused);
+    }
+    well(&mut line);
+    // A number that names no session brings no references.
+    let nobodys = mine.number.wrapping_add(1000).max(1);
+    assert!(mine.references(&file, nobodys).is_empty());
+    assert_eq!(mine.ask(nobodys), Err(OdafsStatus::NoSession));
+    is_well(&world);
 }

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use odafs::{Cache, Client, Options, Route, Wait};
-use tempfile::TempDir;
 
 use super::{Plan, Term};
 use crate::cpu::Placement;
 use crate::floors::local;
 use crate::histogram::Latencies;
 use crate::process::{ServerPlan, ServerProcess};
+use crate::scratch::Scratch;
 
 /// A server that sleeps between the terms, as in the latency bench.
 const SPIN: Duration = Duration::from_millis(20);
@@ -25,14 +25,14 @@ const PAGE: usize = 4096;
 pub struct Outside {
     spinning: ServerProcess,
     sleeping: ServerProcess,
-    _directory: TempDir,
+    _directory: Scratch,
 }
 
 impl Outside {
     /// Starts them on a small file.
     pub fn new(plan: &Plan, placement: Option<&Placement>) -> Result<Self> {
         let directory =
-            local::directory((PAGES * PAGE) as u64).context("cannot make a directory")?;
+            Scratch::for_bytes((PAGES * PAGE) as u64).context("cannot make a directory")?;
         let path = directory.path().join("file");
         local::write_random(&path, (PAGES * PAGE) as u64, |_| {}).context("cannot write a file")?;
         let start = |spin| {

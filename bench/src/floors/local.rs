@@ -9,29 +9,6 @@ use std::path::{Path, PathBuf};
 use crate::floors::memory::{LARGE_PAGE, Mapping};
 use crate::random::Random;
 
-/// A directory for large files: in memory if there is room, as otherwise the
-/// first touch of a page would time a disk.
-///
-/// # Errors
-/// No directory could be made.
-pub fn directory(bytes: u64) -> io::Result<tempfile::TempDir> {
-    let named = |base: &Path| {
-        tempfile::Builder::new()
-            .prefix("odafs-bench-")
-            .tempdir_in(base)
-    };
-    let memory = Path::new("/dev/shm");
-    let room = rustix::fs::statvfs(memory)
-        .map(|s| s.f_bavail * s.f_frsize)
-        .unwrap_or(0);
-    if room > bytes + bytes / 4
-        && let Ok(directory) = named(memory)
-    {
-        return Ok(directory);
-    }
-    named(&std::env::temp_dir())
-}
-
 /// Writes a file of random bytes.
 ///
 /// # Errors
@@ -116,10 +93,11 @@ impl LocalFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scratch::Scratch;
 
     #[test]
     fn both_ways_of_reading_agree() {
-        let directory = directory(4 << 20).unwrap();
+        let directory = Scratch::for_bytes(4 << 20).unwrap();
         let path = directory.path().join("file");
         write_random(&path, 4 << 20, |_| {}).unwrap();
         for large in [false, true] {

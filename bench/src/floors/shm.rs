@@ -127,11 +127,12 @@ fn await_turn(end: &End<'_>, wait: Wait) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::floors::local::{directory, write_random};
+    use crate::floors::local::write_random;
+    use crate::scratch::Scratch;
 
     #[test]
     fn the_peer_hands_over_the_right_pages() {
-        let directory = directory(1 << 20).unwrap();
+        let directory = Scratch::for_bytes(1 << 20).unwrap();
         let path = directory.path().join("file");
         write_random(&path, 1 << 20, |_| {}).unwrap();
         let set = LocalFile::open(&path, false).unwrap();

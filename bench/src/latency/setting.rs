@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use odafs::{Cache, Client, Options, Route, ServerAddress, Url, Wait};
-use tempfile::TempDir;
 
 use super::plan::{Plan, Spec};
 use crate::cpu::{self, Placement};
 use crate::floors::local::{self, LocalFile};
 use crate::floors::memory::LARGE_PAGE;
 use crate::process::{ServerPlan, ServerProcess};
+use crate::scratch::Scratch;
 
 /// How long the engine of a spinning server polls: longer than any gap within
 /// a row; between rows it sleeps, so that it does not disturb the others.
@@ -34,7 +34,7 @@ pub struct Setting {
     large: Option<LocalFile>,
     servers: Vec<(&'static str, Server)>,
     cached: Option<odafs::File>,
-    _directory: Option<TempDir>,
+    _directory: Option<Scratch>,
 }
 
 /// A server to measure.
@@ -86,7 +86,8 @@ impl Setting {
     }
 
     fn make(&mut self, plan: &Plan, specs: &[Spec], tick: &mut impl FnMut(&str)) -> Result<()> {
-        let directory = local::directory(2 * plan.file_bytes).context("cannot make a directory")?;
+        let directory =
+            Scratch::for_bytes(2 * plan.file_bytes).context("cannot make a directory")?;
         let (served, beside) = (
             directory.path().join("served"),
             directory.path().join("large"),

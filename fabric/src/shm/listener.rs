@@ -234,8 +234,12 @@ impl fabric::Listener for Listener {
         {
             return Ok(None);
         }
-        self.take_new()?;
-        let incoming = self.next_hello();
+        // Those that have been silent for too long give their places to new ones.
+        let mut incoming = self.next_hello();
+        if incoming.is_none() {
+            self.take_new()?;
+            incoming = self.next_hello();
+        }
         // After a hit the next look comes at once.
         self.looked = incoming.is_none().then_some(now);
         Ok(incoming.map(|incoming| Box::new(incoming) as _))

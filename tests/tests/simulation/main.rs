@@ -11,6 +11,7 @@
 mod history;
 mod life;
 mod mortal;
+mod tap;
 mod world;
 
 use odafs_fabric::sim::explore;

@@ -3,9 +3,10 @@
 
 use crate::history::{History, Place};
 use crate::life::{Life, NAME, UID};
+use crate::tap::{Captured, Tapped};
 use odafs::{Cache, Changes, Client, Dial, Options, Route, Wait};
 use odafs_common::connect::{PrivateData, Role};
-use odafs_common::direct::{Completion, Request};
+use odafs_common::direct::{Attached, Completion, Request, opcode};
 use odafs_common::exception::Exception;
 use odafs_common::mac::{MacAlgorithm, MacKey};
 use odafs_common::reference::{AccessKey, Epoch, Handle};
@@ -50,6 +51,7 @@ pub struct Tally {
     pub reconnects: u64,
     pub kills: u64,
     pub attacks_refused: u64,
+    pub replays_refused: u64,
 }
 
 impl Tally {
@@ -66,11 +68,12 @@ impl Tally {
         self.reconnects += other.reconnects;
         self.kills += other.kills;
         self.attacks_refused += other.attacks_refused;
+        self.replays_refused += other.replays_refused;
     }
 }
 
 /// A number below `bound`, from the seed.
-fn below(bound: u64) -> u64 {
+pub fn below(bound: u64) -> u64 {
     entropy::word() % bound
 }
 
@@ -100,6 +103,7 @@ impl Dial for Sim {
 struct World {
     network: Network,
     history: History,
+    captured: Arc<Captured>,
     tally: Mutex<Tally>,
 }
 
@@ -147,6 +151,7 @@ pub fn run(seed: u64) -> (String, Tally) {
     let world = Arc::new(World {
         network: network.clone(),
         history: History::default(),
+        captured: Arc::default(),
         tally: Mutex::default(),
     });
     let mut life = Life::start(&store, &network, 1, FRAMES, &state);
@@ -190,6 +195,7 @@ pub fn run(seed: u64) -> (String, Tally) {
     }
     let mut tally = world.tally.lock().clone();
     tally.runs = 1;
+    tally.replays_refused = world.captured.replayed();
     (world.history.check(), tally)
 }
 
@@ -229,7 +235,11 @@ fn client(world: &World, number: u32) {
         ..Options::default()
     };
     let url = "odafs+shm:///sim?/".parse().expect("url");
-    let connected = Client::over(Arc::new(Sim(world.network.clone())), &url, options);
+    let dial = Tapped {
+        dial: Sim(world.network.clone()),
+        captured: Arc::clone(&world.captured),
+    };
+    let connected = Client::over(Arc::new(dial), &url, options);
     let client = match connected {
         Ok(client) => client,
         Err(error) => return history.say(&format!("{who} cannot connect: {error}")),
@@ -357,7 +367,8 @@ fn outsider(world: &World, store: &MemoryStore, file: ObjectId) {
     }
 }
 
-/// Sends forged reads on a connection that belongs to no session. Each is an exception, none ends the connection.
+/// Sends forged reads, and what clients' connections were seen to send, on a connection that belongs to no session. Each is
+/// an exception, none ends the connection.
 fn attacker(world: &World) {
     let said = PrivateData {
         role: Role::Direct,
@@ -372,23 +383,10 @@ fn attacker(world: &World) {
     let mut key = [0; 32];
     entropy::fill(&mut key);
     let key = MacKey::new(MacAlgorithm::Blake3, &key);
-    for sequence in 1..=4 {
-        let request = Request {
-            mac: MacAlgorithm::Blake3,
-            inline: true,
-            odd_generation: false,
-            session: below(4) as u32,
-            connection: below(4) as u32,
-            sink_tag: 0,
-            sequence,
-            address: below(u64::from(FRAMES)) * PAGE as u64,
-            key: AccessKey(below(u64::MAX)),
-            epoch: Epoch(below(100)),
-            sink_offset: 0,
-            handle: Handle(below(FRAMES.into()) as u32),
-            length: PAGE as u32,
-        };
-        if pair.post_send(sequence, &[&request.seal(&key)]).is_err() {
+    for sequence in 1..=6 {
+        let captured = world.captured.any().filter(|_| below(2) == 0);
+        let message = captured.unwrap_or_else(|| forged(sequence).seal(&key).to_vec());
+        if pair.post_send(sequence, &[&message]).is_err() {
             return;
         }
         pair.flush();
@@ -400,10 +398,35 @@ fn attacker(world: &World) {
                 None => {}
             }
         }
-        let (answer, data) = Completion::parse(pair.message()).expect("a completion");
-        assert_eq!(answer.result, Err(Exception::Denied), "a forged request");
-        assert!(data.is_empty(), "bytes for a forged request");
+        if message[1] == opcode::ATTACH {
+            let refused = Attached::refuse(Exception::Denied);
+            assert_eq!(pair.message(), refused, "another connection's attach");
+        } else {
+            let (answer, data) = Completion::parse(pair.message()).expect("a completion");
+            let refused = Err(Exception::Denied);
+            assert_eq!(answer.result, refused, "a forged or foreign request");
+            assert!(data.is_empty(), "bytes for a forged or foreign request");
+        }
         pair.post_receives(1);
         world.tally.lock().attacks_refused += 1;
+        clock::sleep(Nanos::from_micros(below(300)));
+    }
+}
+
+fn forged(sequence: u64) -> Request {
+    Request {
+        mac: MacAlgorithm::Blake3,
+        inline: true,
+        odd_generation: false,
+        session: below(4) as u32,
+        connection: below(4) as u32,
+        sink_tag: 0,
+        sequence,
+        address: below(u64::from(FRAMES)) * PAGE as u64,
+        key: AccessKey(below(u64::MAX)),
+        epoch: Epoch(below(100)),
+        sink_offset: 0,
+        handle: Handle(below(FRAMES.into()) as u32),
+        length: PAGE as u32,
     }
 }

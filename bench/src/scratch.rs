@@ -1,0 +1,140 @@
+//! Directories that go with their owner, however that ends.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, OFlags, flock};
+use tempfile::TempDir;
+
+/// Names begin with this.
+const PREFIX: &str = "odafs-scratch-";
+
+/// A directory of this process, removed when dropped. Should the process be killed, the next one that makes such a
+/// directory at the same place removes it: a lock tells that nobody is there.
+#[derive(Debug)]
+pub struct Scratch {
+    directory: TempDir,
+    /// Locked; released after the directory is gone.
+    _lock: File,
+}
+
+impl Scratch {
+    /// A new directory in `base`; those that killed processes of this user left there are removed first.
+    ///
+    /// # Errors
+    /// No directory could be made or locked.
+    pub fn within(base: &Path) -> io::Result<Self> {
+        remove_left(base);
+        loop {
+            let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(base)?;
+            let lock = open(directory.path())?;
+            flock(&lock, FlockOperation::LockExclusive)?;
+            // Before it was locked, somebody may have taken it for one that was left.
+            if is_at(&lock, directory.path()) {
+                return Ok(Self {
+                    directory,
+                    _lock: lock,
+                });
+            }
+        }
+    }
+
+    /// A new directory for small files.
+    ///
+    /// # Errors
+    /// As for [`Scratch::within`].
+    pub fn new() -> io::Result<Self> {
+        Self::within(&std::env::temp_dir())
+    }
+
+    /// A new directory for files of `bytes` in all: in memory if there is room, as otherwise the first touch of a
+    /// page would time a disk.
+    ///
+    /// # Errors
+    /// As for [`Scratch::within`].
+    pub fn for_bytes(bytes: u64) -> io::Result<Self> {
+        let memory = Path::new("/dev/shm");
+        remove_left(memory);
+        let room = rustix::fs::statvfs(memory)
+            .map(|s| s.f_bavail * s.f_frsize)
+            .unwrap_or(0);
+        if room > bytes + bytes / 4
+            && let Ok(scratch) = Self::within(memory)
+        {
+            return Ok(scratch);
+        }
+        Self::new()
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+fn open(directory: &Path) -> io::Result<File> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits() as i32)
+        .open(directory)
+}
+
+fn is_at(directory: &File, path: &Path) -> bool {
+    let id = |status: fs::Metadata| (status.dev(), status.ino());
+    let here = directory.metadata().map(id);
+    here.is_ok_and(|here| fs::symlink_metadata(path).is_ok_and(|there| id(there) == here))
+}
+
+/// Removes directories of this user's that nobody holds any more. What cannot be removed stays.
+fn remove_left(base: &Path) {
+    let Ok(entries) = fs::read_dir(base) else {
+        return;
+    };
+    for path in entries.flatten().map(|entry| entry.path()) {
+        if is_ours(&path)
+            && let Ok(directory) = open(&path)
+            && flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok()
+            && is_at(&directory, &path)
+        {
+            let _ = fs::remove_dir_all(&path);
+        }
+    }
+}
+
+fn is_ours(path: &PathBuf) -> bool {
+    let named = path
+        .file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
+    let us = rustix::process::geteuid().as_raw();
+    named && fs::symlink_metadata(path).is_ok_and(|status| status.is_dir() && status.uid() == us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_killed_owner_left_is_removed_and_nothing_else() {
+        let base = tempfile::tempdir().unwrap();
+        let held = Scratch::within(base.path()).unwrap();
+        fs::write(held.path().join("file"), b"x").unwrap();
+        let left = base.path().join("odafs-scratch-left");
+        fs::create_dir_all(left.join("deep")).unwrap();
+        fs::write(left.join("deep/file"), b"x").unwrap();
+        let others = base.path().join("others");
+        fs::create_dir(&others).unwrap();
+        let link = base.path().join("odafs-scratch-link");
+        std::os::unix::fs::symlink(&others, &link).unwrap();
+
+        let second = Scratch::within(base.path()).unwrap();
+        assert!(!left.exists());
+        assert!(others.exists() && fs::symlink_metadata(&link).is_ok());
+        assert!(held.path().join("file").exists() && second.path().exists());
+        let gone = second.path().to_owned();
+        drop(second);
+        assert!(!gone.exists());
+    }
+}
