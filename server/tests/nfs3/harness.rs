@@ -30,6 +30,7 @@ pub const PORT: u16 = 12_345;
 pub struct Server {
     pub service: Service,
     pub store: Arc<MemoryStore>,
+    pub export: Arc<Export>,
     pub root: HandleBytes,
     xid: Cell<u32>,
     /// Calls that went to the pool so far.
@@ -66,7 +67,7 @@ impl Server {
         port.set(PORT);
         let programs: Vec<Box<dyn Program>> = vec![
             Box::new(Nfs3::new(export.clone())),
-            Box::new(MountProgram::new(export, access.clone())),
+            Box::new(MountProgram::new(export.clone(), access.clone())),
             Box::new(Portmap::new([(100_003, 3), (100_005, 3)], port)),
         ];
         let duplicates = DuplicateCache::new(100.try_into().expect("not zero"));
@@ -74,6 +75,7 @@ impl Server {
         Self {
             service: Service::new(programs, access, duplicates, false),
             store,
+            export,
             root,
             xid: Cell::new(1),
             deferred: Cell::new(0),
@@ -87,19 +89,24 @@ impl Server {
 
     /// What is replied to a message from `address`; nothing where there is no reply.
     pub fn exchange(&self, address: &str, message: &[u8]) -> Option<&'static [u8]> {
-        let caller = caller(address);
-        let mut reply = Vec::new();
-        let mut outcome = self.service.call(&caller, message, &mut reply);
-        while let Outcome::Deferred(job) = outcome {
-            self.deferred.set(self.deferred.get() + 1);
-            reply.clear();
-            outcome = job(&mut reply);
-        }
+        let (outcome, reply) = self.outcome(&caller(address), message);
         match outcome {
             Outcome::Replied => Some(reply.leak()),
             Outcome::Dropped => None,
             other => panic!("{other:?} over TCP"),
         }
+    }
+
+    /// What becomes of a message, and the reply.
+    pub fn outcome(&self, caller: &Caller, message: &[u8]) -> (Outcome, Vec<u8>) {
+        let mut reply = Vec::new();
+        let mut outcome = self.service.call(caller, message, &mut reply);
+        while let Outcome::Deferred(job) = outcome {
+            self.deferred.set(self.deferred.get() + 1);
+            reply.clear();
+            outcome = job(&mut reply);
+        }
+        (outcome, reply)
     }
 
     /// A call's message.

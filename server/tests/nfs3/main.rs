@@ -6,4 +6,5 @@ mod directories;
 mod harness;
 mod mounting;
 mod names;
+mod placement;
 mod rpc;

@@ -1,0 +1,178 @@
+//! Data that goes ahead of a reply into the caller's memory.
+
+use odafs_common::wire::nfs3::{
+    self, FileHandle, Payload, Procedure, ReadArgs, ReadLinkResult, SetAttributes, SymlinkArgs,
+};
+use odafs_common::wire::xdr::{Encode, padding};
+use odafs_nic::calls::{Caller, ChunkSource, Outcome, Placed, Transport};
+
+use crate::harness::{Server, at, caller, user};
+
+fn placing(room: u32) -> Caller {
+    Caller {
+        transport: Transport::Rdma,
+        // What fits inline.
+        reply_bytes_max: 4000,
+        placement: Some(room),
+        ..caller("127.0.0.1:20049")
+    }
+}
+
+impl Server {
+    fn nfs_message(&self, procedure: Procedure, arguments: &impl Encode) -> Vec<u8> {
+        let program = (nfs3::PROGRAM, nfs3::VERSION);
+        self.message(
+            program,
+            procedure.code(),
+            &user(0, 0),
+            &arguments.to_bytes(),
+        )
+    }
+
+    /// The data of the pieces, which are then pinned no longer.
+    fn gather(&self, pieces: Vec<ChunkSource>) -> Vec<u8> {
+        let mut data = Vec::new();
+        for piece in pieces {
+            match piece {
+                ChunkSource::Bytes(bytes) => data.extend(bytes),
+                ChunkSource::Frame {
+                    frame,
+                    offset,
+                    length,
+                } => {
+                    let arena = self.export.arena();
+                    assert!(arena.is_pinned(frame));
+                    let mut bytes = vec![0; length as usize];
+                    arena.copy_out(frame, offset, &mut bytes);
+                    arena.unpin(frame);
+                    data.extend(bytes);
+                }
+            }
+        }
+        data
+    }
+
+    /// Calls with room for the data; puts the data back where they are missing, and the reply must be the one that
+    /// comes without such room. How many bytes went apart.
+    fn same_with_placement(
+        &self,
+        room: u32,
+        procedure: Procedure,
+        arguments: &impl Encode,
+    ) -> usize {
+        let message = self.nfs_message(procedure, arguments);
+        let (outcome, whole) = self.outcome(&caller("127.0.0.1:1"), &message);
+        assert!(matches!(outcome, Outcome::Replied), "{outcome:?}");
+        let (outcome, mut reply) = self.outcome(&placing(room), &message);
+        let placed = match outcome {
+            Outcome::Replied => 0,
+            Outcome::Placed(Placed { at, length, pieces }) => {
+                let mut data = self.gather(pieces);
+                let bytes = data.len();
+                assert_eq!(bytes, length as usize);
+                data.resize(bytes + padding(bytes), 0);
+                reply.splice(at..at, data);
+                bytes
+            }
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(reply, whole);
+        placed
+    }
+}
+
+fn range(file: FileHandle<'_>, offset: u64, count: u32) -> ReadArgs<'_> {
+    ReadArgs {
+        file,
+        offset,
+        count,
+    }
+}
+
+#[test]
+fn read_data_goes_from_the_page_cache() {
+    let server = Server::new();
+    let file = server.create(server.root(), "f");
+    let data: Vec<u8> = (0..10_001u32).map(|i| (i * 13 >> 3) as u8).collect();
+    server.write(file, 0, &data);
+    for (offset, count, expected) in [
+        (0, 10_001, 10_001),
+        (0, 20_000, 10_001),
+        (5, 4096, 4096),
+        (4095, 2, 2),
+        (10_000, 100, 1),
+        (10_001, 5, 0),
+        (0, 0, 0),
+    ] {
+        let arguments = range(file, offset, count);
+        let placed = server.same_with_placement(1 << 20, Procedure::Read, &arguments);
+        assert_eq!(placed, expected, "{offset} {count}");
+    }
+    // No more than there is room for, whatever the reply could hold.
+    let message = server.nfs_message(Procedure::Read, &range(file, 0, 10_001));
+    let (outcome, _) = server.outcome(&placing(5000), &message);
+    let Outcome::Placed(placed) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert_eq!(placed.length, 5000);
+    assert_eq!(server.gather(placed.pieces), data[..5000]);
+}
+
+#[test]
+fn a_megabyte_that_is_resident_takes_no_worker() {
+    let server = Server::new();
+    let file = server.create(server.root(), "f");
+    server.write(file, 0, &vec![7; 1 << 20]);
+    let arguments = range(file, 0, 1 << 20);
+    server.same_with_placement(1 << 20, Procedure::Read, &arguments);
+    let before = server.deferred.get();
+    let message = server.nfs_message(Procedure::Read, &arguments);
+    let (outcome, _) = server.outcome(&placing(1 << 20), &message);
+    let Outcome::Placed(placed) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert!(
+        placed
+            .pieces
+            .iter()
+            .all(|piece| matches!(piece, ChunkSource::Frame { .. }))
+    );
+    assert_eq!(server.gather(placed.pieces), vec![7; 1 << 20]);
+    assert_eq!(server.deferred.get(), before);
+}
+
+#[test]
+fn what_links_say_is_placed_and_refusals_are_not() {
+    let server = Server::new();
+    let arguments = SymlinkArgs {
+        place: at(server.root(), "link"),
+        attributes: SetAttributes::default(),
+        target: Payload(b"somewhere else"),
+    };
+    let made: nfs3::CreateResult<'static> = server.nfs(Procedure::Symlink, &arguments);
+    let link = made.expect("made").file.expect("a handle");
+    let said: ReadLinkResult<'static> = server.nfs(Procedure::ReadLink, &link);
+    assert_eq!(said.expect("read").target.0, b"somewhere else");
+    assert_eq!(
+        server.same_with_placement(100, Procedure::ReadLink, &link),
+        14
+    );
+    assert_eq!(
+        server.same_with_placement(13, Procedure::ReadLink, &link),
+        0,
+        "there is no room for it"
+    );
+    let root = server.root();
+    assert_eq!(
+        server.same_with_placement(100, Procedure::ReadLink, &root),
+        0
+    );
+    assert_eq!(
+        server.same_with_placement(100, Procedure::Read, &range(root, 0, 10)),
+        0
+    );
+    assert_eq!(
+        server.same_with_placement(100, Procedure::GetAttributes, &root),
+        0
+    );
+}
