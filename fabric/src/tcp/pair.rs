@@ -15,14 +15,18 @@ use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-/// Bytes that one system call takes from the socket.
-const INPUT_BYTES: usize = 128 << 10;
+/// Bytes that one system call takes from the socket at first, and where those did not do.
+const INPUT_BYTES: usize = 8 << 10;
+const INPUT_BYTES_MAX: usize = 128 << 10;
 
 /// Calls for input that one poll makes before it returns to its caller.
 const INPUT_BURST: u32 = 4;
 
 /// Times that a connection is armed without having been used before it gives its memory back.
-const IDLE_ARMS: u32 = 2;
+const IDLE_ARMS: u32 = 16;
+
+/// Bytes that one call sends, at least, before the next connection has its turn.
+const OUTPUT_BURST: usize = 2 << 20;
 
 /// Calls that throw away what still comes after the end.
 const DISCARDS: u32 = 16;
@@ -117,6 +121,9 @@ impl Pair {
 
     /// Whether a system call for input is worth it now.
     fn is_due(&mut self) -> bool {
+        if !self.drained {
+            return true;
+        }
         match &mut self.watching {
             Watching::Alone => true,
             Watching::Set(bell) => {
@@ -134,6 +141,8 @@ impl Pair {
         }
         if self.input.is_empty() {
             self.input = vec![0; INPUT_BYTES];
+        } else if !self.drained && self.input.len() < INPUT_BYTES_MAX {
+            self.input = vec![0; INPUT_BYTES_MAX];
         }
         match recv(&self.socket, &mut *self.input, RecvFlags::DONTWAIT) {
             Ok((0, _)) => {
@@ -200,12 +209,14 @@ impl Pair {
 
     /// Sends what there is, as far as the socket takes it.
     fn transmit(&mut self) {
-        while self.endpoint.prepare() {
+        let mut left = OUTPUT_BURST;
+        while left > 0 && self.endpoint.prepare() {
             match sys::send(self.socket.as_fd(), self.endpoint.stretches()) {
                 Ok(sent) => {
                     self.idle_arms = 0;
                     self.stuck = false;
                     self.endpoint.sent(sent);
+                    left = left.saturating_sub(sent);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.stuck = true;
@@ -257,7 +268,10 @@ impl Pair {
 
     /// Whether a poll has something to do.
     fn is_ready(&self) -> bool {
-        self.closed || self.taken < self.filled || self.endpoint.has_completion()
+        self.closed
+            || self.taken < self.filled
+            || self.endpoint.has_completion()
+            || (self.endpoint.owes_answers() && !self.stuck)
     }
 
     fn rest(&mut self) {
@@ -332,13 +346,15 @@ impl QueuePair for Pair {
         if self.is_ready() {
             return false;
         }
+        let was_stuck = self.stuck;
         if self.is_due() {
             if self.owes() {
                 self.transmit();
             }
             self.fill();
         }
-        let armed = !self.is_ready();
+        // Room in the queue is an event too.
+        let armed = !self.is_ready() && (self.stuck || !was_stuck);
         if armed {
             self.rest();
         }
