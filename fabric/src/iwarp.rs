@@ -8,6 +8,8 @@
 
 mod ddp;
 mod endpoint;
+#[cfg(all(any(test, fuzzing), not(any(shuttle, loom))))]
+pub mod fuzz;
 pub mod handshake;
 pub mod mpa;
 mod out;

@@ -46,12 +46,13 @@ pub fn outgoing(endpoint: &mut Endpoint) -> Vec<u8> {
 pub fn feed(endpoint: &mut Endpoint, mut bytes: &[u8]) -> Vec<(Completion, Vec<u8>)> {
     let mut events = Vec::new();
     loop {
+        while let Some(event) = endpoint.poll() {
+            events.push((event, endpoint.message().to_vec()));
+        }
         let used = endpoint.receive(bytes);
         bytes = &bytes[used..];
-        match endpoint.poll() {
-            Some(event) => events.push((event, endpoint.message().to_vec())),
-            None if used == 0 => return events,
-            None => {}
+        if used == 0 && !endpoint.has_completion() {
+            return events;
         }
     }
 }
