@@ -273,6 +273,10 @@ impl Requester {
         match &header.body {
             Body::Done => Event::Ignored,
             Body::Msg(_) if is_call(r.rest()) => Event::Ignored,
+            // Another xid than that of its header (RFC 8166, section 4.2.1).
+            Body::Msg(_) if r.rest().get(..4) != Some(&header.xid.to_be_bytes()) => {
+                self.malformed(Some(header.xid))
+            }
             Body::Msg(chunks) => self.reply(&header, chunks, &Reduced::Inline(inline)),
             Body::Nomsg(chunks) => self.reply(&header, chunks, &Reduced::Chunk),
             Body::Error(error) => {

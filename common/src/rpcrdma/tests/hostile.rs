@@ -331,6 +331,12 @@ fn a_server_may_refuse_and_may_not_ask_for_memory() {
         failed(Failure::Malformed),
         "nobody agreed to the Read-Read design"
     );
+    let others = "00000007 00000001 00000008 00000000 00000000 00000000 00000000 00000008 00000001";
+    assert_eq!(
+        event(others),
+        failed(Failure::Malformed),
+        "the reply to another call"
+    );
     // A call in the other direction (RFC 8167) may have any xid.
     let backward =
         "00000007 00000001 00000008 00000000 00000000 00000000 00000000 00000007 00000000";
