@@ -113,7 +113,6 @@ impl ServerProcess {
             server: odafs::ServerAddress::Shm(self.shm.clone()),
             path: b"/".to_vec(),
             mount_port: None,
-            crc: false,
         }
     }
 

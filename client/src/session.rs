@@ -5,7 +5,7 @@
 
 use crate::{
     calls::{Calls, Line, Procedure, misbehaved},
-    direct::{DirectPair, READS},
+    direct::DirectPair,
     error::CallError,
     options::{MacPreference, Options, Route},
     pool::Pool,
@@ -244,7 +244,6 @@ impl Session {
                 session.view = mapped.map_err(|error| {
                     NoSession::Refused(format!("cannot map the arena: {error}"))
                 })?;
-                session.one_sided = session.view.is_some() || first.pair.reads_max() >= READS;
             }
             None => session.one_sided = false,
         }

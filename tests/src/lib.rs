@@ -6,5 +6,6 @@ pub mod page;
 pub mod raw;
 #[cfg(not(shuttle))]
 pub mod raw_direct;
+pub mod raw_rdma;
 pub mod served;
 pub mod server_model;

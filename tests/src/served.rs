@@ -1,5 +1,6 @@
 //! `odafs serve` as a child process that tests may kill.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -13,6 +14,8 @@ pub struct Served {
     arguments: Vec<String>,
     /// `HOST:PORT` of the NFS listener.
     pub nfs: String,
+    /// `HOST:PORT` of the RDMA listener; empty where there is none.
+    pub rdma: String,
     /// Socket of the shm listener.
     pub shm: PathBuf,
 }
@@ -53,16 +56,19 @@ impl Served {
             arguments.extend([name.to_owned(), value]);
         }
         arguments.extend(options.iter().map(|&o| o.to_owned()));
-        let (child, nfs) = spawn(&arguments);
-        let at = arguments
-            .iter()
-            .position(|a| a == "127.0.0.1:0")
-            .expect("--nfs");
-        arguments[at].clone_from(&nfs);
+        let (child, ready) = spawn(&arguments);
+        for listener in ["nfs", "rdma"] {
+            let option = arguments.iter().position(|a| *a == format!("--{listener}"));
+            if let Some(at) = option {
+                arguments[at + 1].clone_from(&ready[listener]);
+            }
+        }
+        let address = |listener| ready.get(listener).cloned().unwrap_or_default();
         Self {
             child,
             arguments,
-            nfs,
+            nfs: address("nfs"),
+            rdma: address("rdma"),
             shm,
         }
     }
@@ -127,8 +133,8 @@ impl Drop for Served {
     }
 }
 
-/// Starts the server and waits for its `ready` line; returns the real NFS address.
-fn spawn(arguments: &[String]) -> (Child, String) {
+/// Starts the server and waits for its `ready` line; returns the real addresses by the listener's name.
+fn spawn(arguments: &[String]) -> (Child, BTreeMap<String, String>) {
     let mut child = Command::new(binary())
         .args(arguments)
         .stdin(Stdio::null())
@@ -139,9 +145,15 @@ fn spawn(arguments: &[String]) -> (Child, String) {
     BufReader::new(child.stdout.take().expect("stdout"))
         .read_line(&mut line)
         .expect("ready line");
-    let nfs = line
+    let ready: BTreeMap<String, String> = line
         .split_whitespace()
-        .find_map(|word| word.strip_prefix("nfs="))
-        .unwrap_or_else(|| panic!("no ready line from odafs {}: {line:?}", arguments.join(" ")));
-    (child, nfs.to_owned())
+        .filter_map(|word| word.split_once('='))
+        .map(|(name, address)| (name.to_owned(), address.to_owned()))
+        .collect();
+    assert!(
+        ready.contains_key("nfs"),
+        "no ready line from odafs {}: {line:?}",
+        arguments.join(" ")
+    );
+    (child, ready)
 }

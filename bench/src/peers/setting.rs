@@ -212,7 +212,6 @@ impl Setting {
                     server: odafs::ServerAddress::Nfs(host),
                     path,
                     mount_port: None,
-                    crc: false,
                 };
                 Ok(Box::new(NfsFile::open(&url, spin)?))
             }
