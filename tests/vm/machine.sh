@@ -183,7 +183,7 @@ vm_boot() {
         -M q35 -accel tcg,thread=multi -cpu max,-erms,-fsrm -smp 2 -m 1G \
         -nodefaults -no-user-config -display none -monitor none -serial stdio -no-reboot \
         -kernel "$VM_CACHE/kernel/boot/vmlinuz-$version" -initrd "$out/initramfs" \
-        -append "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on tsc=reliable no_timer_check \
+        -append "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on tsc=unstable no_timer_check \
 cryptomgr.notests apparmor=0 initcall_blacklist=init_encrypted,crypto_kdf108_init,jent_mod_init" \
         -netdev user,id=net -device virtio-net-pci,netdev=net,romfile= \
         -virtfs local,path=/,mount_tag=machine,security_model=none,readonly=on,multidevs=remap \
