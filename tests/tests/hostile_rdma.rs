@@ -6,7 +6,8 @@ use odafs_common::wire::nfs3::{self, FileHandle};
 use odafs_common::wire::rpc;
 use odafs_tests::raw::{PATIENCE, RawRpc, xdr};
 use odafs_tests::raw_rdma::{
-    Ended, Fpdu, Header, LINUX, RawRdma, READ_REQUEST, READ_RESPONSE, SEND, TERMINATE, Terminate, To, WRITE, request,
+    Ended, Fpdu, Header, LINUX, READ_REQUEST, READ_RESPONSE, RawRdma, SEND, TERMINATE, Terminate,
+    To, WRITE, request,
 };
 use odafs_tests::served::Served;
 use std::fs;
@@ -25,7 +26,10 @@ struct World {
 }
 
 fn serve() -> World {
-    let (directory, scratch) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+    let (directory, scratch) = (
+        tempfile::tempdir().expect("dir"),
+        tempfile::tempdir().expect("dir"),
+    );
     fs::write(directory.path().join("file"), vec![7; 100_000]).expect("file");
     let server = Served::start(directory.path(), scratch.path(), &["--rdma", "127.0.0.1:0"]);
     World {
@@ -47,9 +51,16 @@ impl World {
     }
 
     fn resident_kib(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.server.pid())).expect("status");
-        let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("VmRSS");
-        line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("a number")
+        let status =
+            fs::read_to_string(format!("/proc/{}/status", self.server.pid())).expect("status");
+        let line = status
+            .lines()
+            .find(|l| l.starts_with("VmRSS:"))
+            .expect("VmRSS");
+        line.split_whitespace()
+            .nth(1)
+            .and_then(|kib| kib.parse().ok())
+            .expect("a number")
     }
 
     /// The handle of the export.
@@ -60,7 +71,8 @@ impl World {
 
 fn is_answered(raw: &mut RawRdma) {
     let (xid, call) = raw.call(NULL);
-    raw.message(&[Header::message(xid).bytes(), call].concat()).expect("call");
+    raw.message(&[Header::message(xid).bytes(), call].concat())
+        .expect("call");
     let reply = raw.receive().expect("reply");
     assert_eq!(reply[..4], xid.to_be_bytes());
     assert_eq!(reply[12..16], [0; 4], "RDMA_MSG");
@@ -74,18 +86,40 @@ fn word(message: &[u8], index: usize) -> u32 {
 }
 
 fn untagged(opcode: u8, number: u32, message: u32, offset: u32, payload: &[u8]) -> Fpdu {
-    let to = To::Queue { number, message, offset };
-    Fpdu { opcode, last: true, to, payload: payload.to_vec() }
+    let to = To::Queue {
+        number,
+        message,
+        offset,
+    };
+    Fpdu {
+        opcode,
+        last: true,
+        to,
+        payload: payload.to_vec(),
+    }
 }
 
 fn tagged(opcode: u8, tag: u32, offset: u64, payload: &[u8]) -> Fpdu {
     let to = To::Tagged { tag, offset };
-    Fpdu { opcode, last: true, to, payload: payload.to_vec() }
+    Fpdu {
+        opcode,
+        last: true,
+        to,
+        payload: payload.to_vec(),
+    }
 }
 
 /// A Read Request's payload: sink tag, sink offset, size, source tag, source offset.
 fn read_request(bytes: u32, tag: u32, offset: u64) -> Vec<u8> {
-    let words = [0x111_u32, 0, 0, bytes, tag, (offset >> 32) as u32, offset as u32];
+    let words = [
+        0x111_u32,
+        0,
+        0,
+        bytes,
+        tag,
+        (offset >> 32) as u32,
+        offset as u32,
+    ];
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
@@ -203,16 +237,52 @@ fn what_ddp_and_rdmap_forbid_is_terminated() {
     // What is sent first on a fresh connection, and the layer that must say no: 0 RDMAP, 1 DDP, 2 MPA. No RDMA Read was
     // offered, so DDP has no buffer for a request.
     let cases = [
-        ("an RDMA Write to no tag", tagged(WRITE, 0x4242, 0, &[1; 100]).bytes(), 1),
-        ("an RDMA Write of nothing to no tag at the end", tagged(WRITE, 0, u64::MAX, &[1]).bytes(), 1),
-        ("an RDMA Read of no tag", untagged(READ_REQUEST, 1, 1, 0, &read_request(4096, 0x4242, 0)).bytes(), 1),
-        ("an RDMA Read of a guessed tag", untagged(READ_REQUEST, 1, 1, 0, &read_request(8, 0x100, 0)).bytes(), 1),
-        ("a Read Response to nothing", tagged(READ_RESPONSE, 0x100, 0, &[1; 100]).bytes(), 0),
-        ("a Read Request that is too short", untagged(READ_REQUEST, 1, 1, 0, &[0; 20]).bytes(), 0),
+        (
+            "an RDMA Write to no tag",
+            tagged(WRITE, 0x4242, 0, &[1; 100]).bytes(),
+            1,
+        ),
+        (
+            "an RDMA Write of nothing to no tag at the end",
+            tagged(WRITE, 0, u64::MAX, &[1]).bytes(),
+            1,
+        ),
+        (
+            "an RDMA Read of no tag",
+            untagged(READ_REQUEST, 1, 1, 0, &read_request(4096, 0x4242, 0)).bytes(),
+            1,
+        ),
+        (
+            "an RDMA Read of a guessed tag",
+            untagged(READ_REQUEST, 1, 1, 0, &read_request(8, 0x100, 0)).bytes(),
+            1,
+        ),
+        (
+            "a Read Response to nothing",
+            tagged(READ_RESPONSE, 0x100, 0, &[1; 100]).bytes(),
+            0,
+        ),
+        (
+            "a Read Request that is too short",
+            untagged(READ_REQUEST, 1, 1, 0, &[0; 20]).bytes(),
+            0,
+        ),
         ("queue 3", untagged(SEND, 3, 1, 0, &null).bytes(), 1),
-        ("a message number ahead", untagged(SEND, 0, 7, 0, &null).bytes(), 1),
-        ("a message number of 0", untagged(SEND, 0, 0, 0, &null).bytes(), 1),
-        ("a message that begins in its middle", untagged(SEND, 0, 1, 512, &null).bytes(), 1),
+        (
+            "a message number ahead",
+            untagged(SEND, 0, 7, 0, &null).bytes(),
+            1,
+        ),
+        (
+            "a message number of 0",
+            untagged(SEND, 0, 0, 0, &null).bytes(),
+            1,
+        ),
+        (
+            "a message that begins in its middle",
+            untagged(SEND, 0, 1, 512, &null).bytes(),
+            1,
+        ),
         ("DDP of another version", bits(0, 0x42), 1),
         ("RDMAP of another version", bits(1, 0x83), 0),
         ("an opcode that is none", bits(1, 0x4f), 0),
@@ -240,7 +310,8 @@ fn what_ddp_and_rdmap_forbid_is_terminated() {
     }
     // One that says Terminate itself is gone.
     let mut raw = world.connect();
-    raw.put(&untagged(TERMINATE, 2, 1, 0, &[0x01, 0, 0, 0])).expect("send");
+    raw.put(&untagged(TERMINATE, 2, 1, 0, &[0x01, 0, 0, 0]))
+        .expect("send");
     assert_eq!(raw.ended(), Ended::Closed);
 }
 
@@ -257,7 +328,11 @@ fn a_wrong_checksum_is_terminated() {
         let at = frame.len() - 1 - at;
         frame[at] ^= 1;
         raw.send(&frame).expect("send");
-        let said = Terminate { layer: 2, kind: 0, code: 2 };
+        let said = Terminate {
+            layer: 2,
+            kind: 0,
+            code: 2,
+        };
         assert_eq!(raw.ended(), Ended::Terminated(said));
         world.is_well(&mut beside);
     }
@@ -285,13 +360,18 @@ fn more_than_the_credits_ends_only_that_connection() {
 
 /// Sends one call with this header; the answer.
 fn answer(raw: &mut RawRdma, header: &Header, call: &[u8]) -> Vec<u8> {
-    raw.message(&[header.bytes(), call.to_vec()].concat()).expect("call");
+    raw.message(&[header.bytes(), call.to_vec()].concat())
+        .expect("call");
     raw.receive().expect("an answer")
 }
 
 /// `RDMA_ERROR` with `ERR_CHUNK`.
 fn is_chunk_error(reply: &[u8], xid: u32, what: &str) {
-    assert_eq!((word(reply, 0), word(reply, 3), word(reply, 4)), (xid, 4, 2), "{what}");
+    assert_eq!(
+        (word(reply, 0), word(reply, 3), word(reply, 4)),
+        (xid, 4, 2),
+        "{what}"
+    );
 }
 
 #[test]
@@ -307,15 +387,33 @@ fn chunk_lists_out_of_bounds_are_answered_and_the_connection_goes_on() {
         header
     };
     let cases = [
-        ("1,000 read segments", of(&|h| h.reads = vec![read(40, 1); 150])),
-        ("seventeen segments in a write chunk", of(&|h| h.writes = vec![vec![segment; 17]])),
-        ("two write chunks", of(&|h| h.writes = vec![vec![segment]; 2])),
-        ("seventeen segments in the reply chunk", of(&|h| h.reply = Some(vec![segment; 17]))),
+        (
+            "1,000 read segments",
+            of(&|h| h.reads = vec![read(40, 1); 150]),
+        ),
+        (
+            "seventeen segments in a write chunk",
+            of(&|h| h.writes = vec![vec![segment; 17]]),
+        ),
+        (
+            "two write chunks",
+            of(&|h| h.writes = vec![vec![segment]; 2]),
+        ),
+        (
+            "seventeen segments in the reply chunk",
+            of(&|h| h.reply = Some(vec![segment; 17])),
+        ),
         ("RDMA_MSGP", of(&|h| h.procedure = 2)),
         ("a procedure that is none", of(&|h| h.procedure = 77)),
         ("a call that lies nowhere", of(&|h| h.procedure = 1)),
-        ("4 GiB to be read", of(&|h| h.reads = vec![(40, 1, u32::MAX, 0)])),
-        ("many times 256 MiB", of(&|h| h.reads = (0..16).map(|i| (40, i, 1 << 28, 0)).collect())),
+        (
+            "4 GiB to be read",
+            of(&|h| h.reads = vec![(40, 1, u32::MAX, 0)]),
+        ),
+        (
+            "many times 256 MiB",
+            of(&|h| h.reads = (0..16).map(|i| (40, i, 1 << 28, 0)).collect()),
+        ),
     ];
     for (what, mut header) in cases {
         let (xid, call) = raw.call(NULL);
@@ -327,21 +425,53 @@ fn chunk_lists_out_of_bounds_are_answered_and_the_connection_goes_on() {
     }
     // Another version: ERR_VERS, with the versions that are spoken.
     let (xid, call) = raw.call(NULL);
-    let reply = answer(&mut raw, &Header { version: 2, ..Header::message(xid) }, &call);
+    let reply = answer(
+        &mut raw,
+        &Header {
+            version: 2,
+            ..Header::message(xid)
+        },
+        &call,
+    );
     assert_eq!([0, 3, 4, 5, 6].map(|i| word(&reply, i)), [xid, 4, 1, 1, 1]);
     // Lists that end in their middle, or claim what does not follow.
-    for words in [vec![1_u32], vec![1, 40, 1, 9], vec![0, 1, u32::MAX], vec![0, 0, 1, 0x7fff_ffff], vec![2, 0, 0]] {
+    for words in [
+        vec![1_u32],
+        vec![1, 40, 1, 9],
+        vec![0, 1, u32::MAX],
+        vec![0, 0, 1, 0x7fff_ffff],
+        vec![2, 0, 0],
+    ] {
         let (xid, _) = raw.call(NULL);
-        let bytes: Vec<u8> = [&[xid, 1, 32, 0], &words[..]].concat().iter().flat_map(|w| w.to_be_bytes()).collect();
+        let bytes: Vec<u8> = [&[xid, 1, 32, 0], &words[..]]
+            .concat()
+            .iter()
+            .flat_map(|w| w.to_be_bytes())
+            .collect();
         raw.message(&bytes).expect("send");
-        is_chunk_error(&raw.receive().expect("an answer"), xid, &format!("{words:?}"));
+        is_chunk_error(
+            &raw.receive().expect("an answer"),
+            xid,
+            &format!("{words:?}"),
+        );
         is_answered(&mut raw);
     }
     // DONE for nothing, an error out of nowhere, headers cut short: nothing is said to them.
-    for bytes in [&Header { procedure: 3, ..Header::message(9) }.bytes()[..16], &[0; 3], &[]] {
+    for bytes in [
+        &Header {
+            procedure: 3,
+            ..Header::message(9)
+        }
+        .bytes()[..16],
+        &[0; 3],
+        &[],
+    ] {
         raw.message(bytes).expect("send");
     }
-    let error: Vec<u8> = [9_u32, 1, 32, 4, 2].iter().flat_map(|w| w.to_be_bytes()).collect();
+    let error: Vec<u8> = [9_u32, 1, 32, 4, 2]
+        .iter()
+        .flat_map(|w| w.to_be_bytes())
+        .collect();
     raw.message(&error).expect("send");
     is_answered(&mut raw);
     world.is_well(&mut beside);
@@ -366,7 +496,11 @@ fn its_read(raw: &mut RawRdma) -> (u32, u64, u32) {
     assert_eq!(asked.opcode, READ_REQUEST, "{asked:?}");
     let said = &asked.payload;
     assert_eq!(word(said, 4), 0x5151, "of another tag");
-    (word(said, 0), u64::from(word(said, 1)) << 32 | u64::from(word(said, 2)), word(said, 3))
+    (
+        word(said, 0),
+        u64::from(word(said, 1)) << 32 | u64::from(word(said, 2)),
+        word(said, 3),
+    )
 }
 
 #[test]
@@ -376,12 +510,24 @@ fn a_read_sink_takes_its_response_and_nothing_else() {
     let mut beside = world.connect();
     type Answer = fn(u32, u64) -> Fpdu;
     let wrong: [(&str, Answer); 6] = [
-        ("an RDMA Write to it", |tag, at| tagged(WRITE, tag, at, &[1; 64])),
-        ("another tag", |tag, at| tagged(READ_RESPONSE, tag ^ 0x100, at, &[1; 64])),
-        ("another key of the tag", |tag, at| tagged(READ_RESPONSE, tag ^ 1, at, &[1; 64])),
-        ("a byte behind its place", |tag, at| tagged(READ_RESPONSE, tag, at + 1, &[1; 64])),
-        ("more than was asked for", |tag, at| tagged(READ_RESPONSE, tag, at, &[1; 4100])),
-        ("less than was asked for, as the last", |tag, at| tagged(READ_RESPONSE, tag, at, &[1; 64])),
+        ("an RDMA Write to it", |tag, at| {
+            tagged(WRITE, tag, at, &[1; 64])
+        }),
+        ("another tag", |tag, at| {
+            tagged(READ_RESPONSE, tag ^ 0x100, at, &[1; 64])
+        }),
+        ("another key of the tag", |tag, at| {
+            tagged(READ_RESPONSE, tag ^ 1, at, &[1; 64])
+        }),
+        ("a byte behind its place", |tag, at| {
+            tagged(READ_RESPONSE, tag, at + 1, &[1; 64])
+        }),
+        ("more than was asked for", |tag, at| {
+            tagged(READ_RESPONSE, tag, at, &[1; 4100])
+        }),
+        ("less than was asked for, as the last", |tag, at| {
+            tagged(READ_RESPONSE, tag, at, &[1; 64])
+        }),
     ];
     for (what, answer) in wrong {
         let mut raw = world.connect();
@@ -390,7 +536,10 @@ fn a_read_sink_takes_its_response_and_nothing_else() {
         let (tag, offset, bytes) = its_read(&mut raw);
         assert_eq!(bytes, 4096);
         raw.put(&answer(tag, offset)).expect(what);
-        assert!(matches!(raw.ended(), Ended::Terminated(_)), "{what}: no Terminate");
+        assert!(
+            matches!(raw.ended(), Ended::Terminated(_)),
+            "{what}: no Terminate"
+        );
         world.is_well(&mut beside);
     }
     // As it should be: the root is a directory, and the answer says so.
@@ -398,10 +547,17 @@ fn a_read_sink_takes_its_response_and_nothing_else() {
     let (header, call) = write_call(&mut raw, &root, 4096);
     raw.message(&[header.bytes(), call].concat()).expect("call");
     let (tag, offset, bytes) = its_read(&mut raw);
-    raw.put(&tagged(READ_RESPONSE, tag, offset, &vec![1; bytes as usize])).expect("response");
+    raw.put(&tagged(
+        READ_RESPONSE,
+        tag,
+        offset,
+        &vec![1; bytes as usize],
+    ))
+    .expect("response");
     assert_eq!(word(&raw.receive().expect("reply"), 0), header.xid);
     // Once only.
-    raw.put(&tagged(READ_RESPONSE, tag, offset, &[1; 64])).expect("again");
+    raw.put(&tagged(READ_RESPONSE, tag, offset, &[1; 64]))
+        .expect("again");
     assert!(matches!(raw.ended(), Ended::Terminated(_)));
     world.is_well(&mut beside);
 }
@@ -435,18 +591,33 @@ fn a_reply_larger_than_its_room_is_an_error_and_no_overrun() {
     let world = serve();
     let mut rpc = RawRpc::connect(&world.server.nfs);
     let root = rpc.root();
-    let name = nfs3::DirectoryName { directory: FileHandle(&root), name: b"file" };
+    let name = nfs3::DirectoryName {
+        directory: FileHandle(&root),
+        name: b"file",
+    };
     let (status, found) = rpc.nfs(3, &xdr(&name));
     assert_eq!(status, 0);
     let handle = found[4..4 + word(&found, 0) as usize].to_vec();
     let mut beside = world.connect();
     let mut raw = world.connect();
-    let read = nfs3::ReadArgs { file: FileHandle(&handle), offset: 0, count: 65_536 };
+    let read = nfs3::ReadArgs {
+        file: FileHandle(&handle),
+        offset: 0,
+        count: 65_536,
+    };
     // A write chunk of 100 bytes for 64 KiB, no chunk at all, a reply chunk that is too small.
-    for (writes, reply) in [(vec![vec![(0x77, 100, 0)]], None), (vec![], None), (vec![], Some(vec![(0x77, 64, 0)]))] {
+    for (writes, reply) in [
+        (vec![vec![(0x77, 100, 0)]], None),
+        (vec![], None),
+        (vec![], Some(vec![(0x77, 64, 0)])),
+    ] {
         let (xid, mut call) = raw.call(NFS_READ);
         call.extend(xdr(&read));
-        let header = Header { writes, reply, ..Header::message(xid) };
+        let header = Header {
+            writes,
+            reply,
+            ..Header::message(xid)
+        };
         raw.message(&[header.bytes(), call].concat()).expect("call");
         let mut written = 0;
         let said = loop {
@@ -463,14 +634,21 @@ fn a_reply_larger_than_its_room_is_an_error_and_no_overrun() {
     // With room it is written there, within bounds, before the reply.
     let (xid, mut call) = raw.call(NFS_READ);
     call.extend(xdr(&read));
-    let header = Header { writes: vec![vec![(0x77, 40_000, 0x500), (0x78, 40_000, 0)]], ..Header::message(xid) };
+    let header = Header {
+        writes: vec![vec![(0x77, 40_000, 0x500), (0x78, 40_000, 0)]],
+        ..Header::message(xid)
+    };
     raw.message(&[header.bytes(), call].concat()).expect("call");
     let mut written = 0;
     loop {
         let fpdu = raw.get().expect("an answer");
         match fpdu.to {
             To::Tagged { tag, offset } => {
-                let expected = if written < 40_000 { (0x77, 0x500 + written) } else { (0x78, written - 40_000) };
+                let expected = if written < 40_000 {
+                    (0x77, 0x500 + written)
+                } else {
+                    (0x78, written - 40_000)
+                };
                 assert_eq!((tag, offset), expected);
                 assert!(fpdu.payload.iter().all(|&byte| byte == 7));
                 written += fpdu.payload.len() as u64;
@@ -507,5 +685,8 @@ fn connections_cut_in_their_middle_leave_nothing() {
     world.is_well(&mut beside);
     let (xid, mut call) = beside.call(GETATTR);
     call.extend(xdr(&FileHandle(&root)));
-    assert_eq!(word(&answer(&mut beside, &Header::message(xid), &call), 0), xid);
+    assert_eq!(
+        word(&answer(&mut beside, &Header::message(xid), &call), 0),
+        xid
+    );
 }
