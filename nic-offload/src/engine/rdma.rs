@@ -7,8 +7,8 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use odafs_common::rpcrdma::{
-    Data, Expose, ExposureId, Incoming, PrivateData, ReadRead, Responder, ResponderConfig, Results,
-    Source, Step, Terms, Ticket,
+    Data, Expose, ExposureId, Ignored, Incoming, PrivateData, ReadRead, Responder, ResponderConfig,
+    Results, Source, Step, Terms, Ticket,
 };
 use odafs_common::wire::rpcrdma::{Segment, Segments};
 use odafs_fabric::{Access, Completion, QueuePair, Remote, SteeringTag};
@@ -170,6 +170,7 @@ impl RdmaLine {
                 self.out.dead |= self.out.is_full(now);
                 self.out.send_message(&mut error);
             }
+            Step::Ignore(Ignored::Done) => count(&now.serves.rdma.dones),
             Step::Ignore(why) => {
                 count(&now.serves.rdma.ignored);
                 tracing::debug!(peer = %self.caller.peer, ?why, "a message was ignored");

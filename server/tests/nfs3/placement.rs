@@ -93,7 +93,7 @@ fn range(file: FileHandle<'_>, offset: u64, count: u32) -> ReadArgs<'_> {
 fn read_data_goes_from_the_page_cache() {
     let server = Server::new();
     let file = server.create(server.root(), "f");
-    let data: Vec<u8> = (0..10_001u32).map(|i| (i * 13 >> 3) as u8).collect();
+    let data: Vec<u8> = (0..10_001u32).map(|i| ((i * 13) >> 3) as u8).collect();
     server.write(file, 0, &data);
     for (offset, count, expected) in [
         (0, 10_001, 10_001),
