@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use odafs_common::page::PageSize;
+use odafs_common::session::PublicKey;
 use odafs_server::config::{
     Costs, Credits, Direct, RdmaConfig, RegistrationConfig, ServerConfig, Squash, Strategy,
 };
@@ -80,6 +81,12 @@ pub struct ServeOptions {
     /// Let these addresses in too; loopback always may [may be repeated]
     #[arg(long, value_name = "CIDR")]
     allow: Vec<ipnet::IpNet>,
+    /// Of other machines, let those open sessions whose public keys stand in this file [may be repeated]
+    ///
+    /// A key is 64 hexadecimal digits; one a line, `#` begins a comment. Their own secret and the server's key
+    /// (identity.pub in the state directory) the clients give by Options.
+    #[arg(long, value_name = "KEYFILE")]
+    admit: Vec<PathBuf>,
     /// Whose rights TCP callers have [default: all]
     #[arg(long, value_enum, value_name = "WHO")]
     squash: Option<SquashName>,
@@ -170,6 +177,11 @@ impl ServeOptions {
             } else {
                 self.allow
             },
+            admit: if self.admit.is_empty() {
+                file.admit
+            } else {
+                self.admit
+            },
             squash: self.squash.or(file.squash),
             direct: self.direct.or(file.direct),
             spin: self.spin.or(file.spin),
@@ -240,6 +252,9 @@ impl ServeOptions {
         }
         config.read_only = self.read_only;
         config.allow = self.allow;
+        for path in &self.admit {
+            config.admitted.extend(keys(path)?);
+        }
         config.squash = match self.squash {
             None | Some(SquashName::All) => Squash::All,
             Some(SquashName::Root) => Squash::Root,
@@ -345,6 +360,41 @@ enum RegistrationName {
     AllPhysical,
 }
 
+/// The public keys in a file.
+fn keys(path: &Path) -> Result<Vec<PublicKey>> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut keys = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let digits = line.split('#').next().unwrap_or_default().trim();
+        if digits.is_empty() {
+            continue;
+        }
+        match key(digits) {
+            Some(key) => keys.push(key),
+            None => bail!(Usage(format!(
+                "{}, line {number}: a public key is 64 hexadecimal digits",
+                path.display()
+            ))),
+        }
+    }
+    if keys.is_empty() {
+        bail!(Usage(format!("{}: there is no key in it", path.display())));
+    }
+    Ok(keys)
+}
+
+fn key(digits: &str) -> Option<PublicKey> {
+    if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut key = [0; 32];
+    for (at, byte) in key.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(PublicKey(key))
+}
+
 /// A directory that is missing or closed is told before anything is opened.
 pub fn check_directory(dir: &Path) -> Result<()> {
     let metadata =
@@ -396,6 +446,30 @@ fn socket<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Erro
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_read_from_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keys");
+        let write = |text: String| std::fs::write(&path, text).unwrap();
+        write(format!(
+            "# ours\n\n{}  # a host\n{}\n",
+            "0a".repeat(32),
+            "Ff".repeat(32)
+        ));
+        let found = keys(&path).unwrap();
+        assert_eq!(found, [PublicKey([10; 32]), PublicKey([255; 32])]);
+        for wrong in [
+            "",
+            "# none",
+            &"0a".repeat(31),
+            &"0g".repeat(32),
+            &"é".repeat(32),
+        ] {
+            write(wrong.to_owned());
+            assert!(keys(&path).is_err(), "{wrong:?}");
+        }
+    }
 
     #[test]
     fn the_command_line_goes_before_the_file() {

@@ -112,7 +112,9 @@ pub use file::{File, ReadRequest};
 pub use link::Dial;
 pub use metadata::{Changes, CreateOptions, DirEntry, FileKind, Metadata, Space, When};
 pub use odafs_common::exception::Exception;
-pub use options::{Cache, Credential, Eager, MacPreference, Options, Route, Transfer, Wait};
+pub use options::{
+    Cache, Credential, Eager, MacPreference, Options, Route, Transfer, Wait, public_key,
+};
 pub use read_dir::ReadDir;
 pub use statistics::{Statistics, Terms};
 pub use trace::{Step, Taken, Traced, Why};

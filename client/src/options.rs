@@ -1,5 +1,6 @@
 //! What a caller may ask of a client. Every field has a default that suits a first program.
 
+use odafs_common::session::Identity;
 use std::time::Duration;
 
 /// Options of a [`Client`](crate::Client).
@@ -37,12 +38,17 @@ pub struct Options {
     pub eager: Eager,
     /// Who the RPCs say they come from (AUTH_SYS). Fabrics that know their peer ignore it.
     pub credential: Credential,
-    /// Our X25519 secret key, for servers that admit clients by key.
+    /// Our X25519 secret key, for servers that admit clients by key ([`public_key`] is what they list).
     pub identity: Option<[u8; 32]>,
     /// The server's X25519 public key; when given, a server with another one is refused.
     pub server_key: Option<[u8; 32]>,
     /// Seed of the policy's probe jitter. The same seed and the same inputs take the same routes.
     pub seed: u64,
+}
+
+/// The public key of an [`Options::identity`].
+pub fn public_key(identity: &[u8; 32]) -> [u8; 32] {
+    Identity::from_secret(*identity).public().0
 }
 
 impl Default for Options {

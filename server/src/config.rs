@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use ipnet::IpNet;
 use odafs_common::page::PageSize;
+use odafs_common::session::PublicKey;
 
 pub use crate::export::Direct;
 pub use odafs_nic::engine::{Credits, RdmaConfig};
@@ -51,6 +52,8 @@ pub struct ServerConfig {
     pub allow: Vec<IpNet>,
     /// Whose ids callers act with.
     pub squash: Squash,
+    /// Keys of the clients that may open sessions from other machines. Empty: those who may call.
+    pub admitted: Vec<PublicKey>,
     /// Direct reads.
     pub direct: Direct,
     /// Prometheus metrics over HTTP.
@@ -85,6 +88,7 @@ impl ServerConfig {
             read_only: false,
             allow: Vec::new(),
             squash: Squash::All,
+            admitted: Vec::new(),
             direct: Direct::Guarded,
             metrics: None,
             trace: None,

@@ -256,6 +256,7 @@ fn parts(
         },
         sessions: SessionPolicy {
             identity: Some(Identity::from_secret(**state.identity())),
+            admitted: config.admitted.clone(),
             life: state.life(),
             serving_uid: serving.uid,
             ..SessionPolicy::default()

@@ -5,6 +5,7 @@
 //! | `lock` | held with flock(2) while a server runs; holds its process id |
 //! | `handle-key` | the key of the MAC in file handles |
 //! | `identity` | the server's X25519 secret |
+//! | `identity.pub` | its public key, for clients |
 //! | `life-number` | how many servers have used this directory |
 //! | `life` | the life word of the current one (written by the export) |
 //! | `handles` | the handle index of a server that cannot open files by handle |
@@ -18,6 +19,7 @@ use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use odafs_common::session::Identity;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 use zeroize::{Zeroize as _, Zeroizing};
@@ -132,6 +134,7 @@ impl StateDir {
         };
         let handle_key = HandleKey::from(*files.secret("handle-key")?);
         let identity = files.secret("identity")?;
+        files.show("identity.pub", &Identity::from_secret(*identity).public().0)?;
         let life = files.next_life()?;
         Ok(Self {
             handle_key,
@@ -301,6 +304,15 @@ impl Files<'_> {
         })?;
         self.write(name, &value[..])?;
         Ok(value)
+    }
+
+    /// What people copy from here: the digits alone.
+    fn show(&self, name: &str, value: &[u8]) -> Result<(), StateError> {
+        let line = hex(value) + "\n";
+        if std::fs::read_to_string(self.path.join(name)).is_ok_and(|old| old == line) {
+            return Ok(());
+        }
+        self.replace(name, line.as_bytes())
     }
 
     fn next_life(&self) -> Result<u64, StateError> {

@@ -22,7 +22,8 @@ use crate::sessions::OpenSession;
 pub struct SessionPolicy {
     /// The server's static key, for clients that want to be sure of the server.
     pub identity: Option<Identity>,
-    /// Static keys of clients that may open sessions under their own.
+    /// Static keys of clients that may open sessions under their own. If there are any, nobody else may from another
+    /// machine.
     pub admitted: Vec<PublicKey>,
     /// MACs allowed: a sum of [`MacAlgorithm::bit`].
     pub macs: u32,

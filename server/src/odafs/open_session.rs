@@ -2,7 +2,7 @@
 
 use odafs_common::direct;
 use odafs_common::mac::MacAlgorithm;
-use odafs_common::session::{HandshakeError, Responder};
+use odafs_common::session::{HandshakeError, Pattern, Responder};
 use odafs_common::wire::odafs::{
     Accepted, Handshake, Mode, OdafsStatus, OpenSessionArgs, OpenSessionResult, Parameters,
 };
@@ -55,6 +55,11 @@ fn open(
     let parameters =
         Parameters::from_bytes(arguments.parameters).map_err(|_| OdafsStatus::BadHandshake)?;
     check(export, call, &parameters)?;
+    // A list that a client could pass by with another pattern would be none.
+    let local = matches!(call.caller.peer, Peer::Uid { .. });
+    if !local && !policy.admitted.is_empty() && parameters.pattern != Pattern::Kk {
+        return Err(OdafsStatus::Denied);
+    }
     let mac = MacAlgorithm::choose(parameters.macs, policy.macs).ok_or(OdafsStatus::Unsupported)?;
     let one_sided = parameters.mode == Mode::OneSided && trusted(odafs, call);
 

@@ -316,6 +316,43 @@ fn one_sided_is_for_root_and_the_serving_user() {
 }
 
 #[test]
+fn who_is_listed_by_key_may_open_sessions_from_elsewhere() {
+    let [server, listed, stranger] = [3, 4, 5].map(|byte| Identity::from_secret([byte; 32]));
+    let policy = SessionPolicy {
+        identity: Some(server.clone()),
+        admitted: vec![listed.public()],
+        ..SessionPolicy::default()
+    };
+    let mut room = Room::new(Direct::Guarded, policy);
+    let open = |room: &Room, pattern, identity: Option<&Identity>| {
+        let parameters = Parameters {
+            pattern,
+            ..room.parameters()
+        };
+        let parameters = parameters.to_bytes();
+        let key = (pattern != Pattern::Nn).then(|| server.public());
+        let (_, handshake) =
+            Initiator::start(&parameters, [1; 32], identity, key.as_ref()).expect("a handshake");
+        let arguments = OpenSessionArgs {
+            parameters: &parameters,
+            handshake: &handshake,
+        };
+        let results = room.replies(Procedure::OpenSession, &arguments);
+        OpenSessionResult::from_bytes(&results)
+            .expect("a result")
+            .map(drop)
+    };
+    // On this host the kernel says who calls.
+    assert_eq!(open(&room, Pattern::Nn, None), Ok(()));
+    room.caller.peer = Peer::Address("192.0.2.1:999".parse().expect("an address"));
+    let denied = Err(OdafsStatus::Denied);
+    assert_eq!(open(&room, Pattern::Kk, Some(&listed)), Ok(()));
+    assert_eq!(open(&room, Pattern::Kk, Some(&stranger)), denied);
+    assert_eq!(open(&room, Pattern::Nk, None), denied);
+    assert_eq!(open(&room, Pattern::Nn, None), denied);
+}
+
+#[test]
 fn one_user_cannot_take_all_sessions() {
     let mut room = Room::guarded();
     let opened = std::iter::repeat_with(|| room.open(&room.parameters()))

@@ -8,9 +8,10 @@ use odafs_common::exception::Exception;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::{Arena, ArenaView, LifeWord, Region};
 use odafs_fabric::sync::{Arc, Mutex};
+use odafs_fabric::wake::WakeSet;
 use odafs_fabric::{
     Access, Completion as Event, Exposed, Peer, PostError, Posted, QueuePair, Remote, Sink, Source,
-    SteeringTag, WakeSet,
+    SteeringTag,
 };
 use std::collections::BTreeSet;
 use std::io;
