@@ -113,6 +113,7 @@ impl ServerProcess {
             server: odafs::ServerAddress::Shm(self.shm.clone()),
             path: b"/".to_vec(),
             mount_port: None,
+            crc: false,
         }
     }
 

@@ -86,7 +86,7 @@ impl Clients {
     /// The client for a URL, and the path to ask it for.
     pub fn at(&mut self, url: &Url) -> Result<(Client, PathBuf)> {
         let known = self.connected.iter().find(|(other, client)| {
-            (&other.server, other.mount_port) == (&url.server, url.mount_port)
+            (&other.server, other.mount_port, other.crc) == (&url.server, url.mount_port, url.crc)
                 && inside(&client.server().export, &url.path)
         });
         if let Some((_, client)) = known {

@@ -51,7 +51,7 @@ impl Client {
     /// # Errors
     /// As [`connect`](Self::connect), and when the server does not grant a route that the options insist on.
     pub fn connect_with(url: &Url, options: Options) -> Result<Self, ConnectError> {
-        let link = Link::of(&url.server)?;
+        let link = Link::of(url)?;
         Ok(Self {
             shared: Arc::new(Shared::connect(url, link, options)?),
         })

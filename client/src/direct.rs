@@ -24,6 +24,8 @@ use odafs_fabric::{
 pub const DEPTH: usize = 32;
 /// Up to so many bytes come back in the completion itself.
 const INLINE_MAX: u32 = 512;
+/// RDMA Reads that one one-sided read takes: the data and the stamp.
+pub const READS: u32 = 2;
 /// Bytes behind a slot's data for the stamp and the life word of a one-sided read.
 const TAIL: usize = 64;
 
@@ -41,6 +43,8 @@ pub struct DirectPair {
     slot_bytes: usize,
     slots: [Slot; DEPTH],
     waiting: usize,
+    /// RDMA Reads that were posted and are not over.
+    reading: u32,
     /// Slots of RDMA Reads that were over when they were posted.
     over_already: Vec<usize>,
     exposed: Option<ExposedTags>,
@@ -121,6 +125,7 @@ impl DirectPair {
             slot_bytes,
             slots: [Slot::Free; DEPTH],
             waiting: 0,
+            reading: 0,
             over_already: Vec::new(),
             exposed: attached.exposed,
             page_shift: session.page.shift(),
@@ -191,6 +196,9 @@ impl DirectPair {
                 "the connection was granted no RDMA Reads".into(),
             )));
         };
+        if self.reading + READS > self.pair.reads_max() {
+            return Err(NotPosted::Full);
+        }
         let slot = self.next_slot()?;
         let at = slot * self.slot_bytes;
         let data = (
@@ -219,6 +227,7 @@ impl DirectPair {
             match self.pair.post_read(self.sequence, into, from) {
                 Ok(Posted::Pending) => left += 1,
                 Ok(Posted::Done) => {}
+                // A fabric that has less room than it said: without data there is nothing to check.
                 Err(PostError::Full) if left == 0 => return Err(NotPosted::Full),
                 Err(error) => return Err(NotPosted::Broken(Broken(error.to_string()))),
             }
@@ -231,6 +240,7 @@ impl DirectPair {
             epoch: reference.epoch,
         };
         self.waiting += 1;
+        self.reading += u32::from(left);
         if left == 0 {
             self.over_already.push(slot);
         }
@@ -275,6 +285,7 @@ impl DirectPair {
             }
             match self.pair.poll() {
                 Some(Event::Read { id, result }) => {
+                    self.reading = self.reading.saturating_sub(1);
                     if let Err(fault) = result {
                         return Err(Broken(fault.to_string()));
                     }

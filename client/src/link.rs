@@ -5,7 +5,7 @@ use crate::{
     options::Wait,
     tcp::TcpTransport,
     transport::{FabricTransport, Transport},
-    url::{Host, ServerAddress},
+    url::{Host, ServerAddress, Url},
 };
 use odafs_common::connect::{PrivateData, Role};
 use odafs_fabric::{QueuePair, clock::Nanos, sync::Arc};
@@ -39,32 +39,26 @@ pub enum Link {
 
 impl Link {
     /// The link that a URL asks for.
-    pub fn of(address: &ServerAddress) -> Result<Self, ConnectError> {
-        match address {
+    pub fn of(url: &Url) -> Result<Self, ConnectError> {
+        match &url.server {
             ServerAddress::Nfs(host) => Ok(Self::Tcp(host.clone())),
-            ServerAddress::Shm(socket) => Self::shm(socket),
-            ServerAddress::Tcp(_) => Err(ConnectError::NoFabric {
-                fabric: "tcp",
-                remedy: "use odafs+shm:// on one host, or nfs:// between hosts",
-            }),
             ServerAddress::Verbs(_) => Err(ConnectError::NoFabric {
                 fabric: "verbs",
-                remedy: "build with the cargo feature `verbs`, or use nfs://",
+                remedy: "use odafs:// (RDMA over TCP) or nfs://",
+            }),
+            #[cfg(not(shuttle))]
+            ServerAddress::Shm(socket) => Ok(Self::Fabric(Arc::new(Shm(socket.clone())))),
+            #[cfg(not(shuttle))]
+            ServerAddress::Tcp(host) => Ok(Self::Fabric(Arc::new(Tcp {
+                host: host.clone(),
+                crc: url.crc,
+            }))),
+            #[cfg(shuttle)]
+            ServerAddress::Shm(_) | ServerAddress::Tcp(_) => Err(ConnectError::NoFabric {
+                fabric: "real",
+                remedy: "the simulator has its own",
             }),
         }
-    }
-
-    #[cfg(not(shuttle))]
-    fn shm(socket: &std::path::Path) -> Result<Self, ConnectError> {
-        Ok(Self::Fabric(Arc::new(Shm(socket.to_owned()))))
-    }
-
-    #[cfg(shuttle)]
-    fn shm(_: &std::path::Path) -> Result<Self, ConnectError> {
-        Err(ConnectError::NoFabric {
-            fabric: "shm",
-            remedy: "the simulator has its own fabric",
-        })
     }
 
     /// A new connection for RPC.
@@ -134,5 +128,43 @@ impl Dial for Shm {
 
     fn address(&self) -> String {
         self.0.display().to_string()
+    }
+}
+
+/// iWARP over TCP.
+#[cfg(not(shuttle))]
+struct Tcp {
+    host: Host,
+    crc: bool,
+}
+
+#[cfg(not(shuttle))]
+impl Dial for Tcp {
+    /// To the first of the host's addresses that answers.
+    fn dial(&self, private_data: &[u8], deadline: Nanos) -> io::Result<Box<dyn QueuePair>> {
+        use std::net::ToSocketAddrs as _;
+        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host's name has no address");
+        for address in (self.host.name.as_str(), self.host.port).to_socket_addrs()? {
+            let left = deadline.since(odafs_fabric::clock::now());
+            let standard = odafs_fabric::tcp::ConnectOptions::default();
+            let options = odafs_fabric::tcp::ConnectOptions {
+                crc: self.crc,
+                deadline: left.min(standard.deadline),
+                ..standard
+            };
+            match odafs_fabric::tcp::connect(address, private_data, &options) {
+                Ok(pair) => return Ok(pair),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    fn fabric(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn address(&self) -> String {
+        self.host.to_string()
     }
 }

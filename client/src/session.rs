@@ -5,7 +5,7 @@
 
 use crate::{
     calls::{Calls, Line, Procedure, misbehaved},
-    direct::DirectPair,
+    direct::{DirectPair, READS},
     error::CallError,
     options::{MacPreference, Options, Route},
     pool::Pool,
@@ -244,6 +244,7 @@ impl Session {
                 session.view = mapped.map_err(|error| {
                     NoSession::Refused(format!("cannot map the arena: {error}"))
                 })?;
+                session.one_sided = session.view.is_some() || first.pair.reads_max() >= READS;
             }
             None => session.one_sided = false,
         }

@@ -20,8 +20,10 @@ pub struct Url {
     pub server: ServerAddress,
     /// The path, which begins with the export's name; always absolute.
     pub path: Vec<u8>,
-    /// TCP port of the MOUNT program, where it is not the NFS port (`nfs://` only).
+    /// TCP port of the MOUNT program, where the file port does not answer it (`nfs://` and `odafs://`).
     pub mount_port: Option<u16>,
+    /// Whether the fabric is to checksum what it carries (`odafs://` only; TCP's own checksum is weak).
+    pub crc: bool,
 }
 
 /// Where a server is, and over which fabric it is reached.
@@ -92,10 +94,11 @@ fn parse_shm(rest: &str) -> Result<Url, &'static str> {
         server: ServerAddress::Shm(std::ffi::OsString::from_vec(socket).into()),
         path: absolute(decode(path)?)?,
         mount_port: None,
+        crc: false,
     })
 }
 
-/// `HOST[:PORT][/PATH][?mountport=N]`.
+/// `HOST[:PORT][/PATH][?mountport=N][&crc=1]`.
 fn parse_host(
     rest: &str,
     port: u16,
@@ -107,14 +110,18 @@ fn parse_host(
         None => (rest, "/"),
     };
     let server = address(parse_authority(authority, port)?);
-    let mount_port = parse_query(query)?;
-    if mount_port.is_some() && !matches!(server, ServerAddress::Nfs(_)) {
-        return Err("mountport= is for nfs:// URLs alone");
+    let (mount_port, crc) = parse_query(query)?;
+    if mount_port.is_some() && matches!(server, ServerAddress::Verbs(_)) {
+        return Err("mountport= is for nfs:// and odafs:// URLs alone");
+    }
+    if crc && !matches!(server, ServerAddress::Tcp(_)) {
+        return Err("crc= is for odafs:// URLs alone");
     }
     Ok(Url {
         server,
         path: absolute(decode(path)?)?,
         mount_port,
+        crc,
     })
 }
 
@@ -163,16 +170,22 @@ fn parse_authority(authority: &str, default_port: u16) -> Result<Host, &'static 
     Ok(Host { name, port })
 }
 
-fn parse_query(query: &str) -> Result<Option<u16>, &'static str> {
-    const WANT: &str = "after the path only ?mountport=N is known";
-    if query.is_empty() {
-        return Ok(None);
+/// `mountport=N`, `crc=0` or `crc=1`, both with `&` between them, or nothing.
+fn parse_query(query: &str) -> Result<(Option<u16>, bool), &'static str> {
+    const WANT: &str = "after the path only ?mountport=N and ?crc=1 are known";
+    let (mut mount_port, mut crc) = (None, false);
+    for item in query.split('&').filter(|_| !query.is_empty()) {
+        match item.split_once('=') {
+            Some(("mountport", digits)) if digits.bytes().all(|b| b.is_ascii_digit()) => {
+                let port = digits.parse::<u16>().ok().filter(|port| *port > 0);
+                mount_port = Some(port.ok_or(WANT)?);
+            }
+            Some(("crc", "0")) => crc = false,
+            Some(("crc", "1")) => crc = true,
+            _ => return Err(WANT),
+        }
     }
-    let digits = query.strip_prefix("mountport=").ok_or(WANT)?;
-    match digits.parse::<u16>() {
-        Ok(port) if port > 0 && digits.bytes().all(|b| b.is_ascii_digit()) => Ok(Some(port)),
-        _ => Err(WANT),
-    }
+    Ok((mount_port, crc))
 }
 
 fn absolute(path: Vec<u8>) -> Result<Vec<u8>, &'static str> {
@@ -216,9 +229,11 @@ impl fmt::Display for Url {
             f.write_str("?")?;
         }
         encode(f, &self.path)?;
-        match self.mount_port {
-            Some(port) => write!(f, "?mountport={port}"),
-            None => Ok(()),
+        match (self.mount_port, self.crc) {
+            (Some(port), false) => write!(f, "?mountport={port}"),
+            (Some(port), true) => write!(f, "?mountport={port}&crc=1"),
+            (None, true) => f.write_str("?crc=1"),
+            (None, false) => Ok(()),
         }
     }
 }

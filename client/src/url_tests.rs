@@ -23,6 +23,10 @@ fn each_scheme() {
     let url = parse("nfs://[::1]:12049/x?mountport=635");
     assert_eq!(url.server, ServerAddress::Nfs(host("::1", 12049)));
     assert_eq!(url.mount_port, Some(635));
+    let url = parse("odafs://[fe80::1]/x?mountport=635&crc=1");
+    assert_eq!(url.server, ServerAddress::Tcp(host("fe80::1", 20049)));
+    assert_eq!((url.mount_port, url.crc), (Some(635), true));
+    assert!(!parse("odafs://h/x?crc=0").crc);
     let url = parse("odafs+shm:///tmp/a%3Fb.sock?/export/c?d");
     assert_eq!(url.server, ServerAddress::Shm("/tmp/a?b.sock".into()));
     assert_eq!(url.path, b"/export/c?d", "split at the first question mark");
@@ -48,7 +52,10 @@ fn each_refusal_says_what_would_be_right() {
         ("odafs://h/%zz", "%25"),
         ("odafs://h/%4", "%25"),
         ("odafs://h/%00", "NUL"),
-        ("odafs://h/?mountport=1", "nfs://"),
+        ("odafs+verbs://h/?mountport=1", "nfs://"),
+        ("nfs://h/?crc=1", "odafs://"),
+        ("odafs://h/?crc=2", "crc=1"),
+        ("odafs://h/?crc=1&", "crc=1"),
         ("nfs://h/?version=3", "mountport"),
         ("nfs://h/?mountport=0", "mountport"),
     ] {
@@ -82,9 +89,11 @@ fn server() -> impl Strategy<Value = ServerAddress> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read_back(server in server(), path in path(), port in proptest::option::of(1u16..)) {
-        let mount_port = port.filter(|_| matches!(server, ServerAddress::Nfs(_)));
-        let url = Url { server, path, mount_port };
+    fn what_is_written_is_read_back(server in server(), path in path(), port in proptest::option::of(1u16..), crc: bool) {
+        use ServerAddress::{Nfs, Tcp};
+        let mount_port = port.filter(|_| matches!(server, Nfs(_) | Tcp(_)));
+        let crc = crc && matches!(server, Tcp(_));
+        let url = Url { server, path, mount_port, crc };
         prop_assert_eq!(url.to_string().parse::<Url>(), Ok(url));
     }
 

@@ -212,6 +212,7 @@ impl Setting {
                     server: odafs::ServerAddress::Nfs(host),
                     path,
                     mount_port: None,
+                    crc: false,
                 };
                 Ok(Box::new(NfsFile::open(&url, spin)?))
             }

@@ -12,7 +12,7 @@ const RESULT: usize = 5000;
 
 fn exchange(xid: u32) -> Exchange {
     let (call, argument) = message(xid, 0, 3, None, 0);
-    let result = (xid % 2 == 0).then_some(RESULT);
+    let result = xid.is_multiple_of(2).then_some(RESULT);
     let (reply, data) = message(xid, 1, 5, result, 1);
     Exchange {
         call,
@@ -23,7 +23,7 @@ fn exchange(xid: u32) -> Exchange {
         },
         reply,
         data,
-        apart: xid % 4 == 0,
+        apart: xid.is_multiple_of(4),
     }
 }
 
