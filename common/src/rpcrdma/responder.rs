@@ -427,7 +427,7 @@ impl Responder {
     /// its `RDMA_DONE`.
     pub fn receives_due(&mut self) -> u32 {
         let exposed = self.exposures.len() as u32;
-        let wanted = self.granted + exposed + SPARE_RECEIVES;
+        let wanted = self.granted.saturating_add(exposed + SPARE_RECEIVES);
         let due = wanted.saturating_sub(self.posted + self.under_way);
         self.posted += due;
         due

@@ -2,8 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::model::{Exchange, Memory, Outcome, World, message};
+use super::model::{Exchange, Memory, Outcome, World, assemble, message};
 use crate::rpcrdma::*;
+use crate::wire::rpcrdma::{Body, Chunks, Header, ReadList, ReadSegment};
+use crate::wire::xdr::Encode;
 
 fn private(kib: [u32; 2], remote_invalidate: bool, read_read: bool) -> PrivateData {
     PrivateData {
@@ -116,6 +118,52 @@ proptest! {
         flags in any::<[bool; 3]>(),
     ) {
         check(&sizes, kib, segment, flags);
+    }
+}
+
+proptest! {
+    /// A call as another requester might lay it out: any segments, in any order of their chunks.
+    #[test]
+    fn any_layout_is_put_together(
+        words in 2..60_usize, at in any::<prop::sample::Index>(), data in proptest::option::of(1..300_usize),
+        long in any::<bool>(), pieces in [20..300_usize, 20..300_usize], order in any::<[bool; 16]>(),
+    ) {
+        let (base, _) = message(7, 0, words - 2, None, 0);
+        let position = (1 + at.index(words)) * 4;
+        let chunk: Vec<u8> = (0..data.unwrap_or(0)).map(|i| i as u8 | 0x80).collect();
+        let mut whole = base.clone();
+        let padded = chunk.iter().copied().chain([0; 3]).take(chunk.len().next_multiple_of(4));
+        whole.splice(position..position, padded);
+
+        let mut peer = Memory::new(pieces[0], false);
+        let zero = if long { peer.register(&base).to_vec() } else { Vec::new() };
+        peer.segment_max = pieces[1];
+        let elsewhere = peer.register(&chunk).to_vec();
+        let mut reads = ReadList::default();
+        let (mut zero, mut elsewhere) = (zero.into_iter().peekable(), elsewhere.into_iter().peekable());
+        let mut order = order.into_iter().cycle();
+        while zero.peek().is_some() || elsewhere.peek().is_some() {
+            let first = order.next() == Some(true);
+            let from_zero = elsewhere.peek().is_none() || first && zero.peek().is_some();
+            let next = if from_zero { zero.next() } else { elsewhere.next() };
+            let position = if from_zero { 0 } else { position as u32 };
+            let segment = next.expect("a segment");
+            let room = reads.push(ReadSegment { position, segment });
+            prop_assert!(room);
+        }
+        let chunks = Chunks { reads, ..Chunks::default() };
+        let body = if long { Body::Nomsg(chunks) } else { Body::Msg(chunks) };
+        let mut sent = Header { xid: 7, credits: 1, body }.to_bytes();
+        if !long {
+            sent.extend_from_slice(&base);
+        }
+        let world = World::new(PrivateData::default(), PrivateData::default(), Memory::default(), Memory::default());
+        let Step::Call(incoming) = { world }.responder.receive(&sent) else {
+            panic!("a call");
+        };
+        prop_assert_eq!(assemble(&incoming.assembly, &sent, &mut peer), whole);
+        let expected = data.map(|bytes| position as u32..(position + bytes) as u32);
+        prop_assert_eq!(incoming.assembly.data, expected);
     }
 }
 
