@@ -5,11 +5,15 @@ use crate::{
     link::Link,
     options::{Credential, Wait},
     pool::{Lent, Pool, TakeError},
+    procedure::Procedure,
     transport::{Broken, Transport},
 };
-use odafs_common::wire::{
-    rpc::{self, Auth, AuthSys, Groups, Rejection},
-    xdr::{Encode, Reader, Writer, XdrError},
+use odafs_common::{
+    rpcrdma::CallShape,
+    wire::{
+        rpc::{self, Auth, AuthSys, Groups, Rejection},
+        xdr::{Encode, Reader, Writer, XdrError},
+    },
 };
 use odafs_fabric::{
     Access, Region,
@@ -20,21 +24,6 @@ use odafs_fabric::{
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
-
-/// A procedure of a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Procedure {
-    /// Its name, for messages.
-    pub name: &'static str,
-    /// Program number.
-    pub program: u32,
-    /// Version.
-    pub version: u32,
-    /// Number within them.
-    pub number: u32,
-    /// Doing it twice is doing it once.
-    pub idempotent: bool,
-}
 
 /// Makes calls to one server.
 pub struct Calls {
@@ -228,7 +217,7 @@ impl Calls {
                     continue;
                 }
             }
-            match answer(line.transport.message(), procedure) {
+            match answer(&*line.transport, procedure) {
                 // The answer to a call that had timed out, or to one sent twice.
                 Ok((other, _)) if other != xid => {}
                 Ok((_, body)) => {
@@ -308,17 +297,17 @@ impl Calls {
         });
         line.out.clear();
         let mut w = Writer::new(&mut line.out);
-        rpc::call(
-            &mut w,
-            xid,
-            procedure.program,
-            procedure.version,
-            procedure.number,
-            &auth,
-        );
+        let (program, version, number) = procedure.number.on_wire();
+        rpc::call(&mut w, xid, program, version, number, &auth);
         arguments.encode(&mut w);
+        let bound = procedure.reply_bound();
+        let shape = CallShape {
+            argument: w.payload_range(),
+            result_max: bound.result_max,
+            reply_max: bound.reply_max,
+        };
         self.sent.fetch_add(1, Relaxed);
-        line.transport.send(&line.out, deadline)
+        line.transport.send(&line.out, &shape, deadline)
     }
 
     /// A connection of the pool. One that is older than the last loss is closed, should the server be gone, so it is
@@ -384,16 +373,16 @@ impl Line {
 
 /// The xid of a reply and a reader of its result, or why there is none.
 pub fn answer<'a>(
-    message: &'a [u8],
+    transport: &'a dyn Transport,
     procedure: &Procedure,
 ) -> Result<(u32, Result<Reader<'a>, CallError>), CallError> {
-    let reply = rpc::parse_reply(message).map_err(|error| misbehaved(procedure, &error))?;
-    Ok((
-        reply.xid,
-        reply
-            .body
-            .map_err(|rejection| rejected(procedure, rejection)),
-    ))
+    let reply = rpc::parse_reply(transport.message());
+    let reply = reply.map_err(|error| misbehaved(procedure, &error))?;
+    let body = match reply.body {
+        Ok(reader) => Ok(reader.reduced(transport.apart())),
+        Err(rejection) => Err(rejected(procedure, rejection)),
+    };
+    Ok((reply.xid, body))
 }
 
 /// What an answer that makes no sense is told as.

@@ -51,7 +51,7 @@ impl Client {
     /// # Errors
     /// As [`connect`](Self::connect), and when the server does not grant a route that the options insist on.
     pub fn connect_with(url: &Url, options: Options) -> Result<Self, ConnectError> {
-        let link = Link::of(url)?;
+        let link = Link::of(url, options.rdma)?;
         Ok(Self {
             shared: Arc::new(Shared::connect(url, link, options)?),
         })
@@ -62,8 +62,9 @@ impl Client {
     /// # Errors
     /// As [`connect_with`](Self::connect_with).
     pub fn over(fabric: Arc<dyn Dial>, url: &Url, options: Options) -> Result<Self, ConnectError> {
+        let link = Link::Fabric(fabric, options.rdma);
         Ok(Self {
-            shared: Arc::new(Shared::connect(url, Link::Fabric(fabric), options)?),
+            shared: Arc::new(Shared::connect(url, link, options)?),
         })
     }
 

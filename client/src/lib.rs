@@ -63,7 +63,8 @@
 //! | `shared`, `lane`, `state` | what handles share, what a thread reads with, what is kept of a file |
 //! | `directory`, `cache`, `budget`, `policy` | cores without IO, clock or chance of their own |
 //! | `session`, `direct` | sessions, and connections for direct reads |
-//! | `calls`, `pipeline`, `pool`, `transport`, `tcp`, `link` | RPC: one call, many calls, connections |
+//! | `calls`, `pipeline`, `pool`, `procedure` | RPC: one call, many calls |
+//! | `link`, `transport`, `tcp`, `rdma` | connections that carry calls: messages of a fabric, TCP, RPC-over-RDMA |
 //! | `nfs`, `mount`, `handle` | NFS version 3 and MOUNT |
 #![forbid(unsafe_code)]
 
@@ -88,6 +89,8 @@ mod path;
 mod pipeline;
 mod policy;
 mod pool;
+mod procedure;
+mod rdma;
 mod read;
 mod read_dir;
 mod read_pair;
@@ -109,11 +112,12 @@ pub use client::Client;
 pub use error::{CallError, ConnectError, PathError, ReadError, Status, UrlError, WriteError};
 pub use facts::{FileReferences, Granted, PageReference, ServerFacts};
 pub use file::{File, ReadRequest};
-pub use link::Dial;
+pub use link::{Dial, RpcOver};
 pub use metadata::{Changes, CreateOptions, DirEntry, FileKind, Metadata, Space, When};
 pub use odafs_common::exception::Exception;
 pub use options::{
-    Cache, Credential, Eager, MacPreference, Options, Route, Transfer, Wait, public_key,
+    Cache, Credential, Eager, MacPreference, Options, Rdma, RdmaCredits, RdmaDesign, Registration,
+    Route, Transfer, Wait, public_key,
 };
 pub use read_dir::ReadDir;
 pub use statistics::{Statistics, Terms};

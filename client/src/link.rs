@@ -2,7 +2,8 @@
 
 use crate::{
     error::ConnectError,
-    options::Wait,
+    options::{Rdma, Wait},
+    rdma::{self, RdmaTransport},
     tcp::TcpTransport,
     transport::{FabricTransport, Transport},
     url::{Host, ServerAddress, Url},
@@ -26,20 +27,34 @@ pub trait Dial: Send + Sync {
 
     /// The server's address, for messages.
     fn address(&self) -> String;
+
+    /// How calls travel over its connections.
+    fn rpc_over(&self) -> RpcOver {
+        RpcOver::Messages
+    }
+}
+
+/// How calls travel over the connections of a fabric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RpcOver {
+    /// Each is one message, and so is its reply.
+    Messages,
+    /// As RPC-over-RDMA: what is long lies in memory.
+    Rdma,
 }
 
 /// How a server is reached.
 #[derive(Clone)]
 pub enum Link {
     /// Over a fabric: RPC, and direct reads where the server grants them.
-    Fabric(Arc<dyn Dial>),
+    Fabric(Arc<dyn Dial>, Rdma),
     /// RPC over TCP.
     Tcp(Host),
 }
 
 impl Link {
     /// The link that a URL asks for.
-    pub fn of(url: &Url) -> Result<Self, ConnectError> {
+    pub fn of(url: &Url, rdma: Rdma) -> Result<Self, ConnectError> {
         match &url.server {
             ServerAddress::Nfs(host) => Ok(Self::Tcp(host.clone())),
             ServerAddress::Verbs(_) => Err(ConnectError::NoFabric {
@@ -47,12 +62,12 @@ impl Link {
                 remedy: "use odafs:// (RDMA over TCP) or nfs://",
             }),
             #[cfg(not(shuttle))]
-            ServerAddress::Shm(socket) => Ok(Self::Fabric(Arc::new(Shm(socket.clone())))),
+            ServerAddress::Shm(socket) => Ok(Self::Fabric(Arc::new(Shm(socket.clone())), rdma)),
             #[cfg(not(shuttle))]
-            ServerAddress::Tcp(host) => Ok(Self::Fabric(Arc::new(Tcp {
-                host: host.clone(),
-                crc: url.crc,
-            }))),
+            ServerAddress::Tcp(host) => {
+                let host = host.clone();
+                Ok(Self::Fabric(Arc::new(Tcp { host, crc: url.crc }), rdma))
+            }
             #[cfg(shuttle)]
             ServerAddress::Shm(_) | ServerAddress::Tcp(_) => Err(ConnectError::NoFabric {
                 fabric: "real",
@@ -64,7 +79,12 @@ impl Link {
     /// A new connection for RPC.
     pub fn rpc(&self, wait: Wait, deadline: Nanos) -> io::Result<Box<dyn Transport>> {
         match self {
-            Self::Fabric(fabric) => {
+            Self::Fabric(fabric, rdma) if fabric.rpc_over() == RpcOver::Rdma => {
+                let ours = rdma::private_data(*rdma);
+                let pair = fabric.dial(&ours.encode(), deadline)?;
+                Ok(Box::new(RdmaTransport::new(pair, &ours, *rdma, wait)))
+            }
+            Self::Fabric(fabric, _) => {
                 let said = PrivateData {
                     role: Role::Rpc,
                     one_sided: false,
@@ -80,7 +100,7 @@ impl Link {
     /// A new connection for direct reads, on fabrics.
     pub fn direct(&self, one_sided: bool, deadline: Nanos) -> io::Result<Box<dyn QueuePair>> {
         match self {
-            Self::Fabric(fabric) => {
+            Self::Fabric(fabric, _) => {
                 let said = PrivateData {
                     role: Role::Direct,
                     one_sided,
@@ -92,10 +112,19 @@ impl Link {
         }
     }
 
+    /// Longest data of one call, in bytes: what fits a message of every fabric, and more where messages may be long.
+    pub fn piece_max(&self) -> u32 {
+        match self {
+            Self::Fabric(fabric, _) if fabric.rpc_over() == RpcOver::Messages => 64 << 10,
+            Self::Fabric(..) => 256 << 10,
+            Self::Tcp(_) => 512 << 10,
+        }
+    }
+
     /// Name of the fabric; `nfs` for TCP alone.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Fabric(fabric) => fabric.fabric(),
+            Self::Fabric(fabric, _) => fabric.fabric(),
             Self::Tcp(_) => "nfs",
         }
     }
@@ -103,7 +132,7 @@ impl Link {
     /// The server's address, for messages.
     pub fn address(&self) -> String {
         match self {
-            Self::Fabric(fabric) => fabric.address(),
+            Self::Fabric(fabric, _) => fabric.address(),
             Self::Tcp(host) => host.to_string(),
         }
     }
@@ -166,5 +195,9 @@ impl Dial for Tcp {
 
     fn address(&self) -> String {
         self.host.to_string()
+    }
+
+    fn rpc_over(&self) -> RpcOver {
+        RpcOver::Rdma
     }
 }

@@ -1,12 +1,13 @@
 //! Finding the export that holds a path, and its root (MOUNT version 3, RFC 1813 appendix I).
 
 use crate::{
-    calls::{Calls, Procedure, Trusting},
+    calls::{Calls, Trusting},
     error::{CallError, ConnectError},
     handle::Handle,
     link::Link,
     options::Options,
-    url::Host,
+    procedure::{Asks, Number, Procedure},
+    url::{Host, Url},
 };
 use odafs_common::wire::{
     mount3::{self, DirPath, Exports, MountResult, Procedure as P},
@@ -17,10 +18,9 @@ use odafs_common::wire::{
 const fn procedure(name: &'static str, which: P) -> Procedure {
     Procedure {
         name,
-        program: mount3::PROGRAM,
-        version: mount3::VERSION,
-        number: which as u32,
+        number: Number::Mount(which),
         idempotent: true,
+        asks: Asks::NOTHING,
     }
 }
 
@@ -28,10 +28,9 @@ const MNT: Procedure = procedure("MNT", P::Mount);
 const EXPORT: Procedure = procedure("EXPORT", P::Export);
 const GETPORT: Procedure = Procedure {
     name: "GETPORT",
-    program: portmap::PROGRAM,
-    version: portmap::VERSION,
-    number: portmap::Procedure::GetPort as u32,
+    number: Number::PortMap(portmap::Procedure::GetPort),
     idempotent: true,
+    asks: Asks::NOTHING,
 };
 const PORTMAPPER: u16 = 111;
 
@@ -44,22 +43,19 @@ pub struct Mounted {
     pub root: Handle,
 }
 
-/// Mounts the export that holds `path`, by its longest name that does. `port` is MOUNT's own, where it has one.
-pub fn mount(
-    calls: &Calls,
-    path: &[u8],
-    port: Option<u16>,
-    options: &Options,
-) -> Result<Mounted, ConnectError> {
-    let exports = match port {
-        Some(port) => return mount_at(&elsewhere(calls, port, options)?, path),
+/// Mounts the export that holds the URL's path, by its longest name that does. A server whose MOUNT is not where its
+/// files are is asked over TCP: at the port that the URL names, or at the one that its port mapper knows.
+pub fn mount(calls: &Calls, url: &Url, options: &Options) -> Result<Mounted, ConnectError> {
+    let path = &url.path;
+    let exports = match url.mount_port {
+        Some(port) => return mount_at(&elsewhere(url, port, options)?, path),
         None => list(calls),
     };
     match exports {
         Ok(exports) => mount_one_of(calls, path, &exports),
         // A server whose MOUNT has a port of its own: the portmapper knows which (RFC 1833 section 3).
         Err(CallError::Unavailable { .. }) => {
-            let mapper = elsewhere(calls, PORTMAPPER, options)?;
+            let mapper = elsewhere(url, PORTMAPPER, options)?;
             let wanted = Mapping {
                 program: mount3::PROGRAM,
                 version: mount3::VERSION,
@@ -72,14 +68,14 @@ pub fn mount(
                 call: MNT.name,
                 what: "no port for MOUNT",
             })?;
-            mount_at(&elsewhere(calls, port, options)?, path)
+            mount_at(&elsewhere(url, port, options)?, path)
         }
         Err(error) => Err(error.into()),
     }
 }
 
-fn elsewhere(calls: &Calls, port: u16, options: &Options) -> Result<Calls, ConnectError> {
-    let Link::Tcp(host) = calls.link() else {
+fn elsewhere(url: &Url, port: u16, options: &Options) -> Result<Calls, ConnectError> {
+    let Some(host) = url.server.host() else {
         return Err(CallError::Unavailable {
             call: MNT.name,
             what: "no MOUNT program",

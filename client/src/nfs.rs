@@ -1,9 +1,10 @@
 //! Plain NFS version 3: metadata, writes, and reads where the server has nothing better (RFC 1813).
 
 use crate::{
-    calls::{Calls, Pause, Procedure, Repeat},
+    calls::{Calls, Pause, Repeat},
     error::{CallError, Status},
     handle::Handle,
+    procedure::{Asks, Number, Procedure},
 };
 use odafs_common::wire::{
     nfs3::{self, Attributes, CreateHow, DirectoryName, Payload, Procedure as P, WccData},
@@ -13,10 +14,9 @@ use odafs_common::wire::{
 const fn procedure(name: &'static str, which: P, idempotent: bool) -> Procedure {
     Procedure {
         name,
-        program: nfs3::PROGRAM,
-        version: nfs3::VERSION,
-        number: which as u32,
+        number: Number::Nfs(which),
         idempotent,
+        asks: Asks::NOTHING,
     }
 }
 
@@ -37,7 +37,12 @@ const REMOVE: Procedure = procedure("REMOVE", P::Remove, false);
 const RMDIR: Procedure = procedure("RMDIR", P::RemoveDirectory, false);
 const RENAME: Procedure = procedure("RENAME", P::Rename, false);
 const LINK: Procedure = procedure("LINK", P::Link, false);
-const READDIRPLUS: Procedure = procedure("READDIRPLUS", P::ReadDirPlus, true);
+const READDIRPLUS: Procedure = Procedure {
+    asks: Asks::count(LISTING_BYTES),
+    ..procedure("READDIRPLUS", P::ReadDirPlus, true)
+};
+/// Bytes of one piece of a listing, attributes included.
+const LISTING_BYTES: u32 = 32 << 10;
 const FSSTAT: Procedure = procedure("FSSTAT", P::FsStat, true);
 const FSINFO: Procedure = procedure("FSINFO", P::FsInfo, true);
 /// COMMIT
@@ -324,7 +329,7 @@ impl Nfs<'_> {
         cookie: u64,
         verifier: [u8; 8],
     ) -> Result<Listing, NfsError> {
-        let (directory_count, max_count) = (8 << 10, 32 << 10);
+        let (directory_count, max_count) = (8 << 10, LISTING_BYTES);
         let directory = directory.wire();
         let arguments = nfs3::ReadDirPlusArgs {
             directory,

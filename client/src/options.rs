@@ -34,6 +34,8 @@ pub struct Options {
     pub mac: MacPreference,
     /// How the data of an ODAFS READ by RPC comes back.
     pub transfer: Transfer,
+    /// How calls travel over RDMA.
+    pub rdma: Rdma,
     /// When references are fetched.
     pub eager: Eager,
     /// Who the RPCs say they come from (AUTH_SYS). Fabrics that know their peer ignore it.
@@ -64,6 +66,7 @@ impl Default for Options {
             lanes: 8,
             mac: MacPreference::Fastest,
             transfer: Transfer::Inline,
+            rdma: Rdma::default(),
             eager: Eager::Lazy,
             credential: Credential::of_process(),
             identity: None,
@@ -130,6 +133,56 @@ pub enum Transfer {
     Inline,
     /// By RDMA Write into our registered memory, ahead of the reply (fabrics only).
     Direct,
+}
+
+/// How calls travel over RDMA (RPC-over-RDMA version 1, RFC 8166). The defaults are right; the others are there to be
+/// measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Rdma {
+    /// Who moves what does not fit a message.
+    pub design: RdmaDesign,
+    /// How many calls a connection may have under way.
+    pub credits: RdmaCredits,
+    /// How memory is lent to the server.
+    pub registration: Registration,
+}
+
+/// Who moves what does not fit a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum RdmaDesign {
+    /// The server: it reads the data of calls from our memory, and writes those of replies there.
+    #[default]
+    ReadWrite,
+    /// Each fetches what the other sends, and says so when it has. Only a server that offers it does
+    /// (`odafs serve --design read-read`); with others it is the same as [`ReadWrite`](Self::ReadWrite).
+    ReadRead,
+}
+
+/// How many calls a connection may have under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RdmaCredits {
+    /// So many are asked for, always.
+    Fixed(u32),
+    /// Few are asked for, more while many calls are under way.
+    Adaptive,
+}
+
+impl Default for RdmaCredits {
+    fn default() -> Self {
+        Self::Fixed(64)
+    }
+}
+
+/// How memory is lent to the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Registration {
+    /// It is registered for each call, and freed with it.
+    PerOperation,
+    /// It stays registered, and is lent for each call under a fresh tag for exactly the range that the call needs.
+    #[default]
+    Pooled,
+    /// It stays registered and lent: a server may reach it after the call too.
+    Cached,
 }
 
 /// When references are fetched.

@@ -1,9 +1,10 @@
 //! Many calls of one procedure in flight on one connection.
 
 use crate::{
-    calls::{Calls, Line, Patience, Pause, Procedure, answer},
+    calls::{Calls, Line, Patience, Pause, answer},
     error::CallError,
     pool::TakeError,
+    procedure::{Asks, Procedure},
     transport::Broken,
 };
 use odafs_common::wire::xdr::{Encode, Reader};
@@ -26,6 +27,12 @@ pub trait Work {
         sink: Option<&Arc<Region>>,
         put: &mut dyn FnMut(&dyn Encode) -> Result<(), Broken>,
     ) -> Result<(), Broken>;
+
+    /// How much a call asks for. `sink`: its data goes there.
+    fn asks(&self, item: Self::Item, sink: bool) -> Asks {
+        let _ = (item, sink);
+        Asks::NOTHING
+    }
 
     /// Takes a result in.
     fn take(
@@ -189,9 +196,10 @@ impl<W: Work> Run<'_, W> {
                 slot,
                 item,
             });
-            let (calls, procedure, deadline) = (self.calls, self.procedure, self.deadline);
+            let (calls, deadline) = (self.calls, self.deadline);
+            let procedure = (self.procedure).asking(self.work.asks(item, sink.is_some()));
             self.work.send(item, slot, sink, &mut |arguments| {
-                calls.send(line, xid, procedure, arguments, deadline)
+                calls.send(line, xid, &procedure, arguments, deadline)
             })?;
             sent = true;
         }
@@ -214,17 +222,17 @@ impl<W: Work> Run<'_, W> {
             else {
                 continue;
             };
-            let (calls, procedure, deadline) = (self.calls, self.procedure, self.deadline);
+            let (calls, deadline) = (self.calls, self.deadline);
+            let procedure = self.procedure.asking(self.work.asks(item, false));
             self.work.send(item, slot, None, &mut |arguments| {
-                calls.send(line, xid, procedure, arguments, deadline)
+                calls.send(line, xid, &procedure, arguments, deadline)
             })?;
         }
         line.flush(self.deadline)
     }
 
     fn reply(&mut self, line: &mut Line, sink: Option<&Arc<Region>>) -> Result<(), Stopped> {
-        let (xid, body) =
-            answer(line.transport().message(), self.procedure).map_err(Stopped::Failed)?;
+        let (xid, body) = answer(line.transport(), self.procedure).map_err(Stopped::Failed)?;
         let Some(at) = self.in_flight.iter().position(|flying| flying.xid == xid) else {
             return Ok(());
         };

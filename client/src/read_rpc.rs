@@ -1,12 +1,13 @@
 //! Step 4 of a read: RPC. ODAFS READ, which brings references; NFS READ where the server has nothing better.
 
 use crate::{
-    calls::{Procedure, misbehaved},
+    calls::misbehaved,
     error::{CallError, Status},
     nfs,
     options::Transfer,
     part::{Failed, Part, Step},
     pipeline::{self, Next, WINDOW, Work},
+    procedure::{Asks, Number, Procedure},
     read::Reading,
     session::Session,
     trace::Taken,
@@ -14,7 +15,7 @@ use crate::{
 };
 use odafs_common::wire::{
     nfs3::{self, Attributes},
-    odafs::{self, Chunk},
+    odafs::{self, Chunk, MAX_READ_REFERENCES},
     xdr::{Decode as _, Encode, Reader},
 };
 use odafs_fabric::{
@@ -24,16 +25,15 @@ use odafs_fabric::{
 
 const READ: Procedure = Procedure {
     name: "ODAFS READ",
-    program: odafs::PROGRAM,
-    version: odafs::VERSION,
-    number: odafs::Procedure::Read as u32,
+    number: Number::Odafs(odafs::Procedure::Read),
     idempotent: true,
+    asks: Asks::NOTHING,
 };
 
-/// Bytes of one call at most: what fits a message of every fabric beside its references.
-const PIECE_MAX: u32 = 64 << 10;
-/// The same over TCP, where messages are long.
-const PIECE_MAX_TCP: u32 = 512 << 10;
+/// Pages of one call where references are wanted: for so many a server has room in its reply.
+const REFERENCED_PAGES: u32 = 32;
+/// References of other pages than those that are read for which room is made in a reply, where that has to be said.
+const NEIGHBOURS: u32 = 16;
 
 /// What one call asks for: neighbouring parts.
 #[derive(Debug, Clone, Copy)]
@@ -72,10 +72,13 @@ pub fn read(reading: &Reading<'_>, parts: &mut [Part<'_>]) -> Result<(), Failed>
 fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(), Failed> {
     let shared = reading.shared;
     let on_fabric = shared.calls.link().name() != "nfs";
-    let piece_max = shared
-        .read_max
-        .min(if on_fabric { PIECE_MAX } else { PIECE_MAX_TCP });
-    let piece_max = piece_max.max(reading.size.bytes() as u32);
+    let session = if plain { None } else { shared.tended_session() };
+    let page_bytes = reading.size.bytes() as u32;
+    let mut piece_max = shared.read_max.min(shared.calls.link().piece_max());
+    if session.is_some() {
+        piece_max = piece_max.min(REFERENCED_PAGES * page_bytes);
+    }
+    let piece_max = piece_max.max(page_bytes);
     let by_write = on_fabric && !plain && shared.options.transfer == Transfer::Direct;
     let sink_bytes = if by_write {
         WINDOW * piece_max as usize
@@ -86,7 +89,7 @@ fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(
     let mut work = Fetch {
         reading,
         parts,
-        session: if plain { None } else { shared.tended_session() },
+        session,
         plain,
         slot_bytes: piece_max,
         failed: None,
@@ -179,6 +182,17 @@ impl Work for Fetch<'_, '_, '_> {
                 length: piece.count,
             }),
         })
+    }
+
+    fn asks(&self, piece: Piece, sink: bool) -> Asks {
+        let pages = piece.count / self.reading.size.bytes() as u32 + 2;
+        let references = match self.session {
+            Some(_) => (pages + NEIGHBOURS).min(MAX_READ_REFERENCES),
+            None => 0,
+        };
+        // What the server writes into the sink is no part of the reply.
+        let count = if sink { 0 } else { piece.count };
+        Asks { count, references }
     }
 
     fn take(

@@ -1,9 +1,10 @@
 //! Eager queries: GET_REFS for ranges of files.
 
 use crate::{
-    calls::{Procedure, Trusting},
+    calls::Trusting,
     error::{CallError, Status},
     nfs::NfsError,
+    procedure::{Asks, Number, Procedure},
     shared::Shared,
     state::FileState,
 };
@@ -16,11 +17,15 @@ use odafs_fabric::sync::atomic::Ordering::Relaxed;
 
 const GET_REFS: Procedure = Procedure {
     name: "GET_REFS",
-    program: odafs::PROGRAM,
-    version: odafs::VERSION,
-    number: odafs::Procedure::GetRefs as u32,
+    number: Number::Odafs(odafs::Procedure::GetRefs),
     idempotent: true,
+    asks: Asks {
+        count: 0,
+        references: ANSWERED_MAX,
+    },
 };
+/// References of one answer for which room is made, where that has to be said. (For more, the server is asked again.)
+const ANSWERED_MAX: u32 = 1024;
 
 /// A range that references are wanted of.
 #[derive(Clone, Copy)]

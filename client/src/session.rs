@@ -4,11 +4,12 @@
 //! dropped with it.
 
 use crate::{
-    calls::{Calls, Line, Procedure, misbehaved},
+    calls::{Calls, Line, misbehaved},
     direct::{DirectPair, READS},
     error::CallError,
     options::{MacPreference, Options, Route},
     pool::Pool,
+    procedure::{Asks, Number, Procedure},
     transport::{Broken, next_message, send_when_room},
 };
 use odafs_common::{
@@ -38,10 +39,9 @@ const fn procedure(name: &'static str, which: P) -> Procedure {
     // A session opened twice is a session that nobody attaches to, and the server drops those.
     Procedure {
         name,
-        program: odafs::PROGRAM,
-        version: odafs::VERSION,
-        number: which as u32,
+        number: Number::Odafs(which),
         idempotent: true,
+        asks: Asks::NOTHING,
     }
 }
 
@@ -395,15 +395,13 @@ impl Session {
     pub fn look(&self) {
         if let Some(mut homes) = self.homes.try_lock() {
             let Homes { rpc, direct } = &mut *homes;
-            let rpc = rpc.transport().queue_pair();
-            for pair in rpc
-                .into_iter()
-                .chain(direct.as_mut().map(|pair| &mut **pair as _))
-            {
+            let mut over = rpc.transport().is_over();
+            if let Some(pair) = direct {
                 while pair.poll().is_some() {}
-                if pair.is_closed() {
-                    self.end();
-                }
+                over |= pair.is_closed();
+            }
+            if over {
+                self.end();
             }
         }
         if self.view.as_ref().is_some_and(|view| !view.is_alive()) {

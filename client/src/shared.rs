@@ -96,7 +96,7 @@ impl Shared {
             options.wait,
         );
         let message_max = reach(&calls)?;
-        let mounted = mount::mount(&calls, &url.path, url.mount_port, &options)?;
+        let mounted = mount::mount(&calls, url, &options)?;
         let nfs = Nfs {
             calls: &calls,
             repeat: &crate::calls::Trusting,

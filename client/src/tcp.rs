@@ -5,7 +5,10 @@ use crate::{
     transport::{Broken, Transport},
     url::Host,
 };
-use odafs_common::wire::record::{RecordAssembler, RecordMark};
+use odafs_common::{
+    rpcrdma::CallShape,
+    wire::record::{RecordAssembler, RecordMark},
+};
 use odafs_fabric::{
     QueuePair,
     clock::{self, Nanos},
@@ -98,7 +101,7 @@ fn broken(error: io::Error) -> Broken {
 }
 
 impl Transport for TcpTransport {
-    fn send(&mut self, message: &[u8], _: Nanos) -> Result<(), Broken> {
+    fn send(&mut self, message: &[u8], _: &CallShape, _: Nanos) -> Result<(), Broken> {
         let length = u32::try_from(message.len())
             .ok()
             .filter(|length| *length <= RECORD_MAX);
@@ -155,5 +158,10 @@ impl Transport for TcpTransport {
 
     fn queue_pair(&mut self) -> Option<&mut dyn QueuePair> {
         None
+    }
+
+    /// Who calls finds out.
+    fn is_over(&mut self) -> bool {
+        false
     }
 }

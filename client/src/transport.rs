@@ -1,6 +1,7 @@
 //! What carries RPC messages: a queue pair of a fabric, one message each, or a TCP stream with record marks.
 
 use crate::options::Wait;
+use odafs_common::{rpcrdma::CallShape, wire::xdr::Apart};
 use odafs_fabric::{
     Completion, PostError, QueuePair,
     clock::{self, Nanos},
@@ -14,8 +15,8 @@ pub struct Broken(pub String);
 
 /// Carries messages both ways.
 pub trait Transport: Send {
-    /// Queues a message; [`flush`](Self::flush) sees it off.
-    fn send(&mut self, message: &[u8], deadline: Nanos) -> Result<(), Broken>;
+    /// Queues a call; [`flush`](Self::flush) sees it off. `shape` says what of it and of its reply may travel apart.
+    fn send(&mut self, message: &[u8], shape: &CallShape, deadline: Nanos) -> Result<(), Broken>;
 
     /// Sends what is queued.
     fn flush(&mut self, deadline: Nanos) -> Result<(), Broken>;
@@ -26,11 +27,19 @@ pub trait Transport: Send {
     /// What was received last.
     fn message(&self) -> &[u8];
 
+    /// What came apart from it: data that the message lacks.
+    fn apart(&self) -> Option<Apart<'_>> {
+        None
+    }
+
     /// Longest message either way, in bytes.
     fn message_max(&self) -> usize;
 
     /// The queue pair behind it, if there is one, for memory that the server may write.
     fn queue_pair(&mut self) -> Option<&mut dyn QueuePair>;
+
+    /// Has the server ended the connection, as far as is known without waiting? For connections on which nobody waits.
+    fn is_over(&mut self) -> bool;
 }
 
 /// Messages that the server may send before we have looked.
@@ -51,7 +60,7 @@ impl FabricTransport {
 }
 
 impl Transport for FabricTransport {
-    fn send(&mut self, message: &[u8], deadline: Nanos) -> Result<(), Broken> {
+    fn send(&mut self, message: &[u8], _: &CallShape, deadline: Nanos) -> Result<(), Broken> {
         send_when_room(&mut *self.pair, &[message], deadline)
     }
 
@@ -78,6 +87,11 @@ impl Transport for FabricTransport {
 
     fn queue_pair(&mut self) -> Option<&mut dyn QueuePair> {
         Some(&mut *self.pair)
+    }
+
+    fn is_over(&mut self) -> bool {
+        while self.pair.poll().is_some() {}
+        self.pair.is_closed()
     }
 }
 

@@ -39,6 +39,16 @@ pub enum ServerAddress {
     Nfs(Host),
 }
 
+impl ServerAddress {
+    /// The server's host, where there is one.
+    pub fn host(&self) -> Option<&Host> {
+        match self {
+            Self::Tcp(host) | Self::Verbs(host) | Self::Nfs(host) => Some(host),
+            Self::Shm(_) => None,
+        }
+    }
+}
+
 /// A host and a port.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Host {

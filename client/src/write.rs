@@ -20,10 +20,6 @@ use odafs_fabric::{
 };
 use std::collections::BTreeMap;
 
-/// Bytes of one call at most: what fits a message of every fabric.
-const PIECE_MAX: u32 = 60 << 10;
-/// The same over TCP.
-const PIECE_MAX_TCP: u32 = 512 << 10;
 /// Unstable bytes of one file that are kept to be sent again; beyond, they are committed first.
 const UNSTABLE_MAX: u64 = 32 << 20;
 /// Times that lost data is sent again before that is an error.
@@ -67,10 +63,7 @@ fn send(
     offset: u64,
     stable: Stable,
 ) -> Result<(), NfsError> {
-    let over_tcp = shared.calls.link().name() == "nfs";
-    let piece_max = shared
-        .write_max
-        .min(if over_tcp { PIECE_MAX_TCP } else { PIECE_MAX });
+    let piece_max = shared.write_max.min(shared.calls.link().piece_max());
     // Pieces end where pages do, so that the server never reads a page to change a part of it.
     let mut pieces = Vec::new();
     let mut from = 0;

@@ -292,7 +292,8 @@ fn a_call_still_under_way_at_the_server_is_asked_about_again() {
     fake.put("a", b"abc");
     let client = connect(&fake, options());
     // The connection is lost before the answer; then the server, still at it, passes over the repetition.
-    let calls: [(P, fn(&Client)); 3] = [
+    type Make = fn(&Client);
+    let calls: [(P, Make); 3] = [
         (P::SetAttributes, |client| {
             let changes = Changes {
                 size: Some(2),

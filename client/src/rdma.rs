@@ -1,0 +1,447 @@
+//! RPC-over-RDMA version 1 (RFC 8166) over a queue pair.
+//!
+//! The protocol is [`Requester`]'s; this is the loop around it: what it says is sent, what memory it asks for is lent
+//! to the server, what comes back is put together.
+
+mod memory;
+mod pull;
+
+use self::{
+    memory::{Buffer, Memory},
+    pull::Pull,
+};
+use crate::{
+    options::{Rdma, RdmaCredits, RdmaDesign, Registration, Wait},
+    transport::{Broken, Patience, Transport},
+};
+use odafs_common::{
+    rpcrdma::{
+        AdaptiveRequests, Call, CallError, CallShape, Event, Failure, Need, NeedKind, PrivateData,
+        Reply, RequestPolicy, Requester, RequesterConfig, Stream, Terms,
+    },
+    wire::{
+        rpc,
+        xdr::{Apart, Writer},
+    },
+};
+use odafs_fabric::{Access, Completion, PostError, QueuePair, SteeringTag, clock::Nanos};
+use std::collections::{HashMap, VecDeque};
+
+/// Longest RPC message either way: 1 MiB of data, and what comes with it.
+const MESSAGE_MAX: usize = (1 << 20) + (16 << 10);
+/// Longest reply that is fetched in the Read-Read design. The server knows no bound of ours there.
+const FETCHED_MAX: u32 = MESSAGE_MAX as u32;
+/// Credits where they adapt to the load ("Optimizing OpenSolaris NFS over RDMA", figure 10).
+const ADAPTIVE: AdaptiveRequests = AdaptiveRequests {
+    min: 16,
+    max: 128,
+    threshold: 4,
+    factor_percent: 200,
+};
+
+/// What we say of ourselves when we connect (RFC 8797).
+pub fn private_data(rdma: Rdma) -> PrivateData {
+    PrivateData {
+        // A tag of memory that stays lent is not for the server to end.
+        remote_invalidate: rdma.registration != Registration::Cached,
+        read_read: rdma.design == RdmaDesign::ReadRead,
+        ..PrivateData::default()
+    }
+}
+
+/// A connection that carries calls as RPC-over-RDMA.
+pub struct RdmaTransport {
+    pair: Box<dyn QueuePair>,
+    wait: Wait,
+    terms: Terms,
+    requester: Requester,
+    memory: Memory,
+    under_way: HashMap<u32, UnderWay>,
+    pulls: VecDeque<Pull>,
+    /// Replies that nobody has taken, in the order of their coming.
+    ready: VecDeque<Received>,
+    /// The reply that was taken last.
+    current: Received,
+    /// Header of the message at hand.
+    header: Vec<u8>,
+}
+
+/// A call that has no reply yet.
+#[derive(Default)]
+struct UnderWay {
+    /// What was sent, header included, should it be sent again.
+    sent: Vec<u8>,
+    buffers: Vec<(NeedKind, Buffer)>,
+}
+
+/// A reply.
+#[derive(Default)]
+struct Received {
+    message: Vec<u8>,
+    /// What the message lacks.
+    apart: Option<Vec<u8>>,
+}
+
+/// What came of a call that was to be sent.
+enum Sent {
+    Yes,
+    /// Replies have to come first.
+    NoCredit,
+}
+
+impl RdmaTransport {
+    /// Over a new connection, on which we said `ours`.
+    pub fn new(mut pair: Box<dyn QueuePair>, ours: &PrivateData, rdma: Rdma, wait: Wait) -> Self {
+        let theirs = PrivateData::decode(pair.private_data());
+        let terms = Terms::between(ours, theirs.as_ref());
+        let config = RequesterConfig {
+            terms,
+            credits: match rdma.credits {
+                RdmaCredits::Fixed(credits) => RequestPolicy::Fixed(credits.clamp(1, 1024)),
+                RdmaCredits::Adaptive => RequestPolicy::Adaptive(ADAPTIVE),
+            },
+        };
+        pair.post_receives(config.receives());
+        Self {
+            pair,
+            wait,
+            terms,
+            requester: Requester::new(config),
+            memory: Memory::new(rdma.registration),
+            under_way: HashMap::new(),
+            pulls: VecDeque::new(),
+            ready: VecDeque::new(),
+            current: Received::default(),
+            header: Vec::new(),
+        }
+    }
+
+    fn try_send(
+        &mut self,
+        message: &[u8],
+        shape: &CallShape,
+        deadline: Nanos,
+    ) -> Result<Sent, Broken> {
+        let Self {
+            pair,
+            memory,
+            requester,
+            header,
+            ..
+        } = self;
+        let mut call = UnderWay::default();
+        let mut no_memory = None;
+        let mut lend = |need: &Need| {
+            let access = match need.kind {
+                NeedKind::Argument | NeedKind::Call => Access::READ,
+                NeedKind::Result | NeedKind::Reply => Access::WRITE,
+            };
+            let lent = memory.lend(&mut **pair, need.bytes as usize, access);
+            let buffer = lent.map_err(|error| no_memory = Some(error)).ok()?;
+            let segments = buffer.segments();
+            let mut at = 0;
+            for part in &need.parts {
+                // A buffer is as long as its parts are together.
+                let _ = buffer.store(at, &message[part.clone()]);
+                at += part.len();
+            }
+            call.buffers.push((need.kind, buffer));
+            Some(segments)
+        };
+        let asked = Call {
+            message,
+            shape,
+            health_check: false,
+        };
+        let outgoing = match requester.call(&asked, &mut lend, header) {
+            Ok(outgoing) => outgoing,
+            Err(error) => {
+                self.release(call, None);
+                return match error {
+                    CallError::NoCredit => Ok(Sent::NoCredit),
+                    CallError::Duplicate => self.send_again(message, deadline),
+                    CallError::TooLong => Err(Broken("the call does not fit the transport".into())),
+                    CallError::NoMemory => Err(Broken(match no_memory {
+                        Some(error) => format!("cannot register memory: {error}"),
+                        None => "cannot register memory".into(),
+                    })),
+                };
+            }
+        };
+        call.sent.extend_from_slice(header);
+        for part in outgoing.inline {
+            call.sent.extend_from_slice(&message[part]);
+        }
+        let posted = self.post(&call.sent, deadline);
+        self.under_way.insert(outgoing.xid, call);
+        posted.map(|()| Sent::Yes)
+    }
+
+    /// A call is repeated that is under way here: a server that is still at it may have dropped it.
+    fn send_again(&mut self, message: &[u8], deadline: Nanos) -> Result<Sent, Broken> {
+        let xid = message
+            .first_chunk()
+            .map_or(0, |xid| u32::from_be_bytes(*xid));
+        let Some(call) = self.under_way.remove(&xid) else {
+            return Ok(Sent::Yes);
+        };
+        // What brings its reply by RDMA Write is answered each time, and the second time the memory would be gone.
+        let written = |kind| matches!(kind, NeedKind::Result | NeedKind::Reply);
+        let once = call.buffers.iter().any(|(kind, _)| written(*kind));
+        let done = if once {
+            Ok(Sent::Yes)
+        } else if self.requester.send_again(xid) {
+            self.post(&call.sent, deadline).map(|()| Sent::Yes)
+        } else {
+            Ok(Sent::Yes)
+        };
+        self.under_way.insert(xid, call);
+        done
+    }
+
+    /// Posts a message, waiting for room where there is none.
+    fn post(&mut self, message: &[u8], deadline: Nanos) -> Result<(), Broken> {
+        let mut patience = Patience::new(self.wait, deadline);
+        loop {
+            match self.pair.post_send(0, &[message]) {
+                Ok(_) => return Ok(()),
+                Err(PostError::Full) => {
+                    self.pair.flush();
+                    if !self.advance()? && !patience.rest(&mut *self.pair)? {
+                        return Err(Broken("the server takes no more messages".into()));
+                    }
+                }
+                Err(error) => return Err(Broken(error.to_string())),
+            }
+        }
+    }
+
+    /// Takes the next event, if there is one. False if there is none.
+    fn advance(&mut self) -> Result<bool, Broken> {
+        match self.pair.poll() {
+            Some(Completion::Recv { invalidated, .. }) => {
+                self.pair.post_receives(1);
+                self.received(invalidated)?;
+            }
+            Some(Completion::Read { id, result }) => {
+                result.map_err(|fault| Broken(fault.to_string()))?;
+                self.fetched(id as u32)?;
+            }
+            Some(Completion::Send { .. } | Completion::Write { .. }) => {}
+            None if self.pair.is_closed() => {
+                return Err(Broken("the server closed the connection".into()));
+            }
+            None => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// A message has come.
+    fn received(&mut self, invalidated: Option<SteeringTag>) -> Result<(), Broken> {
+        match self.requester.receive(self.pair.message()) {
+            Event::Reply(reply) => self.replied(&reply, invalidated),
+            Event::Pull(pulled) => {
+                self.release_call(pulled.xid, invalidated);
+                let length = pulled.assembly.length as usize;
+                let buffer = self.memory.lend(&mut *self.pair, length, Access::LOCAL);
+                let buffer =
+                    buffer.map_err(|error| Broken(format!("cannot register memory: {error}")))?;
+                let pull = Pull::new(pulled, buffer, self.pair.message());
+                self.pulls.push_back(pull);
+                self.post_reads()
+            }
+            Event::Failed { xid, why } => {
+                self.release_call(xid, invalidated);
+                if why == Failure::Malformed {
+                    return Err(Broken(why.to_string()));
+                }
+                tracing::debug!(%why, "a call was refused by the transport");
+                // To the caller it is a server that has no means to serve the call.
+                let mut message = Vec::new();
+                rpc::system_err(&mut Writer::new(&mut message), xid);
+                self.ready.push_back(Received {
+                    message,
+                    apart: None,
+                });
+                Ok(())
+            }
+            Event::Late { xid } => {
+                self.release_call(xid, invalidated);
+                Ok(())
+            }
+            Event::Unknown { .. } | Event::Ignored => Ok(()),
+        }
+    }
+
+    fn replied(&mut self, reply: &Reply, invalidated: Option<SteeringTag>) -> Result<(), Broken> {
+        let call = self.under_way.remove(&reply.xid).unwrap_or_default();
+        let mut received = Received::default();
+        if let Stream::Inline(range) = &reply.stream {
+            let inline = self.pair.message().get(range.clone());
+            received
+                .message
+                .extend_from_slice(inline.unwrap_or_default());
+        }
+        // From here on nobody else writes to it.
+        for (_, buffer) in &call.buffers {
+            self.memory.end_access(&mut *self.pair, buffer, invalidated);
+        }
+        let load = |wanted, bytes: u32| {
+            let mut buffers = call.buffers.iter();
+            let (_, buffer) = buffers.find(|(kind, _)| *kind == wanted)?;
+            let mut data = vec![0; bytes as usize];
+            buffer.load(0, &mut data).then_some(data)
+        };
+        let whole = || -> Option<Received> {
+            if let Stream::Memory(bytes) = reply.stream {
+                received.message = load(NeedKind::Reply, bytes)?;
+            }
+            if let Some(bytes) = reply.result {
+                received.apart = Some(load(NeedKind::Result, bytes)?);
+            }
+            Some(received)
+        };
+        let whole = whole().ok_or_else(|| Broken(Failure::Malformed.to_string()))?;
+        self.ready.push_back(whole);
+        for (_, buffer) in call.buffers {
+            self.memory.take_back(buffer);
+        }
+        Ok(())
+    }
+
+    fn release_call(&mut self, xid: u32, invalidated: Option<SteeringTag>) {
+        let call = self.under_way.remove(&xid).unwrap_or_default();
+        self.release(call, invalidated);
+    }
+
+    fn release(&mut self, call: UnderWay, invalidated: Option<SteeringTag>) {
+        for (_, buffer) in call.buffers {
+            let pair = &mut *self.pair;
+            self.memory.end_access(pair, &buffer, invalidated);
+            self.memory.take_back(buffer);
+        }
+    }
+
+    /// Posts the RDMA Reads that replies wait for, as many as the server takes; and ends what is over.
+    fn post_reads(&mut self) -> Result<(), Broken> {
+        let mut any = false;
+        for pull in &mut self.pulls {
+            any |= pull.post(&mut *self.pair)?;
+        }
+        while let Some(at) = self.pulls.iter().position(Pull::is_over) {
+            if let Some(pull) = self.pulls.remove(at) {
+                self.done(pull)?;
+                any = true;
+            }
+        }
+        if any {
+            self.pair.flush();
+        }
+        Ok(())
+    }
+
+    /// An RDMA Read of this call's is over.
+    fn fetched(&mut self, xid: u32) -> Result<(), Broken> {
+        if let Some(pull) = self.pulls.iter_mut().find(|pull| pull.xid() == xid) {
+            pull.read_over();
+        }
+        self.post_reads()
+    }
+
+    /// A reply has been fetched: the server may have its memory back.
+    fn done(&mut self, pull: Pull) -> Result<(), Broken> {
+        let xid = pull.xid();
+        let (message, buffer) = pull.finish();
+        self.memory.end_access(&mut *self.pair, &buffer, None);
+        self.memory.take_back(buffer);
+        self.ready.push_back(Received {
+            message,
+            apart: None,
+        });
+        if self.requester.done(xid, &mut self.header) {
+            match self.pair.post_send(0, &[&self.header]) {
+                // If there is no room, the server takes it back by its own clock.
+                Ok(_) | Err(PostError::Full) => {}
+                Err(error) => return Err(Broken(error.to_string())),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Transport for RdmaTransport {
+    fn send(&mut self, message: &[u8], shape: &CallShape, deadline: Nanos) -> Result<(), Broken> {
+        let fetched;
+        let shape = match self.terms.read_read {
+            true => {
+                let reply_max = shape.reply_max.max(FETCHED_MAX);
+                fetched = CallShape {
+                    reply_max,
+                    ..shape.clone()
+                };
+                &fetched
+            }
+            false => shape,
+        };
+        let mut patience = Patience::new(self.wait, deadline);
+        loop {
+            match self.try_send(message, shape, deadline)? {
+                Sent::Yes => return Ok(()),
+                Sent::NoCredit => {
+                    self.pair.flush();
+                    if !self.advance()? && !patience.rest(&mut *self.pair)? {
+                        return Err(Broken("the server answers none of many calls".into()));
+                    }
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self, _: Nanos) -> Result<(), Broken> {
+        self.pair.flush();
+        Ok(())
+    }
+
+    fn receive(&mut self, deadline: Nanos) -> Result<bool, Broken> {
+        let mut patience = Patience::new(self.wait, deadline);
+        loop {
+            if let Some(next) = self.ready.pop_front() {
+                self.current = next;
+                return Ok(true);
+            }
+            if !self.advance()? && !patience.rest(&mut *self.pair)? {
+                return Ok(false);
+            }
+        }
+    }
+
+    fn message(&self) -> &[u8] {
+        &self.current.message
+    }
+
+    fn apart(&self) -> Option<Apart<'_>> {
+        let data = self.current.apart.as_deref()?;
+        Some(Apart {
+            bytes: data.len() as u32,
+            data,
+        })
+    }
+
+    fn message_max(&self) -> usize {
+        MESSAGE_MAX
+    }
+
+    fn queue_pair(&mut self) -> Option<&mut dyn QueuePair> {
+        Some(&mut *self.pair)
+    }
+
+    fn is_over(&mut self) -> bool {
+        loop {
+            match self.advance() {
+                Ok(true) => {}
+                Ok(false) => return false,
+                Err(_) => return true,
+            }
+        }
+    }
+}

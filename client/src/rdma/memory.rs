@@ -1,0 +1,150 @@
+//! Memory that is lent to the server for a call: pieces of registered regions, used again and again.
+//!
+//! What the server writes there is read only after it can write no more, unless memory stays lent
+//! ([`Registration::Cached`]).
+
+use crate::options::Registration;
+use odafs_common::wire::rpcrdma::{Segment, Segments};
+use odafs_fabric::{Access, QueuePair, Region, SteeringTag, sync::Arc};
+use std::{collections::BTreeMap, io};
+
+/// The smallest region.
+const BYTES_MIN: usize = 4096;
+/// Bytes of regions that are kept while nobody uses them.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+
+/// The registered memory of one connection.
+pub struct Memory {
+    registration: Registration,
+    /// Regions that are not in use, by their size and access.
+    idle: BTreeMap<(usize, bool, bool), Vec<Arc<Region>>>,
+    idle_bytes: usize,
+}
+
+/// Registered memory in use.
+pub struct Buffer {
+    region: Arc<Region>,
+    access: Access,
+    /// Under which the server reaches it.
+    tag: SteeringTag,
+    bytes: usize,
+}
+
+impl Memory {
+    /// None yet.
+    pub fn new(registration: Registration) -> Self {
+        Self {
+            registration,
+            idle: BTreeMap::new(),
+            idle_bytes: 0,
+        }
+    }
+
+    /// Lends `bytes` for this use.
+    pub fn lend(
+        &mut self,
+        pair: &mut dyn QueuePair,
+        bytes: usize,
+        access: Access,
+    ) -> io::Result<Buffer> {
+        let key = self.key(bytes, access);
+        let idle = self.idle.get_mut(&key).and_then(Vec::pop);
+        let region = match idle {
+            Some(region) => {
+                self.idle_bytes -= region.len();
+                region
+            }
+            None => pair.register(key.0, self.access_of_region(access))?,
+        };
+        let tag = match self.registration {
+            Registration::Pooled if access != Access::LOCAL => {
+                match pair.bind(&region, 0, bytes, access) {
+                    Ok(tag) => tag,
+                    Err(error) => {
+                        self.put(key, region);
+                        return Err(error);
+                    }
+                }
+            }
+            _ => region.tag(),
+        };
+        Ok(Buffer {
+            region,
+            access,
+            tag,
+            bytes,
+        })
+    }
+
+    /// Ends the server's access; after this nobody writes to the buffer. `invalidated`: a tag that the server has ended
+    /// itself (Send With Invalidate).
+    pub fn end_access(
+        &self,
+        pair: &mut dyn QueuePair,
+        buffer: &Buffer,
+        invalidated: Option<SteeringTag>,
+    ) {
+        let lent = buffer.access != Access::LOCAL && self.registration != Registration::Cached;
+        if lent && invalidated != Some(buffer.tag) {
+            pair.invalidate(buffer.tag);
+        }
+    }
+
+    /// Takes a buffer back whose access has ended.
+    pub fn take_back(&mut self, buffer: Buffer) {
+        if self.registration != Registration::PerOperation
+            && self.idle_bytes + buffer.region.len() <= KEPT_BYTES_MAX
+        {
+            let key = self.key(buffer.bytes, buffer.access);
+            self.put(key, buffer.region);
+        }
+    }
+
+    fn put(&mut self, key: (usize, bool, bool), region: Arc<Region>) {
+        self.idle_bytes += region.len();
+        self.idle.entry(key).or_default().push(region);
+    }
+
+    /// Where tags are bound to ranges, one region serves all uses.
+    fn access_of_region(&self, access: Access) -> Access {
+        match self.registration {
+            Registration::Pooled => Access::LOCAL,
+            Registration::PerOperation | Registration::Cached => access,
+        }
+    }
+
+    fn key(&self, bytes: usize, access: Access) -> (usize, bool, bool) {
+        let bytes = match self.registration {
+            Registration::PerOperation => bytes,
+            Registration::Pooled | Registration::Cached => bytes.max(BYTES_MIN).next_power_of_two(),
+        };
+        let access = self.access_of_region(access);
+        (bytes, access.remote_read, access.remote_write)
+    }
+}
+
+impl Buffer {
+    /// How the server is told of it.
+    pub fn segments(&self) -> Segments {
+        Segments::one(Segment {
+            handle: self.tag.0,
+            length: self.bytes as u32,
+            offset: 0,
+        })
+    }
+
+    /// The region that it begins.
+    pub fn region(&self) -> &Arc<Region> {
+        &self.region
+    }
+
+    /// Copies into it. False if it is too small.
+    pub fn store(&self, at: usize, from: &[u8]) -> bool {
+        at + from.len() <= self.bytes && self.region.store(at, from)
+    }
+
+    /// Copies from it. False if it is too small.
+    pub fn load(&self, at: usize, into: &mut [u8]) -> bool {
+        at + into.len() <= self.bytes && self.region.load(at, into)
+    }
+}
