@@ -16,8 +16,8 @@ use odafs_common::{
     reference::{Epoch, Reference},
 };
 use odafs_fabric::{
-    Access, Completion as Event, Local, PostError, Posted, QueuePair, Region, Remote, Sink,
-    SteeringTag, clock::Nanos, sync::Arc,
+    Access, Completion as Event, Local, MARKS_BYTES, PostError, Posted, QueuePair, Region, Remote,
+    Sink, SteeringTag, clock::Nanos, mark_step, sync::Arc,
 };
 
 /// Reads in flight on one connection.
@@ -26,8 +26,10 @@ pub const DEPTH: usize = 32;
 const INLINE_MAX: u32 = 512;
 /// RDMA Reads that one one-sided read takes: the data and the stamp.
 pub const READS: u32 = 2;
-/// Bytes behind a slot's data for the stamp and the life word of a one-sided read.
-const TAIL: usize = 64;
+/// Bytes behind a slot's data for the marks of a guarded read.
+const TAIL: usize = MARKS_BYTES + STAMP;
+/// The last of them, for the stamp of a one-sided read: a stamp must never be taken for a mark.
+const STAMP: usize = 64;
 
 /// A connection attached to a session.
 pub struct DirectPair {
@@ -92,6 +94,29 @@ enum Place {
     Sink(usize),
 }
 
+/// How a read ended that had the connection to itself.
+#[derive(Debug)]
+pub enum Alone {
+    /// Its bytes are there.
+    Read,
+    /// The server refused it.
+    Refused(Exception),
+    /// The deadline has passed.
+    TimedOut,
+    /// The connection has no room for it.
+    Full,
+}
+
+/// What one look at a connection found.
+enum Look {
+    /// A read is over.
+    Over(Answer),
+    /// Something that nobody waits for.
+    Other,
+    /// Nothing.
+    Nothing,
+}
+
 /// Why nothing was posted.
 #[derive(Debug)]
 pub enum NotPosted {
@@ -143,6 +168,70 @@ impl DirectPair {
         length: u32,
         part: usize,
     ) -> Result<(), NotPosted> {
+        self.post_guarded(session, reference, within, length, part, false)
+    }
+
+    /// Reads from `within` the page on as much as `into` takes, guarded, with nothing else in flight: what has landed is
+    /// taken while the rest is on its way.
+    pub fn read_alone(
+        &mut self,
+        session: &Session,
+        reference: &Reference,
+        within: u32,
+        into: &mut [u8],
+        deadline: impl FnOnce() -> Nanos,
+    ) -> Result<Alone, Broken> {
+        let (length, step) = (into.len(), mark_step(into.len()));
+        match self.post_guarded(session, reference, within, length as u32, 0, true) {
+            Ok(()) => {}
+            Err(NotPosted::Full) => return Ok(Alone::Full),
+            Err(NotPosted::Broken(broken)) => return Err(broken),
+        }
+        self.flush();
+        let at = self.sequence as usize % DEPTH * self.slot_bytes;
+        let mut taken = 0;
+        let mut patience = Patience::new(self.wait, deadline());
+        let answer = loop {
+            match self.look()? {
+                Look::Over(answer) => break answer,
+                Look::Other => continue,
+                Look::Nothing => {}
+            }
+            let mark = at + length + taken / step * 64;
+            if taken + step < length && self.sink.marked(mark, self.sequence) {
+                // Good only if the completion says so.
+                if self.sink.load(at + taken, &mut into[taken..taken + step]) {
+                    taken += step;
+                }
+            } else if !patience.rest(&mut *self.pair)? {
+                self.give_up();
+                return Ok(Alone::TimedOut);
+            }
+        };
+        let rest = Answer {
+            place: match answer.place {
+                Place::Sink(at) => Place::Sink(at + taken),
+                Place::Message => Place::Message,
+            },
+            ..answer
+        };
+        match answer.result {
+            Ok(bytes) if bytes as usize != length => Ok(Alone::Refused(Exception::OutOfBounds)),
+            Ok(_) if self.take(&rest, &mut into[taken..]) => Ok(Alone::Read),
+            Ok(_) => Err(Broken("the server completed what was not asked".into())),
+            Err(exception) => Ok(Alone::Refused(exception)),
+        }
+    }
+
+    fn post_guarded(
+        &mut self,
+        session: &Session,
+        reference: &Reference,
+        within: u32,
+        length: u32,
+        part: usize,
+        alone: bool,
+    ) -> Result<(), NotPosted> {
         if self.generation != session.generation() {
             (self.key, self.generation) = session.mac_key();
         }
@@ -150,6 +239,7 @@ impl DirectPair {
         let request = Request {
             mac: self.algorithm,
             inline: length <= INLINE_MAX,
+            marked: alone && mark_step(length as usize) < length as usize,
             odd_generation: self.generation % 2 == 1,
             session: self.session,
             connection: self.connection,
@@ -208,7 +298,7 @@ impl DirectPair {
             reference.address + u64::from(within),
         );
         let stamp = (
-            at + self.slot_bytes - TAIL,
+            at + self.slot_bytes - STAMP,
             8,
             tags.stamps,
             (reference.address >> self.page_shift) * 8,
@@ -277,33 +367,10 @@ impl DirectPair {
     pub fn next(&mut self, deadline: Nanos) -> Result<Option<Answer>, Broken> {
         let mut patience = Patience::new(self.wait, deadline);
         loop {
-            if let Some(slot) = self.over_already.pop() {
-                if let Some(answer) = self.read_over(slot) {
-                    return Ok(Some(answer));
-                }
-                continue;
-            }
-            match self.pair.poll() {
-                Some(Event::Read { id, result }) => {
-                    self.reading = self.reading.saturating_sub(1);
-                    if let Err(fault) = result {
-                        return Err(Broken(fault.to_string()));
-                    }
-                    if let Some(answer) = self.read_done(id) {
-                        return Ok(Some(answer));
-                    }
-                }
-                Some(Event::Recv { .. }) => {
-                    self.pair.post_receives(1);
-                    if let Some(answer) = self.completed()? {
-                        return Ok(Some(answer));
-                    }
-                }
-                Some(_) => {}
-                None if self.pair.is_closed() => {
-                    return Err(Broken("the server closed the connection".into()));
-                }
-                None => {
+            match self.look()? {
+                Look::Over(answer) => return Ok(Some(answer)),
+                Look::Other => {}
+                Look::Nothing => {
                     if !patience.rest(&mut *self.pair)? {
                         self.give_up();
                         return Ok(None);
@@ -311,6 +378,33 @@ impl DirectPair {
                 }
             }
         }
+    }
+
+    /// Looks once whether a read is over.
+    fn look(&mut self) -> Result<Look, Broken> {
+        let over = if let Some(slot) = self.over_already.pop() {
+            self.read_over(slot)
+        } else {
+            match self.pair.poll() {
+                Some(Event::Read { id, result }) => {
+                    self.reading = self.reading.saturating_sub(1);
+                    if let Err(fault) = result {
+                        return Err(Broken(fault.to_string()));
+                    }
+                    self.read_done(id)
+                }
+                Some(Event::Recv { .. }) => {
+                    self.pair.post_receives(1);
+                    self.completed()?
+                }
+                Some(_) => None,
+                None if self.pair.is_closed() => {
+                    return Err(Broken("the server closed the connection".into()));
+                }
+                None => return Ok(Look::Nothing),
+            }
+        };
+        Ok(over.map_or(Look::Other, Look::Over))
     }
 
     /// One of the RDMA Reads with this id is over.
@@ -343,7 +437,7 @@ impl DirectPair {
         self.waiting -= 1;
         let at = slot * self.slot_bytes;
         let mut stamp = [0; 8];
-        let loaded = self.sink.load(at + self.slot_bytes - TAIL, &mut stamp);
+        let loaded = self.sink.load(at + self.slot_bytes - STAMP, &mut stamp);
         let holds = loaded && u64::from_le_bytes(stamp) <= epoch.0;
         let result = if holds {
             Ok(length)

@@ -2,11 +2,12 @@
 //!
 //! 24 bytes a reference, in chunks of 256 neighbouring pages; a file finds its chunks through a tree of arrays, so that
 //! a lookup is one load that may miss the processor's caches and a few that hardly do. Access keys, which one-sided
-//! reads have no use for, lie apart. Chunks are never freed, only
-//! handed on to other pages, and nothing is locked to read them:
+//! reads have no use for, lie apart. A chunk whose pages lie in the server's memory as they do in the file, all referenced
+//! at one epoch, says so in its run: one word for 1 MiB, so that a one-sided read of a large file misses no cache for
+//! its directory. Chunks are never freed, only handed on to other pages, and nothing is locked to read them:
 //!
 //! - An entry's `valid` word (epoch and length) is stored last, and loaded both first and last: a reader that loaded
-//!   anything of another reference finds it changed.
+//!   anything of another reference finds it changed. So with a run and its epoch.
 //! - A chunk that goes to other pages is first taken out of its tree, then cleared. A reader that loaded anything of
 //!   the new owner's therefore finds the tree changed when it looks again.
 //! - References are good for one session. [`Directory::begin`] moves the session's number before it clears, and a
@@ -73,7 +74,22 @@ pub enum Lookup {
 struct Chunk {
     entries: [Entry; CHUNK],
     keys: [AtomicU64; CHUNK],
+    /// Epoch of all references of the chunk, if they are a run: whole pages in neighbouring frames; else 0.
+    run_epoch: AtomicU64,
+    /// Frame of the first page of the run.
+    run_frame: AtomicU32,
     touched: AtomicBool,
+}
+
+/// Where a page lies: what a one-sided read wants of a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Location {
+    /// Arena offset of the page.
+    pub address: u64,
+    /// Valid bytes.
+    pub length: u32,
+    /// Epoch of the reference.
+    pub epoch: Epoch,
 }
 
 /// All that a one-sided read wants, in one cache line.
@@ -136,25 +152,6 @@ impl Directory {
 
     /// The reference of a page, for a reader that works in `session`.
     pub fn lookup(&self, tree: &Tree, page: u64, session: u64, size: PageSize) -> Lookup {
-        self.find(tree, page, session, size, |keys| {
-            keys[page as usize % CHUNK].load(Acquire)
-        })
-    }
-
-    /// The same without its access key, for one-sided reads.
-    pub fn locate(&self, tree: &Tree, page: u64, session: u64, size: PageSize) -> Lookup {
-        self.find(tree, page, session, size, |_| 0)
-    }
-
-    #[inline]
-    fn find(
-        &self,
-        tree: &Tree,
-        page: u64,
-        session: u64,
-        size: PageSize,
-        key: impl FnOnce(&[AtomicU64; CHUNK]) -> u64,
-    ) -> Lookup {
         let Some(slot) = tree.slot(page) else {
             return Lookup::Missing;
         };
@@ -168,12 +165,47 @@ impl Directory {
         let entry = &chunk.entries[page as usize % CHUNK];
         let valid = entry.valid.load(Acquire);
         let place = entry.place.load(Acquire);
-        let key = key(&chunk.keys);
+        let key = chunk.keys[page as usize % CHUNK].load(Acquire);
         let still = entry.valid.load(Acquire) == valid && slot.load(Acquire) == number;
         if valid == 0 || !still || self.session.load(Acquire) != session {
             return Lookup::Missing;
         }
         Lookup::Found(unpack(place, key, valid, size))
+    }
+
+    /// Where a page lies by its reference, for a one-sided reader that works in `session`.
+    #[inline]
+    pub fn locate(&self, tree: &Tree, page: u64, session: u64, size: PageSize) -> Option<Location> {
+        let slot = tree.slot(page)?;
+        let number = slot.load(Acquire);
+        let chunk = self.chunk(number)?;
+        let at = page as usize % CHUNK;
+        let epoch = chunk.run_epoch.load(Acquire);
+        let (found, still) = if epoch != 0 {
+            let frame = u64::from(chunk.run_frame.load(Acquire)) + at as u64;
+            let run = Location {
+                address: frame << size.shift(),
+                length: size.bytes() as u32,
+                epoch: Epoch(epoch),
+            };
+            (run, chunk.run_epoch.load(Acquire) == epoch)
+        } else {
+            let entry = &chunk.entries[at];
+            let valid = entry.valid.load(Acquire);
+            let place = entry.place.load(Acquire);
+            if valid == 0 {
+                return None;
+            }
+            let reference = unpack(place, 0, valid, size);
+            let single = Location {
+                address: reference.address,
+                length: reference.length,
+                epoch: reference.epoch,
+            };
+            (single, entry.valid.load(Acquire) == valid)
+        };
+        let still = still && slot.load(Acquire) == number && self.session.load(Acquire) == session;
+        still.then_some(found)
     }
 
     /// Says that the chunk of this page was of use of late.
@@ -199,10 +231,42 @@ impl Directory {
             return 0;
         }
         let mut taken = 0;
+        let mut last = None;
         for (page, reference) in references {
+            if let Some(before) = last.filter(|last| last / CHUNK as u64 != page / CHUNK as u64) {
+                self.join(&keeper, tree, before);
+            }
+            last = Some(page);
             taken += u64::from(self.take(&mut keeper, tree, page, &reference));
         }
+        if let Some(last) = last {
+            self.join(&keeper, tree, last);
+        }
         taken
+    }
+
+    /// Notes that the chunk of this page is a run, if it is.
+    fn join(&self, keeper: &Keeper, tree: &Tree, page: u64) {
+        let number = tree.slot(page).map_or(NONE, |slot| slot.load(Relaxed));
+        let Some(chunk) = self.chunk(number) else {
+            return;
+        };
+        let full = keeper.owners[number as usize - 1].held as usize == CHUNK;
+        if !full || chunk.run_epoch.load(Relaxed) != 0 {
+            return;
+        }
+        let first = &chunk.entries[0];
+        let valid = first.valid.load(Relaxed);
+        let frame = first.place.load(Relaxed) >> 32;
+        let joined = |(at, entry): (usize, &Entry)| {
+            entry.valid.load(Relaxed) == valid
+                && entry.place.load(Relaxed) >> 32 == frame + at as u64
+        };
+        let whole = (valid & 0xffff) + 1 == keeper.page.bytes() as u64;
+        if whole && chunk.entries.iter().enumerate().all(joined) {
+            chunk.run_frame.store(frame as u32, Release);
+            chunk.run_epoch.store(valid >> 16, Release);
+        }
     }
 
     fn take(
@@ -240,6 +304,9 @@ impl Directory {
             return false;
         }
         chunk.touched.store(true, Relaxed);
+        if before != valid || entry.place.load(Relaxed) != place {
+            chunk.run_epoch.store(0, Release);
+        }
         entry.valid.store(0, Release);
         entry.place.store(place, Release);
         chunk.keys[page as usize % CHUNK].store(key, Release);
@@ -282,6 +349,7 @@ impl Directory {
         if valid == 0 || !wanted(valid) {
             return;
         }
+        chunk.run_epoch.store(0, Release);
         entry.valid.store(0, Release);
         let owner = number as usize - 1;
         keeper.held -= 1;
@@ -372,6 +440,7 @@ impl Directory {
             slot.store(mark, Release);
         }
         if let Some(chunk) = self.chunk(number as u32 + 1) {
+            chunk.run_epoch.store(0, Release);
             chunk
                 .entries
                 .iter()
@@ -426,6 +495,8 @@ impl Chunk {
         Self {
             entries: std::array::from_fn(entry),
             keys: std::array::from_fn(|_| AtomicU64::new(0)),
+            run_epoch: AtomicU64::new(0),
+            run_frame: AtomicU32::new(0),
             touched: AtomicBool::new(false),
         }
     }

@@ -38,17 +38,81 @@ fn whole_references_come_back() {
         );
     }
     assert_eq!(directory.learn(&tree, 1, [(PAGES_MAX, reference(1, 7))]), 0);
-    let Lookup::Found(keyless) = directory.locate(&tree, 1, 1, SIZE) else {
-        panic!("it is there");
+    let learned = reference(1, 7);
+    let location = Location {
+        address: learned.address,
+        length: learned.length,
+        epoch: learned.epoch,
     };
-    assert_eq!(
-        keyless,
-        Reference {
-            key: AccessKey(0),
-            ..reference(1, 7)
-        }
-    );
+    assert_eq!(directory.locate(&tree, 1, 1, SIZE), Some(location));
     assert_eq!(directory.lookup(&tree, u64::MAX, 1, SIZE), Lookup::Missing);
+}
+
+/// Whole pages in neighbouring frames, all of one epoch.
+fn in_a_row(pages: std::ops::Range<u64>, epoch: u64) -> impl Iterator<Item = (u64, Reference)> {
+    pages.map(move |page| {
+        let whole = Reference {
+            length: 4096,
+            ..reference(1000 + page, epoch)
+        };
+        (page, whole)
+    })
+}
+
+fn is_run(directory: &Directory, tree: &Tree, page: u64) -> bool {
+    let number = tree.slot(page).unwrap().load(Relaxed);
+    directory.chunk(number).unwrap().run_epoch.load(Relaxed) != 0
+}
+
+#[test]
+fn a_run_finds_what_its_pages_would() {
+    let (directory, tree) = fresh(16);
+    let chunk = CHUNK as u64;
+    directory.learn(&tree, 1, in_a_row(0..3 * chunk - 1, 7));
+    assert!(is_run(&directory, &tree, 0) && is_run(&directory, &tree, chunk));
+    assert!(!is_run(&directory, &tree, 2 * chunk), "one is missing");
+    directory.learn(&tree, 1, in_a_row(3 * chunk - 1..3 * chunk, 7));
+    assert!(is_run(&directory, &tree, 2 * chunk));
+    for (page, reference) in in_a_row(0..3 * chunk, 7) {
+        let location = directory.locate(&tree, page, 1, SIZE).unwrap();
+        assert_eq!(location.address, reference.address);
+        assert_eq!((location.length, location.epoch), (4096, Epoch(7)));
+        assert_eq!(
+            directory.lookup(&tree, page, 1, SIZE),
+            Lookup::Found(reference)
+        );
+    }
+    assert_eq!(directory.locate(&tree, 0, 2, SIZE), None);
+}
+
+#[test]
+fn a_run_ends_with_what_any_of_its_pages_loses_or_gains() {
+    let (directory, tree) = fresh(16);
+    let all = || in_a_row(0..CHUNK as u64, 7);
+    directory.learn(&tree, 1, all());
+    directory.forget(&tree, 9, Epoch(7));
+    assert!(!is_run(&directory, &tree, 0));
+    assert_eq!(directory.locate(&tree, 9, 1, SIZE), None);
+    assert!(directory.locate(&tree, 8, 1, SIZE).is_some());
+    directory.learn(&tree, 1, all());
+    assert!(is_run(&directory, &tree, 0));
+    let moved = reference(3, 8);
+    directory.learn(&tree, 1, [(9, moved)]);
+    let location = directory.locate(&tree, 9, 1, SIZE).unwrap();
+    assert_eq!(
+        (location.address, location.epoch),
+        (moved.address, Epoch(8))
+    );
+    assert_eq!(directory.locate(&tree, 8, 1, SIZE).unwrap().epoch, Epoch(7));
+    let short = Reference {
+        length: 100,
+        ..reference(2000, 9)
+    };
+    directory.learn(&tree, 1, in_a_row(0..255, 9).chain([(255, short)]));
+    assert!(
+        !is_run(&directory, &tree, 0),
+        "the file ends within its last page"
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::{
     state::Moment,
     trace::{self, Taken, Why},
 };
-use odafs_common::{page::PageSize, reference::Reference};
+use odafs_common::{exception::Exception, page::PageSize, reference::Reference};
 use odafs_fabric::clock::{self, Nanos};
 use std::ops::Range;
 
@@ -180,6 +180,13 @@ impl Part<'_> {
         if let Some(took) = &mut self.took {
             *took = clock::now().since(self.began);
         }
+    }
+
+    /// It was refused: it goes on by RPC.
+    pub fn refused(&mut self, why: Exception, sample_ns: Option<u64>) {
+        self.stale_ns = sample_ns;
+        self.why = Why::Refused(why);
+        self.step = Step::Rpc;
     }
 
     /// The connection was lost on the way: it goes on by RPC.

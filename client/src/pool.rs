@@ -83,6 +83,15 @@ impl<T> Pool<T> {
         Ok(lent)
     }
 
+    /// Lends the idle one that was used last, if there is one.
+    pub fn idle(&self) -> Option<Lent<'_, T>> {
+        let item = self.shelf.lock().idle.pop()?;
+        Some(Lent {
+            pool: self,
+            item: Some(item),
+        })
+    }
+
     /// Drops the idle ones.
     pub fn clear(&self) {
         let idle = {

@@ -16,8 +16,8 @@
 //! posted is in flight before the first answer is waited for.
 
 use crate::{
-    direct::DirectPair,
-    directory::Lookup,
+    direct::{Alone, DirectPair},
+    directory::{Location, Lookup},
     error::ReadError,
     file::{File, ReadRequest},
     lane::Lane,
@@ -59,6 +59,8 @@ pub struct Reading<'a> {
     pub class: SizeClass,
     /// Somebody wants to know which way it went.
     pub traced: bool,
+    /// Why the first part was refused, if it was, and how long that took where it was measured.
+    refused: Option<(Exception, Option<u64>)>,
 }
 
 /// Reads into `buf` from `offset` on.
@@ -66,8 +68,14 @@ pub fn read_at(file: &File, buf: &mut [u8], offset: u64) -> Result<usize, ReadEr
     if let Some(bytes) = at_once(file, buf, offset) {
         return Ok(bytes);
     }
+    let refused = match guarded_alone(file, buf, offset) {
+        Lone::Read(bytes) => return Ok(bytes),
+        Lone::Failed(failed) => return Err(failed.of(file, offset)),
+        Lone::Refused(why, sample_ns) => Some((why, sample_ns)),
+        Lone::LongerWay => None,
+    };
     let mut request = [ReadRequest::new(offset, buf)];
-    read_many(file, &mut request, None)?;
+    read_refused(file, &mut request, None, refused)?;
     Ok(request[0].bytes)
 }
 
@@ -119,15 +127,13 @@ fn one_sided_at_once(
     let found = shared
         .directory
         .locate(&state.tree, page, session.number, session.page);
-    let Lookup::Found(reference) = found else {
-        return None;
-    };
-    let valid = reference.length as usize;
+    let location = found?;
+    let valid = location.length as usize;
     let bytes = buf.len().min(valid.saturating_sub(within));
     let tick = &state.ticks[lane.index()];
     let ticks = tick.get() + 1;
     let began = (ticks >= TIMED_ONE_IN).then(clock::now);
-    if bytes == 0 || !copy(file, view, &reference, page, within, &mut buf[..bytes]) {
+    if bytes == 0 || !copy(file, view, &location, page, within, &mut buf[..bytes]) {
         // The longer way tries again, and counts and tells why not.
         return None;
     }
@@ -146,25 +152,115 @@ fn one_sided_at_once(
     Some(bytes)
 }
 
+/// How a guarded read of one page ended.
+enum Lone {
+    /// With so many bytes.
+    Read(usize),
+    /// With an exception; how long it took, where that was measured.
+    Refused(Exception, Option<u64>),
+    /// For good.
+    Failed(Failed),
+    /// It is nothing for the short way.
+    LongerWay,
+}
+
+/// A guarded read within one page that is not kept, on a connection that is there: no allocation, one lock, and the
+/// clock is read while the server is at it.
+fn guarded_alone(file: &File, buf: &mut [u8], offset: u64) -> Lone {
+    let (shared, state) = (file.shared(), file.state());
+    let class = SizeClass::of(buf.len());
+    if shared.caches()
+        || shared.options.route == Route::Rpc
+        || state.direct.load(Relaxed) & 1 << class.index() == 0
+    {
+        return Lone::LongerWay;
+    }
+    let present;
+    let session: &Session = match file.session_at_hand() {
+        Some(session) => session,
+        None => {
+            present = shared.session();
+            match &present {
+                Some(session) => session,
+                None => return Lone::LongerWay,
+            }
+        }
+    };
+    let (page, within) = (session.page.index(offset), session.page.within(offset));
+    let one_sided = session.one_sided && !prefers_guarded(shared);
+    if one_sided || within + buf.len() > session.page.bytes() {
+        return Lone::LongerWay;
+    }
+    let found = shared
+        .directory
+        .lookup(&state.tree, page, session.number, session.page);
+    let Lookup::Found(reference) = found else {
+        return Lone::LongerWay;
+    };
+    let bytes = buf
+        .len()
+        .min((reference.length as usize).saturating_sub(within));
+    let Some(mut pair) = session.pairs.idle().filter(|_| bytes > 0) else {
+        return Lone::LongerWay;
+    };
+    let lane = Lane::mine();
+    let counts = shared.lanes.counts(lane);
+    let tick = &state.ticks[lane.index()];
+    let ticks = tick.get() + 1;
+    let began = (ticks >= TIMED_ONE_IN).then(clock::now);
+    let deadline = || shared.calls.deadline();
+    let into = &mut buf[..bytes];
+    match pair.read_alone(session, &reference, within as u32, into, deadline) {
+        Ok(Alone::Read) => {}
+        Ok(Alone::Refused(why)) => {
+            counts.directory_hits.add(lane, 1);
+            counts.refused(lane, why);
+            shared.refused(session, state, page, &reference, why);
+            return Lone::Refused(why, began.map(|began| clock::now().since(began).0));
+        }
+        Ok(Alone::TimedOut) => return Lone::Failed(Failed::TimedOut),
+        Ok(Alone::Full) => return Lone::LongerWay,
+        Err(broken) => {
+            tracing::debug!(%broken, "a connection for direct reads was lost");
+            pair.discard();
+            session.look();
+            return Lone::LongerWay;
+        }
+    }
+    session.was_served();
+    counts.directory_hits.add(lane, 1);
+    counts.guarded_hits.add(lane, 1);
+    counts.bytes_read.add(lane, bytes as u64);
+    match began {
+        None => tick.set(ticks),
+        Some(began) => {
+            tick.set(0);
+            shared.policy.lock().feedback(pair.feedback());
+            shared.tell_completed(state, class, ticks, Some(clock::now().since(began).0));
+        }
+    }
+    Lone::Read(bytes)
+}
+
 /// Copies from a page, and keeps all of it where pages are kept.
 fn copy(
     file: &File,
     view: &ArenaView,
-    reference: &Reference,
+    location: &Location,
     page: u64,
     within: usize,
     buf: &mut [u8],
 ) -> bool {
     let shared = file.shared();
     if !shared.caches() {
-        return view.read(reference.address + within as u64, buf, reference.epoch);
+        return view.read(location.address + within as u64, buf, location.epoch);
     }
     let moment = file.state().moment();
     let mut scratch = [0; PageSize::MIN.bytes()];
-    let Some(whole) = scratch.get_mut(..reference.length as usize) else {
+    let Some(whole) = scratch.get_mut(..location.length as usize) else {
         return false;
     };
-    let read = view.read(reference.address, whole, reference.epoch);
+    let read = view.read(location.address, whole, location.epoch);
     if read {
         buf.copy_from_slice(&whole[within..within + buf.len()]);
         shared.keep(file.state(), moment, page, view.page(), whole);
@@ -192,7 +288,17 @@ fn prefers_guarded(shared: &Shared) -> bool {
 pub fn read_many(
     file: &File,
     requests: &mut [ReadRequest<'_>],
+    trace: Option<&mut Vec<trace::Step>>,
+) -> Result<(), ReadError> {
+    read_refused(file, requests, trace, None)
+}
+
+/// The same, where the first part was read directly and `refused`.
+fn read_refused(
+    file: &File,
+    requests: &mut [ReadRequest<'_>],
     mut trace: Option<&mut Vec<trace::Step>>,
+    refused: Option<(Exception, Option<u64>)>,
 ) -> Result<(), ReadError> {
     let shared = file.shared();
     let session = shared.session();
@@ -211,6 +317,7 @@ pub fn read_many(
         size,
         class,
         traced: trace.is_some(),
+        refused,
     };
     let mut rest = requests;
     while !rest.is_empty() {
@@ -291,10 +398,14 @@ impl Reading<'_> {
     }
 
     /// Step 1 and 2: the data cache, then the directory and the policy.
-    fn look(&self, parts: &mut [Part<'_>]) {
+    fn look(&mut self, parts: &mut [Part<'_>]) {
         let lane = Lane::mine();
         let mut chosen = None;
-        for part in parts {
+        let refused = self.refused.take();
+        if let (Some((why, sample_ns)), Some(part)) = (refused, parts.first_mut()) {
+            part.refused(why, sample_ns);
+        }
+        for part in parts.iter_mut().filter(|part| part.step == Step::Look) {
             if chosen.is_some_and(|(request, _)| request != part.request) {
                 chosen = None;
             }
@@ -466,9 +577,7 @@ impl Reading<'_> {
             .refused(session, self.file, part.page, reference, why);
         let lane = Lane::mine();
         self.shared.lanes.counts(lane).refused(lane, why);
-        part.stale_ns = sample_ns;
-        part.why = Why::Refused(why);
-        part.step = Step::Rpc;
+        part.refused(why, sample_ns);
     }
 
     /// Room for a page, where pages are kept; else none.

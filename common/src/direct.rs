@@ -41,7 +41,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 /// | 0 | version u8 | | 24 | address u64 |
 /// | 1 | opcode u8 | | 32 | key u64 |
 /// | 2 | mac u8 | | 40 | epoch u64 |
-/// | 3 | flags u8: 1 inline, 2 odd key generation | | 48 | sink offset u64 |
+/// | 3 | flags u8: 1 inline, 2 odd key generation, 4 marked | | 48 | sink offset u64 |
 /// | 4 | session u32 | | 56 | handle u32 |
 /// | 8 | connection u32 | | 60 | length u32 |
 /// | 12 | sink tag u32 | | 64 | tag [16] over the 64 before it |
@@ -52,6 +52,8 @@ pub struct Request {
     pub mac: MacAlgorithm,
     /// The data shall follow the completion rather than be written to the sink.
     pub inline: bool,
+    /// The sink has room for marks behind the data, which tell how far it has come (the fabric's `post_write_marked`).
+    pub marked: bool,
     /// Low bit of the generation of the session's key: tells the two valid ones apart after a rekey.
     pub odd_generation: bool,
     /// Session.
@@ -83,6 +85,7 @@ impl Request {
     pub const BODY: usize = 64;
     const INLINE: u8 = 1;
     const ODD: u8 = 2;
+    const MARKED: u8 = 4;
 
     /// The message, sealed with `key`.
     pub fn seal(&self, key: &MacKey) -> [u8; Self::BYTES] {
@@ -91,7 +94,8 @@ impl Request {
         out[1] = opcode::READ;
         out[2] = self.mac as u8;
         out[3] = if self.inline { Self::INLINE } else { 0 }
-            | if self.odd_generation { Self::ODD } else { 0 };
+            | if self.odd_generation { Self::ODD } else { 0 }
+            | if self.marked { Self::MARKED } else { 0 };
         put(&mut out, 4, self.session.to_le_bytes());
         put(&mut out, 8, self.connection.to_le_bytes());
         put(&mut out, 12, self.sink_tag.to_le_bytes());
@@ -114,7 +118,7 @@ impl Request {
         let tag: &Tag = tag.try_into().ok()?;
         if body[0] != VERSION
             || body[1] != opcode::READ
-            || body[3] & !(Self::INLINE | Self::ODD) != 0
+            || body[3] & !(Self::INLINE | Self::ODD | Self::MARKED) != 0
         {
             return None;
         }
@@ -122,6 +126,7 @@ impl Request {
             mac: MacAlgorithm::from_code(body[2].into())?,
             inline: body[3] & Self::INLINE != 0,
             odd_generation: body[3] & Self::ODD != 0,
+            marked: body[3] & Self::MARKED != 0,
             session: half(body, 4),
             connection: half(body, 8),
             sink_tag: half(body, 12),

@@ -5,6 +5,7 @@ fn request() -> Request {
     Request {
         mac: MacAlgorithm::Blake3,
         inline: true,
+        marked: false,
         odd_generation: false,
         session: 0x0403_0201,
         connection: 5,
@@ -45,7 +46,7 @@ fn request_layout() {
 #[test]
 fn requests_of_other_shapes_are_none() {
     let wire = request().seal(&key());
-    for (at, value) in [(0, 2), (1, 3), (2, 2), (3, 4), (3, 0x80)] {
+    for (at, value) in [(0, 2), (1, 3), (2, 2), (3, 8), (3, 0x80)] {
         let mut bad = wire;
         bad[at] = value;
         assert!(Request::parse(&bad).is_none(), "byte {at} = {value}");
@@ -178,10 +179,11 @@ proptest! {
     }
 
     #[test]
-    fn requests_round_trip(a: [u32; 4], b: [u64; 5], flags: (bool, bool, bool), handle: u32) {
+    fn requests_round_trip(a: [u32; 4], b: [u64; 5], flags: (bool, bool, bool, bool), handle: u32) {
         let request = Request {
             mac: if flags.0 { MacAlgorithm::Blake3 } else { MacAlgorithm::HmacSha256 },
             inline: flags.1,
+            marked: flags.3,
             odd_generation: flags.2,
             session: a[0],
             connection: a[1],

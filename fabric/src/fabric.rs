@@ -220,6 +220,21 @@ impl std::fmt::Display for Peer {
     }
 }
 
+/// Bytes between two marks of [`QueuePair::post_write_marked`]: a quarter of the data, or all of what is short.
+pub fn mark_step(length: usize) -> usize {
+    if length >= MARKED_MIN && length.is_multiple_of(4 * 64) {
+        length / 4
+    } else {
+        length
+    }
+}
+
+/// Shorter data has come before a mark would tell.
+const MARKED_MIN: usize = 2048;
+
+/// Bytes that marks take behind the data.
+pub const MARKS_BYTES: usize = 3 * 64;
+
 /// One end of a connection.
 pub trait QueuePair: Send {
     /// Makes room for `count` more messages from the peer. Fabrics whose flow control is the
@@ -243,6 +258,21 @@ pub trait QueuePair: Send {
 
     /// Copies `from` into the peer's memory, ahead of every later send.
     fn post_write(&mut self, id: u64, from: Source<'_>, to: Remote) -> Result<Posted, PostError>;
+
+    /// The same, and lets a reader follow: once [`mark_step`] bytes have landed, and as many again, the aligned word
+    /// at the data's end, those at each 64 bytes behind it for the next, become `mark`; the last step has none.
+    /// [`Region::marked`] looks. Only where the peer sees writes as they are made; elsewhere, and under a length that
+    /// is no multiple of 64, there are no marks.
+    fn post_write_marked(
+        &mut self,
+        id: u64,
+        from: Source<'_>,
+        to: Remote,
+        mark: u64,
+    ) -> Result<Posted, PostError> {
+        let _ = mark;
+        self.post_write(id, from, to)
+    }
 
     /// Copies the peer's memory here. [`PostError::Full`] beyond [`QueuePair::reads_max`].
     fn post_read(&mut self, id: u64, into: Sink<'_>, from: Remote) -> Result<Posted, PostError>;

@@ -26,6 +26,6 @@ pub mod tcp;
 pub mod wake;
 
 pub use fabric::{
-    Access, Completion, Exposed, Fault, Incoming, Listener, Local, Peer, PostError, Posted,
-    QueuePair, Region, Remote, Sink, Source, SteeringTag,
+    Access, Completion, Exposed, Fault, Incoming, Listener, Local, MARKS_BYTES, Peer, PostError,
+    Posted, QueuePair, Region, Remote, Sink, Source, SteeringTag, mark_step,
 };

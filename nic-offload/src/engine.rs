@@ -113,8 +113,8 @@ pub struct Engine {
     blocked: bool,
 }
 
-/// How often a busy engine looks for new connections.
-const ACCEPT_EVERY: Nanos = Nanos::from_micros(100);
+/// How often a busy engine looks for new connections: a system call, behind which every request waits.
+const ACCEPT_EVERY: Nanos = Nanos::from_millis(1);
 /// A look at the clock costs about as much as the rest of an idle round: one serves so many of them.
 const ROUNDS_A_LOOK: u32 = 8;
 /// Connections taken from one listener at a time.

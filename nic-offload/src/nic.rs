@@ -68,6 +68,8 @@ pub struct Transfer {
     pub length: u32,
     /// Where the data goes.
     pub answer: Answer,
+    /// The sink has room for marks.
+    pub marked: bool,
     /// Of the request.
     pub sequence: u64,
 }
@@ -285,6 +287,7 @@ impl Nic {
                     offset: request.sink_offset,
                 }),
             },
+            marked: request.marked,
             sequence: request.sequence,
         }
     }
@@ -295,10 +298,8 @@ impl Nic {
         if request.epoch > self.arena.current_epoch() {
             return Err(Exception::Stale);
         }
-        // The frame's lines come while the entry's does, not after it; by the time that the page's first lines are
-        // copied, the processor fetches the others by itself.
-        let lines = request.length.div_ceil(LINE_BYTES).min(PREFETCHED_LINES);
-        self.arena.prefetch(request.address, lines);
+        // The frame's lines come while the entry's does, not after it.
+        self.arena.prefetch(request.address, request.length);
         if let Some(entry) = self.tpt.lookup(request.handle) {
             let pinned = self.pin_entry(&entry, request, session);
             if pinned != Err(Exception::Stale) || request.epoch <= entry.epoch {
@@ -427,11 +428,6 @@ impl Nic {
         answer
     }
 }
-
-/// A cache line.
-const LINE_BYTES: u32 = 64;
-/// Of a page that is about to be read. More were no faster.
-const PREFETCHED_LINES: u32 = 8;
 
 /// Does the entry cover what the request wants, and does it want anything?
 fn covers(entry: &TptEntry, request: &Request) -> bool {

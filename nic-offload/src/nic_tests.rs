@@ -44,6 +44,7 @@ impl Client {
         Request {
             mac: self.mac,
             inline: true,
+            marked: false,
             odd_generation: self.generation & 1 == 1,
             session: self.session,
             connection: self.connection,

@@ -239,6 +239,7 @@ impl DirectClient {
         let request = Request {
             mac: MacAlgorithm::Blake3,
             inline: true,
+            marked: false,
             odd_generation: false,
             session: self.session.nic().id().0,
             connection: self.connection.number(),

@@ -173,6 +173,7 @@ impl RawSession {
         Request {
             mac: MAC,
             inline: true,
+            marked: false,
             odd_generation: false,
             session: self.number,
             connection: on.number,

@@ -416,6 +416,7 @@ impl Judge {
         let request = Request {
             mac,
             inline: true,
+            marked: false,
             odd_generation: false,
             session: session.id().0,
             connection: 9,

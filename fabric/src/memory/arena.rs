@@ -7,6 +7,9 @@ use odafs_common::reference::Epoch;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Of a page that is about to be read. More were no faster.
+const FIRST_BYTES: usize = 512;
+
 /// What an arena is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct ArenaConfig {
@@ -188,15 +191,18 @@ impl Arena {
         self.state(frame).unpin();
     }
 
-    /// Fetches what [`Arena::pin`] looks at for the frame that holds `address`, and `lines` cache lines there.
+    /// Fetches what [`Arena::pin`] looks at for the frame that holds `address`, and what a copy of `length` bytes from
+    /// there will not find fetched by the processor itself: the first lines, and those of the second half of a page.
     #[inline]
-    pub fn prefetch(&self, address: u64, lines: u32) {
+    pub fn prefetch(&self, address: u64, length: u32) {
         if let Some(frame) = self.frame_at(address) {
             self.stamps.prefetch(frame.0 as usize * 8);
             super::prefetch(self.state(frame));
-            for line in 0..lines as usize {
-                self.data.prefetch(address as usize + line * 64);
+            let (at, length) = (address as usize, length as usize);
+            for line in (0..length.min(FIRST_BYTES)).step_by(64) {
+                self.data.prefetch(at + line);
             }
+            self.data.fetch_ahead(at, length);
         }
     }
 

@@ -1,5 +1,11 @@
 use super::mapping::Mapping;
 use crate::fabric::SteeringTag;
+use std::sync::atomic::Ordering::Acquire;
+#[cfg(not(shuttle))]
+use std::sync::atomic::{
+    Ordering::{Relaxed, Release},
+    fence,
+};
 
 /// Memory that a peer may read and write at any time. All access is by relaxed word copies: what
 /// comes out is untrusted bytes, perhaps torn, never undefined behaviour.
@@ -64,6 +70,26 @@ impl Region {
             self.memory.store(offset, from);
         }
         holds
+    }
+
+    /// Makes the word at `offset` (a multiple of 8) `mark`, after all that was stored before. `false` (and nothing done) if
+    /// it is beyond the region.
+    #[cfg(not(shuttle))]
+    #[must_use]
+    pub(crate) fn mark(&self, offset: usize, mark: u64) -> bool {
+        let holds = self.memory.holds(offset, 8) && offset.is_multiple_of(8);
+        if holds {
+            fence(Release);
+            self.memory.word(offset).store(mark, Relaxed);
+        }
+        holds
+    }
+
+    /// Whether the word at `offset` (a multiple of 8) is `mark`; then what an honest peer stored before is there.
+    #[inline]
+    pub fn marked(&self, offset: usize, mark: u64) -> bool {
+        let holds = self.memory.holds(offset, 8) && offset.is_multiple_of(8);
+        holds && self.memory.word(offset).load(Acquire) == mark
     }
 
     /// Copies into the region from other memory. `false` (and nothing done) if a range is beyond

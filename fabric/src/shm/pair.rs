@@ -3,8 +3,8 @@ use super::ring::{Consumer, MESSAGE_MAX, Producer, Ring, Taken};
 use super::socket::{Packet, Socket};
 use crate::clock::{self, Nanos};
 use crate::fabric::{
-    Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, Remote, Sink, Source,
-    SteeringTag,
+    self, Access, Completion, Exposed, MARKS_BYTES, Peer, PostError, Posted, QueuePair, Remote,
+    Sink, Source, SteeringTag,
 };
 use crate::memory::mapping::{Mapping, Protection};
 use crate::memory::{Arena, ArenaView, LifeView, LifeWord, Region, memfd};
@@ -23,8 +23,8 @@ const REGISTER: u8 = 1;
 /// Registrations that one poll serves before it returns to its caller.
 const REGISTER_BURST: u32 = 4;
 
-/// Empty polls after which one looks whether the socket is still open.
-const POLLS_PER_LOOK: u32 = 4096;
+/// Empty polls after which one looks whether the socket is still open: a few milliseconds' worth, as it is a system call.
+const POLLS_PER_LOOK: u32 = 1 << 17;
 
 /// Packets that one look takes.
 const PACKET_BURST: u32 = 64;
@@ -363,6 +363,48 @@ impl QueuePair for Pair {
                 region.copy_from(offset, arena.data(), at, length as usize)
             }
         };
+        if written {
+            Ok(Posted::Done)
+        } else {
+            Err(PostError::BadRange)
+        }
+    }
+
+    fn post_write_marked(
+        &mut self,
+        id: u64,
+        from: Source<'_>,
+        to: Remote,
+        mark: u64,
+    ) -> Result<Posted, PostError> {
+        let Source::Frame {
+            arena,
+            frame,
+            offset: at,
+            length,
+        } = from
+        else {
+            return self.post_write(id, from, to);
+        };
+        self.open()?;
+        let Memory::Shared(region) = self.memory(to.tag)? else {
+            return Err(PostError::BadRange);
+        };
+        let offset = usize::try_from(to.offset).map_err(|_| PostError::BadRange)?;
+        let length = length as usize;
+        let at = arena.place(frame, at, length);
+        let step = fabric::mark_step(length);
+        let marks = if step < length { MARKS_BYTES } else { 0 };
+        let mut written = region.memory().holds(offset, length + marks);
+        if !written {
+            return Err(PostError::BadRange);
+        }
+        for (n, start) in (0..length).step_by(step.max(1)).enumerate() {
+            written &= region.copy_from(offset + start, arena.data(), at + start, step);
+            if start + step < length {
+                written &= region.mark(offset + length + n * 64, mark);
+            }
+        }
         if written {
             Ok(Posted::Done)
         } else {

@@ -249,6 +249,10 @@ impl Consumer {
     #[inline]
     pub fn take(&mut self, buffer: &mut [u8]) -> Taken {
         let Some(header) = Header::of(self.ring.header(self.taken), self.taken) else {
+            // The header is stored last, so the line behind it is there first: it comes meanwhile.
+            self.ring
+                .memory
+                .prefetch(self.ring.slot(self.taken) + SLOT_BYTES / 2);
             return Taken::Nothing;
         };
         let length = header.length as usize;

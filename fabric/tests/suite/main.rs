@@ -25,6 +25,11 @@ pub trait Subject: Send + Sync + 'static {
 
     /// Whether [`QueuePair::map_exposed`] gives a view.
     fn has_loads(&self) -> bool;
+
+    /// Whether marked writes are marked.
+    fn marks(&self) -> bool {
+        false
+    }
 }
 
 /// Both ends of a connection.
@@ -159,7 +164,7 @@ macro_rules! suite {
     };
     ($subject:expr) => {
         suite!(@ $subject; messages: in_order_and_whole, gathered, too_long, full, private_data, refused, nobody_listens);
-        suite!(@ $subject; memory: regions, written_before_sent, frames, reads, out_of_range, arena);
+        suite!(@ $subject; memory: regions, written_before_sent, frames, marked, reads, out_of_range, arena);
         suite!(@ $subject; waiting: ping_pong, wake_sets, timeouts);
         suite!(@ $subject; closing: dropped_ends, last_words, many_connections);
     };

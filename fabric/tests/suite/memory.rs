@@ -145,6 +145,59 @@ pub fn frames(subject: &dyn Subject) {
     );
 }
 
+/// A marked write has the same bytes land; where writes are seen as they are made it marks its quarters, and nothing else.
+pub fn marked(subject: &dyn Subject) {
+    let mut ends = connected(subject);
+    let region = sink(&mut ends, 8192);
+    let arena = frames_of_eight();
+    arena.copy_in(FrameNumber(3), 0, &[9; 4096]);
+    for (length, offset, mark) in [
+        (4096u32, 0u64, 7u64),
+        (2048, 64, 8),
+        (1024, 0, 9),
+        (4000, 0, 10),
+    ] {
+        assert!(region.store(0, &[1; 8192]));
+        let from = Source::Frame {
+            arena: &arena,
+            frame: FrameNumber(3),
+            offset: 96 % (4097 - length),
+            length,
+        };
+        let to = Remote {
+            tag: region.tag(),
+            offset,
+        };
+        let posted = ends.server.post_write_marked(1, from, to, mark);
+        assert!(went_well(&mut *ends.server, &mut *ends.client, posted, 1));
+        let end = offset as usize + length as usize;
+        assert_eq!(
+            loaded(&region, offset as usize, length as usize),
+            vec![9; length as usize]
+        );
+        let marks = [0, 64, 128].map(|behind| region.marked(end + behind, mark));
+        assert_eq!(
+            marks,
+            [subject.marks() && length.is_multiple_of(256) && length >= 2048; 3]
+        );
+        assert!(!region.marked(end + 192, mark));
+    }
+    let from = Source::Frame {
+        arena: &arena,
+        frame: FrameNumber(3),
+        offset: 0,
+        length: 4096,
+    };
+    let to = Remote {
+        tag: region.tag(),
+        offset: 4096,
+    };
+    if subject.marks() {
+        let beyond = ends.server.post_write_marked(2, from, to, 11);
+        assert_eq!(beyond, Err(PostError::BadRange), "no room for the marks");
+    }
+}
+
 pub fn reads(subject: &dyn Subject) {
     let mut ends = connected(subject);
     let theirs = sink(&mut ends, 4096);

@@ -32,6 +32,10 @@ impl Subject for Shm {
     fn has_loads(&self) -> bool {
         true
     }
+
+    fn marks(&self) -> bool {
+        true
+    }
 }
 
 suite!(Shm::new());

@@ -193,19 +193,21 @@ impl DirectLine {
             ..
         } = transfer;
         let id = self.next_id;
-        match self.qp.post_write(
-            id,
-            Source::Frame {
-                arena: nic.arena(),
-                frame,
-                offset,
-                length,
-            },
-            to,
-        ) {
+        let from = Source::Frame {
+            arena: nic.arena(),
+            frame,
+            offset,
+            length,
+        };
+        let posted = match transfer.marked {
+            true => self.qp.post_write_marked(id, from, to, transfer.sequence),
+            false => self.qp.post_write(id, from, to),
+        };
+        match posted {
             Ok(posted) => {
                 self.next_id += 1;
-                let answer = nic.complete(&transfer);
+                // The answer first: to unpin waits for all stores before it, those of the data.
+                self.answer(nic.complete(&transfer));
                 match posted {
                     Posted::Done => nic.finish(&mut self.connection, transfer),
                     Posted::Pending => self.leaving.push_back(Leaving {
@@ -214,7 +216,6 @@ impl DirectLine {
                         since: now,
                     }),
                 }
-                self.answer(answer);
             }
             Err(PostError::Full) => return Some(transfer),
             // The client named memory of its own that it does not have. Its request was well signed all the same.

@@ -263,6 +263,7 @@ impl World {
         let request = Request {
             mac: client.mac,
             inline: true,
+            marked: false,
             odd_generation: client.generation & 1 == 1,
             session: client.session,
             connection: 9,

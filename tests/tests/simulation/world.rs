@@ -417,6 +417,7 @@ fn forged(sequence: u64) -> Request {
     Request {
         mac: MacAlgorithm::Blake3,
         inline: true,
+        marked: false,
         odd_generation: false,
         session: below(4) as u32,
         connection: below(4) as u32,

@@ -254,6 +254,7 @@ impl World {
         Request {
             mac: MacAlgorithm::Blake3,
             inline: sink.is_none(),
+            marked: false,
             odd_generation: false,
             session: self.session,
             connection,
