@@ -78,7 +78,10 @@ fn every_read_is_explained() {
         total.kills > 0 && total.lost_writes + total.writes > 0,
         "{total:?}"
     );
-    assert!(total.attacks_refused > 0, "{total:?}");
+    assert!(
+        total.attacks_refused > 0 && total.replays_refused > 0,
+        "{total:?}"
+    );
 }
 
 #[test]

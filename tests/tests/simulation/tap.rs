@@ -96,7 +96,7 @@ impl Tap {
         match message.get(1) {
             Some(&opcode::READ) => {
                 self.captured.keep(message);
-                if below(4) == 0 {
+                if below(2) == 0 {
                     self.waiting = Some(message.to_vec());
                 }
             }
