@@ -25,7 +25,7 @@ use odafs_common::{
     },
 };
 use odafs_fabric::{
-    Exposed, QueuePair, SteeringTag,
+    Exposed, Peer, QueuePair, SteeringTag,
     clock::{self, Nanos},
     entropy,
     memory::ArenaView,
@@ -134,6 +134,16 @@ pub struct Attachment {
     pub exposed: Option<ExposedTags>,
 }
 
+/// On one host, one-sided reads map a file of the server's that it can cut short, which would end this process: that
+/// is for servers that could end it anyhow.
+fn may_be_mapped(line: &mut Line) -> bool {
+    let Some(pair) = line.transport().queue_pair() else {
+        return true;
+    };
+    let peer = pair.peer();
+    !matches!(peer, Peer::Uid { .. }) || peer.has_power_over_us()
+}
+
 impl Session {
     /// Opens a session and attaches a first connection to it.
     pub fn open(
@@ -154,7 +164,10 @@ impl Session {
             MacPreference::HmacSha256 => MacAlgorithm::HmacSha256.bit(),
             MacPreference::Blake3 => MacAlgorithm::Blake3.bit(),
         };
-        let mode = if options.route == Route::Guarded {
+        let mut rpc = calls
+            .own_line(calls.deadline())
+            .map_err(|error| NoSession::Refused(format!("cannot connect: {error}")))?;
+        let mode = if options.route == Route::Guarded || !may_be_mapped(&mut rpc) {
             Mode::Guarded
         } else {
             Mode::OneSided
@@ -178,9 +191,6 @@ impl Session {
             parameters: &parameters,
             handshake: &handshake,
         };
-        let mut rpc = calls
-            .own_line(calls.deadline())
-            .map_err(|error| NoSession::Refused(format!("cannot connect: {error}")))?;
         let answer = calls.call_on(&mut rpc, &OPEN_SESSION, &arguments, |r| {
             Ok(odafs::OpenSessionResult::decode(r)?.map(|handshake| handshake.0.to_vec()))
         })?;

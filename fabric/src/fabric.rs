@@ -210,6 +210,17 @@ pub enum Peer {
     Simulated(u32),
 }
 
+impl Peer {
+    /// Whether it can do to this process what it likes anyhow: root can, and our own user. Anybody else's memory we
+    /// do not map unless it is sealed: it may be taken away under us.
+    pub fn has_power_over_us(&self) -> bool {
+        match self {
+            Peer::Uid { uid, .. } => *uid == 0 || *uid == rustix::process::geteuid().as_raw(),
+            Peer::Address(_) | Peer::Simulated(_) => false,
+        }
+    }
+}
+
 impl std::fmt::Display for Peer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -45,6 +46,24 @@ impl Served {
     /// # Panics
     /// It does not become ready.
     pub fn start(directory: &Path, scratch: &Path, options: &[&str]) -> Self {
+        Self::with(directory, scratch, options, Command::new(binary()))
+    }
+
+    /// As [`Served::start`], as another user, who gets the scratch directory and a program of his own in it. For
+    /// root.
+    ///
+    /// # Panics
+    /// It does not become ready, or we are not root.
+    pub fn start_as(user: u32, directory: &Path, scratch: &Path, options: &[&str]) -> Self {
+        let program = scratch.join("odafs");
+        std::fs::copy(binary(), &program).expect("a copy of the program");
+        std::os::unix::fs::chown(scratch, Some(user), Some(user)).expect("chown");
+        let mut command = Command::new(program);
+        command.uid(user).gid(user);
+        Self::with(directory, scratch, options, command)
+    }
+
+    fn with(directory: &Path, scratch: &Path, options: &[&str], command: Command) -> Self {
         let shm = scratch.join("odafs.sock");
         let mut arguments: Vec<String> = ["serve".into(), directory.display().to_string()].into();
         for (name, value) in [
@@ -56,7 +75,7 @@ impl Served {
             arguments.extend([name.to_owned(), value]);
         }
         arguments.extend(options.iter().map(|&o| o.to_owned()));
-        let (child, ready) = spawn(&arguments);
+        let (child, ready) = spawn(command, &arguments);
         for listener in ["nfs", "rdma"] {
             let option = arguments.iter().position(|a| *a == format!("--{listener}"));
             if let Some(at) = option {
@@ -87,7 +106,7 @@ impl Served {
     /// # Panics
     /// It does not become ready.
     pub fn restart(&mut self) {
-        (self.child, _) = spawn(&self.arguments);
+        (self.child, _) = spawn(Command::new(binary()), &self.arguments);
     }
 
     /// Process id.
@@ -134,8 +153,8 @@ impl Drop for Served {
 }
 
 /// Starts the server and waits for its `ready` line; returns the real addresses by the listener's name.
-fn spawn(arguments: &[String]) -> (Child, BTreeMap<String, String>) {
-    let mut child = Command::new(binary())
+fn spawn(mut command: Command, arguments: &[String]) -> (Child, BTreeMap<String, String>) {
+    let mut child = command
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

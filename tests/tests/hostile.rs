@@ -378,3 +378,42 @@ fn a_reference_is_good_for_one_session_one_key_one_connection_and_once() {
     assert_eq!(mine.ask(nobodys), Err(OdafsStatus::NoSession));
     is_well(&world);
 }
+
+#[test]
+fn nothing_of_another_users_server_is_mapped() {
+    if !rustix::process::geteuid().is_root() {
+        return; // It takes root to have another user's server.
+    }
+    let with = |route| odafs::Options {
+        route,
+        cache: odafs::Cache::Off,
+        ..odafs::Options::default()
+    };
+    for (user, trusted) in [(0, true), (65_534, false)] {
+        let (directory, scratch) = (
+            tempfile::tempdir().expect("dir"),
+            tempfile::tempdir().expect("dir"),
+        );
+        fs::write(directory.path().join("file"), b"the content").expect("file");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(directory.path(), mode).expect("mode");
+        let direct = ["--direct", "one-sided"];
+        let server = Served::start_as(user, directory.path(), scratch.path(), &direct);
+        let url = server.shm_url("/").parse().expect("a URL");
+        let asked = odafs::Client::connect_with(&url, with(odafs::Route::OneSided));
+        assert_eq!(asked.is_ok(), trusted, "user {user}");
+        drop(asked);
+        let client = odafs::Client::connect_with(&url, with(odafs::Route::Policy));
+        let client = client.expect("a client");
+        let file = client.open("/file").expect("open");
+        for _ in 0..3 {
+            let mut content = [0; 11];
+            file.read_exact_at(&mut content, 0).expect("read");
+            assert_eq!(&content, b"the content");
+        }
+        let maps = fs::read_to_string("/proc/self/maps").expect("maps");
+        let state = scratch.path().join("state");
+        let mapped = maps.contains(&state.display().to_string());
+        assert_eq!(mapped, trusted, "user {user}:\n{maps}");
+    }
+}

@@ -174,7 +174,11 @@ impl Pair {
                     life,
                 },
                 [frames, marks, control],
-            ) if self.memories.len() + 1 == arena as usize && stamps == arena + 1 => {
+            ) if self.memories.len() + 1 == arena as usize
+                && stamps == arena + 1
+                // The life word is a file, and cannot be sealed.
+                && self.peer.has_power_over_us() =>
+            {
                 let page = PageSize::new(u64::from(page)).map_err(|_| invalid())?;
                 let frames = Arc::new(map_all(frames)?);
                 let marks = Arc::new(map_all(marks)?);
