@@ -13,6 +13,7 @@ mod link;
 #[cfg(shuttle)]
 pub(crate) mod once;
 mod pair;
+mod stream;
 
 #[cfg(shuttle)]
 pub use explore::explore;
@@ -26,6 +27,7 @@ use pair::Pair;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::BorrowedFd;
+use stream::Stream;
 
 /// What the network does to its traffic.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,7 +42,10 @@ pub struct NetworkConfig {
     pub slow: bool,
     /// Whether a message waits until its receiver has posted a receive.
     pub receives: bool,
-    /// Posts and messages that a direction holds. 0: 1024.
+    /// Whether connections are iWARP streams, in pieces of any size. Then there are no `loads`,
+    /// and `slow` and `receives` change nothing: they always are.
+    pub iwarp: bool,
+    /// Posts and messages (or pieces) that a direction holds. 0: 1024.
     pub depth: u32,
 }
 
@@ -181,12 +186,7 @@ impl Network {
             answer.give(Err(format!("{name} is gone")));
         }
         let (link, private_data) = answer.wait().map_err(refused)?;
-        Ok(Box::new(Pair::new(
-            link,
-            CLIENT,
-            Peer::Simulated(0),
-            private_data,
-        )))
+        Ok(pair(link, CLIENT, Peer::Simulated(0), private_data))
     }
 
     /// Kills the server life that listens under `name`: its connections end, and nothing that its
@@ -261,6 +261,14 @@ impl Network {
         state.links.retain(|(_, link)| !link.is_cut());
         state.links.push((name.to_owned(), Arc::clone(&link)));
         Ok(link)
+    }
+}
+
+/// An end of a link, as the network's configuration wants it.
+fn pair(link: Arc<Link>, end: usize, peer: Peer, private_data: Vec<u8>) -> Box<dyn QueuePair> {
+    match link.config().iwarp {
+        true => Box::new(Stream::new(link, end, peer, private_data)),
+        false => Box::new(Pair::new(link, end, peer, private_data)),
     }
 }
 
@@ -380,12 +388,8 @@ impl fabric::Incoming for Incoming {
         self.request
             .answer
             .give(Ok((Arc::clone(&link), private_data.to_vec())));
-        Ok(Box::new(Pair::new(
-            link,
-            SERVER,
-            self.peer.clone(),
-            self.request.private_data.clone(),
-        )))
+        let private_data = self.request.private_data.clone();
+        Ok(pair(link, SERVER, self.peer.clone(), private_data))
     }
 
     fn reject(self: Box<Self>, reason: &str) {

@@ -10,7 +10,7 @@ use odafs_fabric::sim::{Network, NetworkConfig, explore};
 use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 use odafs_fabric::sync::{Arc, Condvar, Mutex, thread};
 use odafs_fabric::wake::WakeSet;
-use odafs_fabric::{Access, Completion, Listener, QueuePair, Remote, Source, entropy};
+use odafs_fabric::{Access, Completion, Listener, QueuePair, Remote, Source, SteeringTag, entropy};
 
 const ROUNDS: u32 = 4;
 
@@ -34,9 +34,10 @@ fn engine(mut listener: Box<dyn Listener>, connections: usize) {
             while let Some(completion) = line.poll() {
                 busy = true;
                 if let Completion::Recv { .. } = completion {
-                    let tag = odafs_fabric::SteeringTag(1);
-                    let _ = line.post_write(1, Source::Bytes(&[7; 600]), Remote { tag, offset: 0 });
                     let answer = line.message().to_vec();
+                    let (_, tag) = answer.split_last_chunk().unwrap();
+                    let tag = SteeringTag(u32::from_le_bytes(*tag));
+                    let _ = line.post_write(1, Source::Bytes(&[7; 600]), Remote { tag, offset: 0 });
                     let _ = line.post_send(2, &[&answer]);
                 }
             }
@@ -64,7 +65,8 @@ fn client(network: &Network) -> u32 {
         return 0;
     };
     for round in 0..ROUNDS {
-        if line.post_send(0, &[&round.to_le_bytes()]).is_err() {
+        let message = [round.to_le_bytes(), sink.tag().0.to_le_bytes()].concat();
+        if line.post_send(0, &[&message]).is_err() {
             return round;
         }
         line.flush();
@@ -76,7 +78,7 @@ fn client(network: &Network) -> u32 {
                 None => {}
             }
         }
-        assert_eq!(line.message(), round.to_le_bytes());
+        assert_eq!(line.message(), message);
         let mut written = [0; 600];
         assert!(sink.load(0, &mut written));
         assert_eq!(written, [7; 600], "written before it was sent");
@@ -87,13 +89,14 @@ fn client(network: &Network) -> u32 {
 /// Whatever is delayed or cut: nobody sleeps for ever, and without cuts every call comes back.
 #[test]
 fn calls_over_a_bad_network() {
-    for cut_one_in in [0, 10] {
+    for (cut_one_in, iwarp) in [(0, false), (10, false), (0, true), (30, true)] {
         explore(1, 60, move || {
             let config = NetworkConfig {
                 delay_max: Nanos::from_micros(300),
                 cut_one_in,
                 slow: true,
                 receives: true,
+                iwarp,
                 ..NetworkConfig::default()
             };
             let network = Network::new(entropy::word(), config);

@@ -70,6 +70,11 @@ impl Pair {
         }
     }
 
+    /// Ends the connection.
+    pub fn cut(&self) {
+        self.link.cut();
+    }
+
     fn enter(&self, memories: impl IntoIterator<Item = Memory>) -> io::Result<u32> {
         let mut state = self.open()?;
         let end = &mut state.ends[self.end];

@@ -50,6 +50,14 @@ mod slow {
     }));
 }
 
+mod iwarp {
+    use super::*;
+    suite!(windows: Sim::new(NetworkConfig {
+        iwarp: true,
+        ..NetworkConfig::default()
+    }));
+}
+
 /// A killed server's ends are dead at once, on both sides; its name is free.
 #[test]
 fn kill() {

@@ -142,6 +142,7 @@ pub fn run(seed: u64) -> (String, Tally) {
         loads: true,
         slow: below(2) == 0,
         receives: below(2) == 0,
+        iwarp: false,
         depth: 0,
     };
     let network = Network::new(seed, config);

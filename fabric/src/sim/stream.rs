@@ -1,0 +1,274 @@
+//! iWARP over a simulated connection, whose messages are pieces of its stream.
+
+use super::Random;
+use super::link::Link;
+use super::pair::Pair;
+use crate::clock::Nanos;
+use crate::fabric::{
+    Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, Remote, Sink, Source,
+    SteeringTag,
+};
+use crate::iwarp::{Agreed, Endpoint, MESSAGE_MAX, Stretch};
+use crate::memory::{Arena, ArenaView, LifeWord, Region};
+use crate::sync::Arc;
+use crate::wake::WakeSet;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// Longest piece of a stream, in bytes.
+const PIECE_MAX: u64 = 9000;
+
+/// Longest frame, in bytes.
+const FRAME_MAX: usize = 1460;
+
+/// One end of a stream.
+pub struct Stream {
+    below: Pair,
+    endpoint: Endpoint,
+    /// What has come and is not taken.
+    input: Vec<u8>,
+    taken: usize,
+    /// The connection below took less than there was.
+    stuck: bool,
+    random: Random,
+}
+
+impl Stream {
+    pub fn new(link: Arc<Link>, end: usize, peer: Peer, private_data: Vec<u8>) -> Self {
+        let (mine, theirs, client) = {
+            let state = link.lock();
+            let reads = [0, 1].map(|end| state.ends[end].reads_max);
+            (reads[end], reads[1 - end], link.client())
+        };
+        let agreed = Agreed {
+            // Some have checksums, some have not.
+            crc: client.is_multiple_of(2),
+            inbound_reads: theirs,
+            outbound_reads: mine,
+            sends_first: end == super::CLIENT,
+            peer_to_peer: true,
+            frame_max: FRAME_MAX,
+        };
+        let mut stream = Self {
+            below: Pair::new(link, end, peer, private_data),
+            endpoint: Endpoint::new(&agreed),
+            input: Vec::new(),
+            taken: 0,
+            stuck: false,
+            random: Random(u64::from(client) << 1 | end as u64),
+        };
+        stream.below.post_receives(u32::MAX);
+        stream.flush();
+        stream
+    }
+
+    fn open(&self) -> Result<(), PostError> {
+        match self.is_closed() {
+            true => Err(PostError::Closed),
+            false => Ok(()),
+        }
+    }
+
+    /// Gives the connection below what it takes.
+    fn transmit(&mut self) {
+        self.stuck = false;
+        while self.endpoint.prepare() {
+            let most = 1 + (self.random.next() % PIECE_MAX) as usize;
+            let mut piece = Vec::new();
+            for stretch in self.endpoint.stretches() {
+                let room = most - piece.len();
+                match stretch {
+                    Stretch::Bytes(bytes) => {
+                        piece.extend_from_slice(&bytes[..bytes.len().min(room)])
+                    }
+                    Stretch::Memory { memory, at, length } => {
+                        let start = piece.len();
+                        piece.resize(start + length.min(room), 0);
+                        memory.load(at, &mut piece[start..]);
+                    }
+                }
+            }
+            match self.below.post_send(0, &[&piece]) {
+                Ok(_) => self.endpoint.sent(piece.len()),
+                Err(error) => {
+                    self.stuck = error == PostError::Full;
+                    break;
+                }
+            }
+        }
+        self.below.flush();
+    }
+
+    /// Takes the next piece. `false`: there is none.
+    fn fill(&mut self) -> bool {
+        self.input.clear();
+        self.taken = 0;
+        let came = self.below.poll().is_some();
+        if came {
+            self.input.extend_from_slice(self.below.message());
+        }
+        came
+    }
+
+    /// Gives the endpoint what has come, up to the next completion.
+    fn take(&mut self) {
+        self.taken += self.endpoint.receive(&self.input[self.taken..]);
+        if self.endpoint.is_over() && !self.below.is_closed() {
+            self.transmit();
+            self.below.cut();
+        }
+    }
+
+    /// Whether the answers to the peer's reads, or what found no room, are to be sent.
+    fn owes(&self) -> bool {
+        self.stuck || self.endpoint.owes_answers()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.taken < self.input.len()
+            || self.endpoint.has_completion()
+            || (self.endpoint.owes_answers() && !self.stuck)
+            || self.endpoint.is_over()
+    }
+}
+
+impl QueuePair for Stream {
+    fn post_receives(&mut self, count: u32) {
+        self.endpoint.post_receives(count);
+    }
+
+    fn post_send(&mut self, _id: u64, parts: &[&[u8]]) -> Result<Posted, PostError> {
+        self.open()?;
+        self.endpoint.post_send(parts, None)
+    }
+
+    fn post_send_invalidate(
+        &mut self,
+        _id: u64,
+        parts: &[&[u8]],
+        invalidate: SteeringTag,
+    ) -> Result<Posted, PostError> {
+        self.open()?;
+        self.endpoint.post_send(parts, Some(invalidate))
+    }
+
+    fn post_write(&mut self, id: u64, from: Source<'_>, to: Remote) -> Result<Posted, PostError> {
+        self.open()?;
+        self.endpoint.post_write(id, from, to)
+    }
+
+    fn post_read(&mut self, id: u64, into: Sink<'_>, from: Remote) -> Result<Posted, PostError> {
+        self.open()?;
+        self.endpoint.post_read(id, into, from)?;
+        Ok(Posted::Pending)
+    }
+
+    fn reads_max(&self) -> u32 {
+        self.endpoint.reads_max()
+    }
+
+    fn flush(&mut self) {
+        if self.endpoint.is_mute() && self.taken == self.input.len() {
+            // The peer's first frame lets us speak.
+            self.fill();
+            self.take();
+        }
+        if self.endpoint.queued() > 0 {
+            self.transmit();
+        }
+    }
+
+    fn poll(&mut self) -> Option<Completion> {
+        if let Some(completion) = self.endpoint.poll() {
+            return Some(completion);
+        }
+        loop {
+            self.take();
+            if self.endpoint.has_completion() || self.taken < self.input.len() {
+                break;
+            }
+            if !self.fill() {
+                if self.below.is_closed() {
+                    self.endpoint.close();
+                }
+                break;
+            }
+        }
+        if self.owes() {
+            self.transmit();
+        }
+        self.endpoint.poll()
+    }
+
+    fn message(&self) -> &[u8] {
+        self.endpoint.message()
+    }
+
+    fn arm(&mut self) -> bool {
+        !self.is_ready() && self.below.arm()
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
+        self.below.watch(set)
+    }
+
+    fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
+        self.flush();
+        if !self.is_ready() && self.below.wait(timeout).is_err() {
+            self.endpoint.close();
+        }
+        match self.endpoint.is_over() && !self.endpoint.has_completion() {
+            true => Err(PostError::Closed),
+            false => Ok(()),
+        }
+    }
+
+    fn register(&mut self, length: usize, access: Access) -> io::Result<Arc<Region>> {
+        self.open()?;
+        self.endpoint.register(length, access)
+    }
+
+    fn bind(
+        &mut self,
+        region: &Arc<Region>,
+        offset: usize,
+        length: usize,
+        access: Access,
+    ) -> io::Result<SteeringTag> {
+        self.open()?;
+        self.endpoint.bind(region, offset, length, access)
+    }
+
+    fn invalidate(&mut self, tag: SteeringTag) {
+        self.endpoint.invalidate(tag);
+    }
+
+    fn expose(&mut self, arena: &Arc<Arena>, _life: &LifeWord) -> io::Result<Exposed> {
+        self.open()?;
+        self.endpoint.expose(arena)
+    }
+
+    fn map_exposed(&mut self, _exposed: &Exposed) -> io::Result<Option<ArenaView>> {
+        Ok(None)
+    }
+
+    fn max_message(&self) -> usize {
+        MESSAGE_MAX
+    }
+
+    fn private_data(&self) -> &[u8] {
+        self.below.private_data()
+    }
+
+    fn peer(&self) -> &Peer {
+        self.below.peer()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.endpoint.is_over() || self.below.is_closed()
+    }
+}
