@@ -161,7 +161,7 @@ impl Drop for Charge {
 /// What all registrars of an engine share.
 #[derive(Clone)]
 pub struct Supply {
-    /// Where frames come from; without it [`Strategy::AllPhysical`] is [`Strategy::Cached`].
+    /// Where frames come from. Where it has none, [`Strategy::AllPhysical`] is [`Strategy::Cached`].
     pub frames: Option<Arc<dyn Frames>>,
     /// Their arena.
     pub arena: Arc<Arena>,
@@ -358,11 +358,11 @@ impl Registrar {
         access: Access,
     ) -> Option<Lease> {
         self.used_last = clock::now();
-        let leased = match self.config.strategy {
-            Strategy::AllPhysical if access == Access::LOCAL && self.supply.frames.is_some() => {
-                self.lease_frames(length)
-            }
-            strategy => self.lease_buffer(qp, length, access, strategy),
+        let physical = self.config.strategy == Strategy::AllPhysical && access == Access::LOCAL;
+        // A small page cache may never have as many frames to spare.
+        let leased = match physical.then(|| self.lease_frames(length)).flatten() {
+            Some(lease) => Some(lease),
+            None => self.lease_buffer(qp, length, access),
         };
         if leased.is_none() {
             count(&self.supply.counters.refused);
@@ -394,8 +394,8 @@ impl Registrar {
         qp: &mut dyn QueuePair,
         length: usize,
         access: Access,
-        strategy: Strategy,
     ) -> Option<Lease> {
+        let strategy = self.config.strategy;
         if strategy == Strategy::PerOperation {
             let buffer = self.register(qp, length.max(1), access).ok()??;
             let name = Name::Own(buffer.region.tag());
@@ -533,3 +533,7 @@ impl Lease {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "registration_tests.rs"]
+mod tests;
