@@ -95,6 +95,8 @@ pub struct RouteRow {
 pub struct Workload<'a> {
     /// The server.
     pub server: &'a ServerProcess,
+    /// Where it is.
+    pub url: odafs::Url,
     /// The directory that it serves.
     pub root: &'a Path,
     /// The files in it.
@@ -119,7 +121,7 @@ impl Workload<'_> {
             cache: Cache::Off,
             ..Options::default()
         };
-        let client = Client::connect_with(&self.server.url(), options)?;
+        let client = Client::connect_with(&self.url, options)?;
         let mut piece = vec![0; 1 << 20];
         let begin = Instant::now();
         for found in &self.listing.files {
@@ -160,7 +162,7 @@ impl Workload<'_> {
             eager: Eager::OnOpen,
             ..Options::default()
         };
-        let client = Client::connect_with(&self.server.url(), options)?;
+        let client = Client::connect_with(&self.url, options)?;
         let mut reader = Reader::new(self, client.clone());
         let sizes = self.listing.files.iter().map(|f| f.size);
         let mut pages = Pages::new(sizes, self.page_bytes, 1);
@@ -393,12 +395,12 @@ fn read_full(file: &fs::File, page: &mut [u8], offset: u64) -> std::io::Result<u
 ///
 /// # Errors
 /// It could not be reached, or grants no direct reads.
-pub fn page_bytes(server: &ServerProcess) -> Result<(u64, &'static str)> {
+pub fn page_bytes(url: &odafs::Url) -> Result<(u64, &'static str)> {
     let options = Options {
         route: Route::Guarded,
         ..Options::default()
     };
-    let facts = Client::connect_with(&server.url(), options)?.server();
+    let facts = Client::connect_with(url, options)?.server();
     let mac = match facts.granted {
         Some(odafs::Granted::Guarded { mac } | odafs::Granted::OneSided { mac }) => mac,
         None => "none",

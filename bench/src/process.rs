@@ -3,7 +3,7 @@
 
 use std::io::{self, BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,25 @@ use crate::scratch::Scratch;
 use anyhow::{Context, Result, bail};
 
 use crate::cpu;
+
+/// The fabric that a server is read over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fabric {
+    /// Shared memory.
+    Shm,
+    /// iWARP over TCP.
+    Tcp,
+}
+
+impl Fabric {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shm => "shm",
+            Self::Tcp => "tcp",
+        }
+    }
+}
 
 /// What server to start.
 #[derive(Clone, Debug)]
@@ -23,6 +42,8 @@ pub struct ServerPlan {
     pub read_only: bool,
     /// Bytes of its page cache.
     pub cache_bytes: u64,
+    /// The fabrics that it is read over.
+    pub fabrics: Vec<Fabric>,
     /// How long its engine polls before it sleeps.
     pub spin: Duration,
     /// Whether it listens on a TCP port for NFS too.
@@ -38,7 +59,7 @@ pub struct ServerProcess {
     child: Child,
     /// The server ends when this does, however this process ends.
     stdin: Option<ChildStdin>,
-    shm: PathBuf,
+    addresses: Vec<(Fabric, odafs::ServerAddress)>,
     nfs: Option<SocketAddr>,
     _directory: Scratch,
 }
@@ -60,11 +81,13 @@ impl ServerProcess {
             "--until-stdin-ends",
         ]);
         command.args(plan.read_only.then_some("--read-only"));
-        command
-            .arg("--state")
-            .arg(directory.path().join("state"))
-            .arg("--shm")
-            .arg(&shm);
+        command.arg("--state").arg(directory.path().join("state"));
+        for fabric in &plan.fabrics {
+            match fabric {
+                Fabric::Shm => command.arg("--shm").arg(&shm),
+                Fabric::Tcp => command.args(["--rdma", "127.0.0.1:0"]),
+            };
+        }
         command.args(["--cache", &plan.cache_bytes.to_string()]);
         command
             .args(["--spin", &format!("{}ns", plan.spin.as_nanos())])
@@ -80,13 +103,30 @@ impl ServerProcess {
         let Some(rest) = line.strip_prefix("ready") else {
             bail!("the server ended before it was ready (its reason stands above)");
         };
-        let nfs = rest
-            .split_whitespace()
-            .find_map(|word| word.strip_prefix("nfs=")?.parse().ok());
+        let address = |name: &str| {
+            rest.split_whitespace()
+                .find_map(|word| word.strip_prefix(name)?.parse::<SocketAddr>().ok())
+        };
+        let nfs = address("nfs=");
+        let rdma = address("rdma=").map(|rdma| odafs::Host {
+            name: rdma.ip().to_string(),
+            port: rdma.port(),
+        });
+        let mut addresses = Vec::new();
+        for fabric in &plan.fabrics {
+            let address = match fabric {
+                Fabric::Shm => odafs::ServerAddress::Shm(shm.clone()),
+                Fabric::Tcp => {
+                    let rdma = rdma.clone().context("the server has no RDMA listener")?;
+                    odafs::ServerAddress::Tcp(rdma)
+                }
+            };
+            addresses.push((*fabric, address));
+        }
         Ok(Self {
             child,
             stdin,
-            shm,
+            addresses,
             nfs,
             _directory: directory,
         })
@@ -97,24 +137,24 @@ impl ServerProcess {
         self.child.id()
     }
 
-    /// The socket of its shared-memory fabric.
-    pub fn shm(&self) -> &Path {
-        &self.shm
-    }
-
     /// Its NFS port, if it has one.
     pub fn nfs(&self) -> Option<SocketAddr> {
         self.nfs
     }
 
-    /// The URL of the root of its export over shared memory.
-    pub fn url(&self) -> odafs::Url {
-        odafs::Url {
-            server: odafs::ServerAddress::Shm(self.shm.clone()),
+    /// The URL of the root of its export over a fabric.
+    ///
+    /// # Errors
+    /// It was started without that fabric.
+    pub fn url(&self, fabric: Fabric) -> Result<odafs::Url> {
+        let found = self.addresses.iter().find(|(name, _)| *name == fabric);
+        let (_, server) = found.context("the server was started without this fabric")?;
+        Ok(odafs::Url {
+            server: server.clone(),
             path: b"/".to_vec(),
             mount_port: None,
             crc: false,
-        }
+        })
     }
 
     /// CPU time that it has used so far, in nanoseconds.

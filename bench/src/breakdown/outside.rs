@@ -10,7 +10,7 @@ use super::{Plan, Term};
 use crate::cpu::Placement;
 use crate::floors::local;
 use crate::histogram::Latencies;
-use crate::process::{ServerPlan, ServerProcess};
+use crate::process::{Fabric, ServerPlan, ServerProcess};
 use crate::scratch::Scratch;
 
 /// A server that sleeps between the terms, as in the latency bench.
@@ -41,6 +41,7 @@ impl Outside {
                 directory: directory.path().to_owned(),
                 read_only: false,
                 cache_bytes: 64 << 20,
+                fabrics: vec![Fabric::Shm],
                 spin,
                 nfs: false,
                 cpus: placement.map(|p| p.server.clone()),
@@ -95,7 +96,7 @@ impl Outside {
             cache: Cache::Off,
             ..Options::default()
         };
-        Ok(Client::connect_with(&server.url(), options)?)
+        Ok(Client::connect_with(&server.url(Fabric::Shm)?, options)?)
     }
 
     fn null_call(&self, spin: &str, time: Duration) -> Result<(u64, f64)> {

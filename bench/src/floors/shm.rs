@@ -2,6 +2,7 @@
 //! memory: a flag, the peer copies a random page of the set, a flag back, and
 //! the asking side copies it once more. No message, no check, no table.
 
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::thread::futex;
@@ -9,15 +10,7 @@ use rustix::thread::futex;
 use crate::cpu;
 use crate::floors::local::LocalFile;
 use crate::floors::memory::{End, SLOT_BYTES, Slot};
-
-/// How a side waits for its turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wait {
-    /// Looks again and again.
-    Spin,
-    /// Sleeps on a futex.
-    Block,
-}
+use crate::floors::{Peer, Wait};
 
 /// What the asking side sees while a peer runs.
 pub struct Asking<'a> {
@@ -26,19 +19,18 @@ pub struct Asking<'a> {
     peer_cpu: &'a AtomicU64,
 }
 
-impl Asking<'_> {
-    /// Has the peer copy the bytes at `offset` of the set, and takes them.
-    pub fn read(&mut self, offset: u64, into: &mut [u8]) {
+impl Peer for Asking<'_> {
+    fn read(&mut self, offset: u64, into: &mut [u8]) -> io::Result<()> {
         self.end.put(&encode(offset, into.len() as u32));
         pass(&mut self.end, self.wait);
         await_turn(&self.end, self.wait);
         self.end.take(into);
+        Ok(())
     }
 
-    /// CPU time of the peer so far, in nanoseconds.
-    pub fn peer_cpu_ns(&mut self) -> u64 {
-        self.read(u64::MAX, &mut []);
-        self.peer_cpu.load(Ordering::Relaxed)
+    fn cpu_ns(&mut self) -> io::Result<u64> {
+        self.read(u64::MAX, &mut [])?;
+        Ok(self.peer_cpu.load(Ordering::Relaxed))
     }
 }
 
@@ -140,10 +132,10 @@ mod tests {
             with_peer(&set, wait, None, |peer| {
                 for page in [0, 7, 255] {
                     let mut bytes = [0; 4096];
-                    peer.read(page * 4096, &mut bytes);
+                    peer.read(page * 4096, &mut bytes).unwrap();
                     assert_eq!(bytes, set.bytes()[page as usize * 4096..][..4096]);
                 }
-                assert!(peer.peer_cpu_ns() > 0);
+                assert!(peer.cpu_ns().unwrap() > 0);
             });
         }
     }

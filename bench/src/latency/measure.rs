@@ -4,14 +4,14 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use odafs::{Cache, MacPreference, Options, ReadRequest, Route, Statistics, Transfer, Wait};
+use odafs::{Cache, MacPreference, Options, ReadRequest, Route, Statistics, Transfer};
 
 use super::plan::Spec;
 use super::setting::{self, Setting};
 use crate::clock;
 use crate::cpu;
 use crate::floors::local::LocalFile;
-use crate::floors::shm;
+use crate::floors::{Peer, Wait, shm, tcp};
 use crate::histogram::Latencies;
 use crate::random::Random;
 
@@ -88,25 +88,31 @@ fn floor(spec: &Spec, setting: &Setting) -> Result<Option<Round>> {
         return Ok(None);
     };
     let wait = if spec.wait == "spin" {
-        shm::Wait::Spin
+        Wait::Spin
     } else {
-        shm::Wait::Block
+        Wait::Block
     };
-    let mut buffer = vec![0; spec.size_bytes];
-    let mut offsets = Offsets::new(spec, setting);
-    let round = shm::with_peer(set, wait, setting.server_cpus(), |peer| {
-        let peer = std::cell::RefCell::new(peer);
-        let cpu = || (cpu::thread_ns(), Some(peer.borrow_mut().peer_cpu_ns()));
-        timed(setting, spec, cpu, || {
-            peer.borrow_mut().read(offsets.next(), &mut buffer);
-            std::hint::black_box(&mut buffer);
-            Ok(())
-        })
-    })?;
+    let cpus = setting.server_cpus();
+    let round = match spec.fabric {
+        "tcp" => tcp::with_peer(set, wait, cpus, |peer| against(spec, setting, peer))??,
+        _ => shm::with_peer(set, wait, cpus, |peer| against(spec, setting, peer))?,
+    };
     Ok(Some(Round {
         backing_bytes: set.backing_bytes(),
         ..round
     }))
+}
+
+fn against(spec: &Spec, setting: &Setting, peer: &mut dyn Peer) -> Result<Round> {
+    let mut buffer = vec![0; spec.size_bytes];
+    let mut offsets = Offsets::new(spec, setting);
+    let peer = std::cell::RefCell::new(peer);
+    let cpu = || (cpu::thread_ns(), peer.borrow_mut().cpu_ns().ok());
+    timed(setting, spec, cpu, || {
+        peer.borrow_mut().read(offsets.next(), &mut buffer)?;
+        std::hint::black_box(&mut buffer);
+        Ok(())
+    })
 }
 
 fn cache(spec: &Spec, setting: &mut Setting) -> Result<Round> {
@@ -134,7 +140,7 @@ fn cache(spec: &Spec, setting: &mut Setting) -> Result<Round> {
 fn remote(spec: &Spec, setting: &Setting) -> Result<Round> {
     setting.settle();
     let server = setting.server(spec)?;
-    let file = setting::open(server.url(), options(spec))?;
+    let file = setting::open(&server.url(spec), options(spec))?;
     if spec.route != "rpc" {
         file.learn(0, setting.file_bytes())?;
     }
@@ -152,7 +158,7 @@ fn remote(spec: &Spec, setting: &Setting) -> Result<Round> {
         }
         Ok(())
     };
-    if spec.route == "one-sided" {
+    if spec.route == "one-sided" && server.is_mapped(spec) {
         touch(&file, setting.file_bytes())?;
     }
     // References are learned, pages of the mapping touched, and both engines awake.
@@ -168,7 +174,7 @@ fn remote(spec: &Spec, setting: &Setting) -> Result<Round> {
     )?;
     let other_route = off_route(spec, &before, &file.client().statistics());
     let backing_bytes = match spec.route {
-        "one-sided" if server.is_local() && server.cpu_ns().is_none() => {
+        "one-sided" if server.is_mapped(spec) && server.cpu_ns().is_none() => {
             setting::backing_of("self", setting.file_bytes())
         }
         _ => server.backing(),
@@ -198,8 +204,8 @@ fn options(spec: &Spec) -> Options {
             _ => Route::Rpc,
         },
         wait: match spec.wait {
-            "spin" => Wait::Spin,
-            _ => Wait::Block {
+            "spin" => odafs::Wait::Spin,
+            _ => odafs::Wait::Block {
                 spin: Duration::ZERO,
             },
         },
@@ -209,7 +215,8 @@ fn options(spec: &Spec) -> Options {
         } else {
             MacPreference::Fastest
         },
-        transfer: if spec.rpc == Some("direct") {
+        // Over RDMA the length decides.
+        transfer: if spec.rpc == Some("direct") && spec.fabric == "shm" {
             Transfer::Direct
         } else {
             Transfer::Inline

@@ -122,6 +122,13 @@ impl Plan {
 
 /// The rows of one size; the main size has those that only matter once.
 fn rows(size: usize, main: bool) -> Vec<Spec> {
+    let mut rows = on_this_host(size, main);
+    rows.extend(over_tcp(size, main));
+    rows
+}
+
+/// Local rows, and those of shared memory.
+fn on_this_host(size: usize, main: bool) -> Vec<Spec> {
     let local = |route, backing| Spec {
         backing,
         ..Spec::new("local", route, "spin", size)
@@ -175,6 +182,50 @@ fn rows(size: usize, main: bool) -> Vec<Spec> {
     }
     rows
 }
+
+/// Rows of RDMA over TCP.
+fn over_tcp(size: usize, main: bool) -> Vec<Spec> {
+    let tcp = |route, wait| Spec::new("tcp", route, wait, size);
+    let guarded = |wait, mac| Spec {
+        mac,
+        ..tcp("guarded", wait)
+    };
+    let kind = if size <= RDMA_INLINE {
+        "inline"
+    } else {
+        "direct"
+    };
+    let rpc = |wait, kind| Spec {
+        rpc: Some(kind),
+        ..tcp("rpc", wait)
+    };
+    let deep = |spec: Spec| Spec { depth: 8, ..spec };
+    let mut rows = WAITS.map(|wait| tcp("floor", wait)).to_vec();
+    rows.extend([
+        tcp("one-sided", "spin"),
+        guarded("spin", "blake3"),
+        rpc("spin", kind),
+    ]);
+    if main {
+        rows.extend([
+            guarded("spin", "hmac-sha256"),
+            rpc("spin", "worker"),
+            deep(tcp("one-sided", "spin")),
+            deep(guarded("spin", "blake3")),
+            deep(rpc("spin", kind)),
+        ]);
+        rows.extend([
+            tcp("one-sided", "block"),
+            guarded("block", "blake3"),
+            rpc("block", kind),
+            rpc("block", "worker"),
+        ]);
+    }
+    rows
+}
+
+/// Bytes of data up to which the reply to a READ fits a message of RPC-over-RDMA (4096 bytes, headers included).
+const RDMA_INLINE: usize = 3 << 10;
 
 impl Filter {
     fn wants(&self, spec: &Spec) -> bool {

@@ -19,8 +19,9 @@ pub struct Ratio {
     pub highest: f64,
 }
 
-/// Picks a row: route, how both wait, MAC or kind of RPC ("" for any), depth.
+/// Picks a row: fabric (rows of this machine itself have none), route, how both wait, MAC or kind of RPC ("" for any), depth.
 struct Pick {
+    fabric: &'static str,
     route: &'static str,
     wait: &'static str,
     kind: &'static str,
@@ -29,6 +30,7 @@ struct Pick {
 
 const fn pick(route: &'static str, wait: &'static str, kind: &'static str) -> Pick {
     Pick {
+        fabric: "shm",
         route,
         wait,
         kind,
@@ -38,10 +40,15 @@ const fn pick(route: &'static str, wait: &'static str, kind: &'static str) -> Pi
 
 const fn deep(route: &'static str, wait: &'static str, kind: &'static str) -> Pick {
     Pick {
-        route,
-        wait,
-        kind,
         depth: 8,
+        ..pick(route, wait, kind)
+    }
+}
+
+const fn tcp(pick: Pick) -> Pick {
+    Pick {
+        fabric: "tcp",
+        ..pick
     }
 }
 
@@ -51,7 +58,7 @@ const P50: Figure = |round| round.p50_ns;
 const PER_READ: Figure = |round| round.per_read_ns;
 
 /// The ratios that are printed, as (name, above, below, figure).
-const RATIOS: [(&str, Pick, Pick, Figure); 15] = [
+const RATIOS: [(&str, Pick, Pick, Figure); 23] = [
     (
         "one-sided / mmap",
         pick("one-sided", "spin", ""),
@@ -142,6 +149,54 @@ const RATIOS: [(&str, Pick, Pick, Figure); 15] = [
         pick("rpc", "spin", "inline"),
         PER_READ,
     ),
+    (
+        "tcp: one-sided / floor",
+        tcp(pick("one-sided", "spin", "")),
+        tcp(pick("floor", "spin", "")),
+        P50,
+    ),
+    (
+        "tcp: guarded blake3 / floor",
+        tcp(pick("guarded", "spin", "blake3")),
+        tcp(pick("floor", "spin", "")),
+        P50,
+    ),
+    (
+        "tcp: rpc / floor",
+        tcp(pick("rpc", "spin", "")),
+        tcp(pick("floor", "spin", "")),
+        P50,
+    ),
+    (
+        "tcp: guarded blake3 / rpc",
+        tcp(pick("guarded", "spin", "blake3")),
+        tcp(pick("rpc", "spin", "")),
+        P50,
+    ),
+    (
+        "tcp, blocking: guarded blake3 / floor",
+        tcp(pick("guarded", "block", "blake3")),
+        tcp(pick("floor", "block", "")),
+        P50,
+    ),
+    (
+        "tcp, blocking: rpc / floor",
+        tcp(pick("rpc", "block", "")),
+        tcp(pick("floor", "block", "")),
+        P50,
+    ),
+    (
+        "tcp: guarded blake3, time a read: depth 8 / 1",
+        tcp(deep("guarded", "spin", "blake3")),
+        tcp(pick("guarded", "spin", "blake3")),
+        PER_READ,
+    ),
+    (
+        "tcp: rpc, time a read: depth 8 / 1",
+        tcp(deep("rpc", "spin", "")),
+        tcp(pick("rpc", "spin", "")),
+        PER_READ,
+    ),
 ];
 
 /// All ratios for which both rows were measured.
@@ -168,7 +223,9 @@ impl Pick {
     fn find<'a>(&self, rows: &'a [Row], size: usize, backing: Option<u64>) -> Option<&'a Row> {
         let fits = |row: &&Row| {
             let s = &row.spec;
-            (s.route, s.wait, s.depth, s.size_bytes) == (self.route, self.wait, self.depth, size)
+            [self.fabric, "local"].contains(&s.fabric)
+                && (s.route, s.wait, s.depth, s.size_bytes)
+                    == (self.route, self.wait, self.depth, size)
                 && ["", s.mac, s.rpc.unwrap_or("")].contains(&self.kind)
         };
         let mut found = rows.iter().filter(fits);

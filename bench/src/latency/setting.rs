@@ -10,7 +10,7 @@ use super::plan::{Plan, Spec};
 use crate::cpu::{self, Placement};
 use crate::floors::local::{self, LocalFile};
 use crate::floors::memory::LARGE_PAGE;
-use crate::process::{ServerPlan, ServerProcess};
+use crate::process::{Fabric, ServerPlan, ServerProcess};
 use crate::scratch::Scratch;
 
 /// How long the engine of a spinning server polls: longer than any gap within
@@ -32,7 +32,7 @@ pub struct Setting {
     placement: Option<Placement>,
     small: Option<LocalFile>,
     large: Option<LocalFile>,
-    servers: Vec<(&'static str, Server)>,
+    servers: Vec<(Kind, Server)>,
     cached: Option<odafs::File>,
     _directory: Option<Scratch>,
 }
@@ -40,19 +40,38 @@ pub struct Setting {
 /// A server to measure.
 pub struct Server {
     process: Option<ServerProcess>,
-    url: Url,
+    /// Where its file is, over each of its fabrics.
+    urls: Vec<Url>,
     /// Page size behind its page cache.
     backing: u64,
 }
 
-/// A server's way of working: how it waits, and whether reads go to a worker.
-fn server_kind(spec: &Spec) -> &'static str {
-    match (spec.rpc, spec.wait) {
-        _ if spec.backing != LARGE_PAGE => "small-spin",
-        (Some("worker"), "spin") => "worker-spin",
-        (Some("worker"), _) => "worker-block",
-        (_, "spin") => "spin",
-        _ => "block",
+/// A server's way of working.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kind {
+    /// Its engine polls.
+    spins: bool,
+    /// It hands every call to a worker.
+    hands_over: bool,
+    /// Its memory has small pages.
+    small: bool,
+}
+
+impl Kind {
+    fn of(spec: &Spec) -> Self {
+        Self {
+            spins: spec.wait == "spin",
+            hands_over: spec.rpc == Some("worker"),
+            small: spec.backing != LARGE_PAGE,
+        }
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.spins { "polling" } else { "sleeping" })?;
+        f.write_str(if self.hands_over { ", workers" } else { "" })?;
+        f.write_str(if self.small { ", small pages" } else { "" })
     }
 }
 
@@ -105,48 +124,55 @@ impl Setting {
             self.large = Some(LocalFile::open(&beside, true)?);
         }
         self.small = Some(LocalFile::open(&path, false)?);
-        for spec in specs
-            .iter()
-            .filter(|s| s.fabric != "local" && s.route != "floor")
-        {
-            let kind = server_kind(spec);
+        let remote = |s: &&Spec| s.fabric != "local" && s.route != "floor";
+        let mut fabrics = vec![Fabric::Shm];
+        if specs.iter().filter(remote).any(|s| s.fabric == "tcp") {
+            fabrics.push(Fabric::Tcp);
+        }
+        for spec in specs.iter().filter(remote) {
+            let kind = Kind::of(spec);
             if self.servers.iter().any(|(k, _)| *k == kind) {
                 continue;
             }
             tick(&format!("starting and filling a server ({kind})"));
-            let server = self.start(plan, &served, kind)?;
+            let server = self.start(plan, &served, kind, &fabrics)?;
             self.servers.push((kind, server));
         }
         self._directory = Some(directory);
         Ok(())
     }
 
-    fn start(&self, plan: &Plan, served: &std::path::Path, kind: &str) -> Result<Server> {
+    fn start(
+        &self,
+        plan: &Plan,
+        served: &std::path::Path,
+        kind: Kind,
+        fabrics: &[Fabric],
+    ) -> Result<Server> {
+        let mut arguments = Vec::new();
+        arguments.extend(kind.small.then(|| "--small-pages".to_owned()));
+        arguments.extend(kind.hands_over.then(|| "--hand-over".to_owned()));
         let process = ServerProcess::start(&ServerPlan {
             program: plan.program.clone(),
             directory: served.to_owned(),
             read_only: true,
             cache_bytes: plan.file_bytes + plan.file_bytes / 16 + (16 << 20),
-            spin: if kind.ends_with("spin") {
-                SPIN
-            } else {
-                Duration::ZERO
-            },
+            fabrics: fabrics.to_vec(),
+            spin: if kind.spins { SPIN } else { Duration::ZERO },
             nfs: false,
             cpus: self.placement.as_ref().map(|p| p.server.clone()),
-            arguments: match kind {
-                "small-spin" => vec!["--small-pages".to_owned()],
-                "worker-spin" | "worker-block" => vec!["--hand-over".to_owned()],
-                _ => Vec::new(),
-            },
+            arguments,
         })?;
-        let url = Url {
-            path: format!("/{FILE}").into_bytes(),
-            ..process.url()
+        let file_at = |fabric| {
+            Some(Url {
+                path: format!("/{FILE}").into_bytes(),
+                ..process.url(fabric).ok()?
+            })
         };
+        let urls = [Fabric::Shm, Fabric::Tcp].into_iter().filter_map(file_at);
         let mut server = Server {
+            urls: urls.collect(),
             process: Some(process),
-            url,
             backing: 4096,
         };
         let options = Options {
@@ -154,7 +180,7 @@ impl Setting {
             cache: Cache::Off,
             ..Options::default()
         };
-        let file = open(&server.url, options)?;
+        let file = open(&server.urls[0], options)?;
         let mut piece = vec![0; 1 << 20];
         let mut offset = 0;
         while offset < self.file_bytes {
@@ -174,15 +200,18 @@ impl Setting {
         if self.file_bytes < 4096 {
             bail!("{url}: a file of at least 4096 bytes is needed");
         }
-        for kind in ["spin", "block"] {
-            self.servers.push((
-                kind,
-                Server {
-                    process: None,
-                    url: url.clone(),
-                    backing: 4096,
-                },
-            ));
+        for spins in [true, false] {
+            let kind = Kind {
+                spins,
+                hands_over: false,
+                small: false,
+            };
+            let server = Server {
+                process: None,
+                urls: vec![url.clone()],
+                backing: 4096,
+            };
+            self.servers.push((kind, server));
         }
         Ok(())
     }
@@ -234,7 +263,7 @@ impl Setting {
     /// # Errors
     /// None was started for it.
     pub fn server(&self, spec: &Spec) -> Result<&Server> {
-        let kind = server_kind(spec);
+        let kind = Kind::of(spec);
         let found = self.servers.iter().find(|(k, _)| *k == kind);
         found
             .map(|(_, server)| server)
@@ -260,7 +289,7 @@ impl Setting {
             wait: Wait::Spin,
             ..Options::default()
         };
-        let file = open(&self.server(spec)?.url, options)?;
+        let file = open(&self.server(spec)?.url(spec), options)?;
         let mut page = vec![0; 64 << 10];
         for offset in (0..self.file_bytes).step_by(page.len()) {
             file.read_at(&mut page, offset)?;
@@ -271,9 +300,10 @@ impl Setting {
 }
 
 impl Server {
-    /// Where its file is.
-    pub fn url(&self) -> &Url {
-        &self.url
+    /// Where its file is, over the row's fabric.
+    pub fn url(&self, spec: &Spec) -> Url {
+        let over = |url: &&Url| super::plan::fabric_of(&url.server) == spec.fabric;
+        self.urls.iter().find(over).unwrap_or(&self.urls[0]).clone()
     }
 
     /// CPU time that it has used, if it is ours.
@@ -286,9 +316,9 @@ impl Server {
         self.backing
     }
 
-    /// Whether it can be read over this fabric.
-    pub fn is_local(&self) -> bool {
-        matches!(self.url.server, ServerAddress::Shm(_))
+    /// Whether clients of this row map its memory.
+    pub fn is_mapped(&self, spec: &Spec) -> bool {
+        matches!(self.url(spec).server, ServerAddress::Shm(_))
     }
 }
 

@@ -12,7 +12,7 @@ use super::nfs::NfsFile;
 use super::{Asks, Plan, Spec};
 use crate::cpu::{self, Placement};
 use crate::floors::memory::Mapping;
-use crate::process::{ServerPlan, ServerProcess};
+use crate::process::{Fabric, ServerPlan, ServerProcess};
 
 /// The name of our own server in the rows.
 pub const OURS: &str = "odafs";
@@ -82,6 +82,7 @@ impl Setting {
                 directory: directory.to_owned(),
                 read_only: true,
                 cache_bytes: (map.bytes().len() as u64) * 5 / 4 + (16 << 20),
+                fabrics: vec![Fabric::Shm],
                 spin,
                 nfs: true,
                 cpus: placement.as_ref().map(|p| p.server.clone()),
@@ -230,7 +231,7 @@ impl Setting {
                     cache: Cache::Off,
                     ..Options::default()
                 };
-                let client = odafs::Client::connect_with(&server.url(), options)?;
+                let client = odafs::Client::connect_with(&server.url(Fabric::Shm)?, options)?;
                 let file = client.open(&self.name)?;
                 if *route != odafs::Route::Rpc {
                     // What was never read has no reference: bring the pages in first.
