@@ -504,12 +504,45 @@ mod tests {
     }
 
     #[test]
+    fn rdma_is_among_the_defaults_and_its_options_reach_the_server() {
+        let options: ServeOptions = toml::from_str(
+            "dir = '/'\ncredits = 'adaptive'\ndesign = 'read-read'\nregistration = 'all-physical'\n\
+             registration-cost = '2us'",
+        )
+        .unwrap();
+        let line = ServeOptions {
+            credits: Some("7".parse().unwrap()),
+            shm: Some("/tmp/x".into()),
+            ..ServeOptions::default()
+        };
+        let plain = ServeOptions {
+            dir: Some("/".into()),
+            ..ServeOptions::default()
+        };
+        let plain = plain.server_config().unwrap();
+        assert_eq!(plain.rdma, Some(listeners::DEFAULT_RDMA));
+        assert!(!plain.rpc_rdma.read_read);
+        assert_eq!(plain.rpc_rdma.credits, Credits::Fixed(128));
+
+        let config = line.or(options).server_config().unwrap();
+        assert_eq!(config.rdma, None, "one that is named stands alone");
+        assert!(config.rpc_rdma.read_read);
+        assert_eq!(config.rpc_rdma.credits, Credits::Fixed(7));
+        let registration = config.rpc_rdma.registration;
+        assert_eq!(registration.strategy, Strategy::AllPhysical);
+        assert_eq!(registration.costs.operation.0, 2000);
+    }
+
+    #[test]
     fn wrong_names_and_values_in_a_file_are_refused() {
         for text in [
             "cash = '1GiB'",
             "cache = 'much'",
             "squash = 'some'",
             "page = -1",
+            "credits = 0",
+            "credits = 'many'",
+            "registration = 'none'",
         ] {
             assert!(toml::from_str::<ServeOptions>(text).is_err(), "{text}");
         }
