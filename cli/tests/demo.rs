@@ -45,6 +45,18 @@ fn row<'a>(demo: &'a Value, route: &str) -> &'a Value {
 }
 
 #[test]
+fn the_same_over_tcp() {
+    let dir = tree(12, 40_000);
+    let demo = demo(dir.path(), &["--fabric", "tcp"]);
+    assert_eq!(demo["fabric"], "tcp");
+    for (route, key) in [("guarded", "direct_hits"), ("rpc", "rpc_reads")] {
+        let row = row(&demo, route);
+        assert!(row[key].as_u64().unwrap() > 0, "{row}");
+        assert_eq!(row["mismatches"], 0, "{row}");
+    }
+}
+
+#[test]
 fn every_route_returns_the_files_bytes() {
     let dir = tree(12, 40_000);
     let demo = demo(dir.path(), &[]);

@@ -46,7 +46,7 @@ fn wrong_usage_ends_with_2_and_says_why() {
         ),
         (&["serve", "/", "--trace", "x.pcap"], "--trace"),
         (&["serve", "/", "--export", "data"], "slash"),
-        (&["demo", "--fabric", "tcp"], "only --fabric shm"),
+        (&["demo", "--fabric", "verbs"], "not in this version"),
         (&["demo", "--seconds", "0"], "--seconds"),
         (&["mv", "nfs://a/x", "nfs://b/x"], "same server"),
         (
