@@ -19,6 +19,7 @@ const READ_BYTES: usize = 1 << 20;
 #[command(after_help = "Examples:
   odafs cat nfs://127.0.0.1/notes.txt
   odafs cat --why odafs+shm:///run/odafs.sock?/notes.txt
+  odafs cat --why odafs://server/notes.txt
       reads the file twice and prints, instead of its bytes, how each part came:
       by RPC the first time (there was no reference yet), direct the second time")]
 pub struct Arguments {
