@@ -104,7 +104,12 @@ impl Calls {
 
     /// When a call made now is over.
     pub fn deadline(&self) -> Nanos {
-        clock::now() + self.deadline
+        self.deadline_from(clock::now())
+    }
+
+    /// When a call made at `now` is over.
+    pub fn deadline_from(&self, now: Nanos) -> Nanos {
+        now + self.deadline
     }
 
     /// How long a call may take.

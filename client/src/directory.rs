@@ -27,8 +27,10 @@ use odafs_fabric::sync::{
 
 /// Pages of one chunk.
 const CHUNK: usize = 256;
-/// Chunks of one allocation.
+/// Chunks of one allocation; of the first ones fewer, so that a client with few references is small.
 const SEGMENT: usize = 16;
+/// Allocations before those of a whole segment: of 1, 1, 2, 4 and 8 chunks.
+const SMALL_SEGMENTS: usize = SEGMENT.ilog2() as usize + 1;
 /// Chunks of one array of a tree.
 const FANOUT: usize = 256;
 /// Pages from here on are not kept: 16 TiB of a file at 4 KiB.
@@ -123,13 +125,13 @@ impl Directory {
     /// A directory that can grow to `bytes_max`, and may grow to as much at first.
     pub fn new(bytes_max: u64) -> Self {
         let chunks = usize::try_from(bytes_max).unwrap_or(usize::MAX) / CHUNK_BYTES;
-        let segments = chunks.div_ceil(SEGMENT).min(1 << 20);
+        let segments = chunks.div_ceil(SEGMENT).clamp(1, 1 << 20) - 1 + SMALL_SEGMENTS;
         Self {
             segments: (0..segments).map(|_| OnceLock::new()).collect(),
             session: AtomicU64::new(0),
             keeper: Mutex::new(Keeper {
                 page: PageSize::DEFAULT,
-                limit: chunks.min(segments * SEGMENT),
+                limit: chunks.min(chunks_in(segments)),
                 owners: Vec::new(),
                 free: Vec::new(),
                 hand: 0,
@@ -379,7 +381,7 @@ impl Directory {
     pub fn set_limit(&self, bytes: u64) {
         let chunks = usize::try_from(bytes).unwrap_or(usize::MAX) / CHUNK_BYTES;
         let mut keeper = self.keeper.lock();
-        keeper.limit = chunks.min(self.segments.len() * SEGMENT);
+        keeper.limit = chunks.min(chunks_in(self.segments.len()));
         while keeper.owners.len() - keeper.free.len() > keeper.limit {
             let Some(victim) = self.victim(&mut keeper) else {
                 return;
@@ -399,9 +401,11 @@ impl Directory {
             return Some(number as usize);
         }
         let number = keeper.owners.len();
+        let (segment, _) = segment_of(number);
+        let chunks = chunks_in(segment + 1) - chunks_in(segment);
         self.segments
-            .get(number / SEGMENT)?
-            .get_or_init(|| (0..SEGMENT).map(|_| Chunk::new()).collect());
+            .get(segment)?
+            .get_or_init(|| (0..chunks).map(|_| Chunk::new()).collect());
         keeper.owners.push(Owner {
             tree: Weak::new(),
             chunk: 0,
@@ -452,10 +456,29 @@ impl Directory {
 
     fn chunk(&self, slot: u32) -> Option<&Chunk> {
         let number = slot.wrapping_sub(1) as usize;
-        self.segments
-            .get(number / SEGMENT)?
-            .get()?
-            .get(number % SEGMENT)
+        let (segment, at) = segment_of(number);
+        self.segments.get(segment)?.get()?.get(at)
+    }
+}
+
+/// The segment of a chunk, and its place there.
+#[inline]
+fn segment_of(number: usize) -> (usize, usize) {
+    if number >= SEGMENT {
+        return (number / SEGMENT - 1 + SMALL_SEGMENTS, number % SEGMENT);
+    }
+    match number.checked_ilog2() {
+        None => (0, 0),
+        Some(level) => (level as usize + 1, number - (1 << level)),
+    }
+}
+
+/// Chunks in the first `segments` of them.
+fn chunks_in(segments: usize) -> usize {
+    match segments {
+        0 => 0,
+        1..=SMALL_SEGMENTS => 1 << (segments - 1),
+        _ => (segments - SMALL_SEGMENTS + 1) * SEGMENT,
     }
 }
 

@@ -48,6 +48,18 @@ fn whole_references_come_back() {
     assert_eq!(directory.lookup(&tree, u64::MAX, 1, SIZE), Lookup::Missing);
 }
 
+#[test]
+fn every_chunk_has_a_place_of_its_own() {
+    let mut expected = (0, 0);
+    for number in 0..10 * SEGMENT {
+        assert_eq!(segment_of(number), expected, "{number}");
+        expected.1 += 1;
+        if expected.1 == chunks_in(expected.0 + 1) - chunks_in(expected.0) {
+            expected = (expected.0 + 1, 0);
+        }
+    }
+}
+
 /// Whole pages in neighbouring frames, all of one epoch.
 fn in_a_row(pages: std::ops::Range<u64>, epoch: u64) -> impl Iterator<Item = (u64, Reference)> {
     pages.map(move |page| {

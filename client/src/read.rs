@@ -59,8 +59,8 @@ pub struct Reading<'a> {
     pub class: SizeClass,
     /// Somebody wants to know which way it went.
     pub traced: bool,
-    /// Why the first part was refused, if it was, and how long that took where it was measured.
-    refused: Option<(Exception, Option<u64>)>,
+    /// Why the first part was refused, if it was, and how long that took in nanoseconds.
+    refused: Option<(Exception, u64)>,
 }
 
 /// Reads into `buf` from `offset` on.
@@ -71,7 +71,7 @@ pub fn read_at(file: &File, buf: &mut [u8], offset: u64) -> Result<usize, ReadEr
     let refused = match guarded_alone(file, buf, offset) {
         Lone::Read(bytes) => return Ok(bytes),
         Lone::Failed(failed) => return Err(failed.of(file, offset)),
-        Lone::Refused(why, sample_ns) => Some((why, sample_ns)),
+        Lone::Refused(why, took_ns) => Some((why, took_ns)),
         Lone::LongerWay => None,
     };
     let mut request = [ReadRequest::new(offset, buf)];
@@ -156,8 +156,8 @@ fn one_sided_at_once(
 enum Lone {
     /// With so many bytes.
     Read(usize),
-    /// With an exception; how long it took, where that was measured.
-    Refused(Exception, Option<u64>),
+    /// With an exception, after so many nanoseconds.
+    Refused(Exception, u64),
     /// For good.
     Failed(Failed),
     /// It is nothing for the short way.
@@ -208,7 +208,11 @@ fn guarded_alone(file: &File, buf: &mut [u8], offset: u64) -> Lone {
     let tick = &state.ticks[lane.index()];
     let ticks = tick.get() + 1;
     let began = (ticks >= TIMED_ONE_IN).then(clock::now);
-    let deadline = || shared.calls.deadline();
+    let mut posted = Nanos(0);
+    let deadline = || {
+        posted = clock::now();
+        shared.calls.deadline_from(posted)
+    };
     let into = &mut buf[..bytes];
     match pair.read_alone(session, &reference, within as u32, into, deadline) {
         Ok(Alone::Read) => {}
@@ -216,7 +220,7 @@ fn guarded_alone(file: &File, buf: &mut [u8], offset: u64) -> Lone {
             counts.directory_hits.add(lane, 1);
             counts.refused(lane, why);
             shared.refused(session, state, page, &reference, why);
-            return Lone::Refused(why, began.map(|began| clock::now().since(began).0));
+            return Lone::Refused(why, clock::now().since(posted).0);
         }
         Ok(Alone::TimedOut) => return Lone::Failed(Failed::TimedOut),
         Ok(Alone::Full) => return Lone::LongerWay,
@@ -298,7 +302,7 @@ fn read_refused(
     file: &File,
     requests: &mut [ReadRequest<'_>],
     mut trace: Option<&mut Vec<trace::Step>>,
-    refused: Option<(Exception, Option<u64>)>,
+    refused: Option<(Exception, u64)>,
 ) -> Result<(), ReadError> {
     let shared = file.shared();
     let session = shared.session();
@@ -402,8 +406,8 @@ impl Reading<'_> {
         let lane = Lane::mine();
         let mut chosen = None;
         let refused = self.refused.take();
-        if let (Some((why, sample_ns)), Some(part)) = (refused, parts.first_mut()) {
-            part.refused(why, sample_ns);
+        if let (Some((why, took_ns)), Some(part)) = (refused, parts.first_mut()) {
+            part.refused(why, Some(took_ns));
         }
         for part in parts.iter_mut().filter(|part| part.step == Step::Look) {
             if chosen.is_some_and(|(request, _)| request != part.request) {

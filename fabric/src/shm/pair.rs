@@ -64,8 +64,8 @@ enum Memory {
 pub struct Pair {
     out: Producer,
     into: Consumer,
-    /// The last message: the peer cannot reach it here.
-    message: Box<[u8]>,
+    /// The last message: the peer cannot reach it here. As long as the longest so far.
+    message: Vec<u8>,
     length: usize,
     armed: bool,
     closed: bool,
@@ -92,7 +92,7 @@ impl Pair {
         Self {
             out: Producer::new(out),
             into: Consumer::new(into),
-            message: vec![0; MESSAGE_MAX].into_boxed_slice(),
+            message: Vec::new(),
             length: 0,
             armed: false,
             closed: false,

@@ -245,9 +245,9 @@ impl Consumer {
         }
     }
 
-    /// Copies the next message into `buffer` (of [`MESSAGE_MAX`] bytes), if there is one.
+    /// Copies the next message into `buffer`, which grows for it, if there is one.
     #[inline]
-    pub fn take(&mut self, buffer: &mut [u8]) -> Taken {
+    pub fn take(&mut self, buffer: &mut Vec<u8>) -> Taken {
         let Some(header) = Header::of(self.ring.header(self.taken), self.taken) else {
             // The header is stored last, so the line behind it is there first: it comes meanwhile.
             self.ring
@@ -266,6 +266,9 @@ impl Consumer {
             self.head = end;
             self.ring.base + DATA_AT + (start % DATA_BYTES) as usize
         };
+        if buffer.len() < length {
+            buffer.resize(length, 0);
+        }
         self.ring.memory.load(at, &mut buffer[..length]);
         self.taken += 1;
         Taken::Message {
