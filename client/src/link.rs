@@ -69,10 +69,13 @@ impl Link {
                 Ok(Self::Fabric(Arc::new(Tcp { host, crc: url.crc }), rdma))
             }
             #[cfg(shuttle)]
-            ServerAddress::Shm(_) | ServerAddress::Tcp(_) => Err(ConnectError::NoFabric {
-                fabric: "real",
-                remedy: "the simulator has its own",
-            }),
+            ServerAddress::Shm(_) | ServerAddress::Tcp(_) => {
+                let _ = rdma;
+                Err(ConnectError::NoFabric {
+                    fabric: "real",
+                    remedy: "the simulator has its own",
+                })
+            }
         }
     }
 

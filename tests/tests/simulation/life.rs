@@ -7,7 +7,7 @@ use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
 use odafs_fabric::sim::Network;
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::Transport;
-use odafs_nic::engine::EngineConfig;
+use odafs_nic::engine::{EngineConfig, RdmaConfig};
 use odafs_server::access::Access;
 use odafs_server::assembly::{Assembly, Parts};
 use odafs_server::config::Squash;
@@ -65,6 +65,10 @@ impl Life {
             hand_over: false,
             engine: EngineConfig {
                 spin: Nanos(0),
+                rdma: RdmaConfig {
+                    read_read: number % 2 == 1,
+                    ..RdmaConfig::default()
+                },
                 ..EngineConfig::default()
             },
             port: Port::default(),

@@ -1,7 +1,7 @@
 //! A client's connections as an attacker on the way sees them: who can read what is sent, and send it again.
 
 use crate::world::below;
-use odafs::Dial;
+use odafs::{Dial, RpcOver};
 use odafs_common::connect::{PrivateData, Role};
 use odafs_common::direct::{Completion, opcode};
 use odafs_common::exception::Exception;
@@ -72,6 +72,10 @@ impl<D: Dial> Dial for Tapped<D> {
 
     fn fabric(&self) -> &'static str {
         self.dial.fabric()
+    }
+
+    fn rpc_over(&self) -> RpcOver {
+        self.dial.rpc_over()
     }
 
     fn address(&self) -> String {

@@ -4,7 +4,10 @@
 use crate::history::{History, Place};
 use crate::life::{Life, NAME, UID};
 use crate::tap::{Captured, Tapped};
-use odafs::{Cache, Changes, Client, Dial, Options, Route, Wait};
+use odafs::{
+    Cache, Changes, Client, Dial, Options, Rdma, RdmaCredits, RdmaDesign, Registration, Route,
+    RpcOver, Wait,
+};
 use odafs_common::connect::{PrivateData, Role};
 use odafs_common::direct::{Attached, Completion, Request, opcode};
 use odafs_common::exception::Exception;
@@ -48,6 +51,8 @@ pub struct Tally {
     pub one_sided_hits: u64,
     pub stale_hits: u64,
     pub rpc_reads: u64,
+    /// Of those, what went as RPC-over-RDMA.
+    pub rdma_reads: u64,
     pub reconnects: u64,
     pub kills: u64,
     pub attacks_refused: u64,
@@ -65,6 +70,7 @@ impl Tally {
         self.one_sided_hits += other.one_sided_hits;
         self.stale_hits += other.stale_hits;
         self.rpc_reads += other.rpc_reads;
+        self.rdma_reads += other.rdma_reads;
         self.reconnects += other.reconnects;
         self.kills += other.kills;
         self.attacks_refused += other.attacks_refused;
@@ -77,12 +83,25 @@ pub fn below(bound: u64) -> u64 {
     entropy::word() % bound
 }
 
-struct Sim(Network);
+/// One of the ways in which calls travel over RDMA.
+fn rdma() -> Rdma {
+    use Registration::*;
+    Rdma {
+        design: [RdmaDesign::ReadWrite, RdmaDesign::ReadRead][below(2) as usize],
+        credits: [RdmaCredits::Fixed(2), RdmaCredits::Adaptive][below(2) as usize],
+        registration: [PerOperation, Pooled, Cached][below(3) as usize],
+    }
+}
+
+struct Sim {
+    network: Network,
+    rpc_over: RpcOver,
+}
 
 impl Dial for Sim {
     fn dial(&self, private_data: &[u8], deadline: Nanos) -> io::Result<Box<dyn QueuePair>> {
         loop {
-            match self.0.connect(NAME, private_data) {
+            match self.network.connect(NAME, private_data) {
                 Ok(pair) => return Ok(pair),
                 Err(error) if clock::now() >= deadline => return Err(error),
                 Err(_) => clock::sleep(Nanos::from_millis(1)),
@@ -92,6 +111,10 @@ impl Dial for Sim {
 
     fn fabric(&self) -> &'static str {
         "sim"
+    }
+
+    fn rpc_over(&self) -> RpcOver {
+        self.rpc_over
     }
 
     fn address(&self) -> String {
@@ -232,12 +255,17 @@ fn client(world: &World, number: u32) {
         },
         lanes: 1,
         deadline: Duration::from_secs(5),
+        rdma: rdma(),
         seed: below(u64::MAX),
         ..Options::default()
     };
     let url = "odafs+shm:///sim?/".parse().expect("url");
+    let rpc_over = [RpcOver::Messages, RpcOver::Rdma][below(2) as usize];
     let dial = Tapped {
-        dial: Sim(world.network.clone()),
+        dial: Sim {
+            network: world.network.clone(),
+            rpc_over,
+        },
         captured: Arc::clone(&world.captured),
     };
     let connected = Client::over(Arc::new(dial), &url, options);
@@ -338,6 +366,9 @@ fn client(world: &World, number: u32) {
         }
     }
     let seen = client.statistics();
+    if rpc_over == RpcOver::Rdma {
+        tally.rdma_reads = seen.rpc_reads;
+    }
     tally.direct_hits = seen.direct_hits;
     tally.one_sided_hits = seen.one_sided_hits;
     tally.stale_hits = seen.stale_hits;
@@ -377,7 +408,11 @@ fn attacker(world: &World) {
         nonce: [0; 16],
     };
     let until = clock::now() + Nanos::from_secs(1);
-    let Ok(mut pair) = Sim(world.network.clone()).dial(&said.encode(), until) else {
+    let dial = Sim {
+        network: world.network.clone(),
+        rpc_over: RpcOver::Messages,
+    };
+    let Ok(mut pair) = dial.dial(&said.encode(), until) else {
         return;
     };
     pair.post_receives(8);
