@@ -134,6 +134,14 @@ impl Pair {
         }
     }
 
+    /// As [`Pair::is_due`], ahead of a wait.
+    fn is_due_before_wait(&mut self) -> bool {
+        match &mut self.watching {
+            Watching::Shared(member) if self.drained => member.is_due_before_wait(),
+            _ => self.is_due(),
+        }
+    }
+
     /// Reads from the socket into the input, which is empty. `true`: there is something now.
     fn fill(&mut self) -> bool {
         if self.ended {
@@ -347,7 +355,7 @@ impl QueuePair for Pair {
             return false;
         }
         let was_stuck = self.stuck;
-        if self.is_due() {
+        if self.is_due_before_wait() {
             if self.owes() {
                 self.transmit();
             }

@@ -142,6 +142,15 @@ pub struct Member {
 impl Member {
     /// Whether to make a system call for this connection now.
     pub fn is_due(&mut self) -> bool {
+        if self.polls_left == 0 {
+            self.readiness.look_sometimes();
+        }
+        self.is_due_before_wait()
+    }
+
+    /// As [`Member::is_due`], ahead of a wait: events stay where they end it. Somebody else's that was taken here
+    /// would be told to a connection that has been armed already.
+    pub fn is_due_before_wait(&mut self) -> bool {
         if self.polls_left > 0 {
             self.polls_left -= 1;
             if self.polls_left == 0 {
@@ -150,7 +159,6 @@ impl Member {
             self.flag.store(false, Relaxed);
             return true;
         }
-        self.readiness.look_sometimes();
         self.flag.load(Relaxed) && self.flag.swap(false, Relaxed)
     }
 

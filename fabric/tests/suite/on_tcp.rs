@@ -1,9 +1,13 @@
 use crate::{Subject, suite};
 use odafs_fabric::tcp::{self, ConnectOptions, Crc, Limits};
+use odafs_fabric::clock::Nanos;
+use odafs_fabric::wake::WakeSet;
 use odafs_fabric::{Listener, QueuePair};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 struct Tcp {
     address: Mutex<SocketAddr>,
@@ -43,6 +47,50 @@ impl Subject for Tcp {
 
     fn has_loads(&self) -> bool {
         false
+    }
+}
+
+/// What comes for one connection while the next one is armed ends the wait, although both share what tells of it.
+#[test]
+fn arming_takes_no_event_of_another_connection() {
+    let subject = Tcp::new(false, Crc::WhenAsked);
+    let mut listener = subject.listen();
+    let set = Arc::new(WakeSet::new().unwrap());
+    let mut pair = || {
+        let client = thread::scope(|scope| {
+            let client = scope.spawn(|| subject.connect(b"").unwrap());
+            let mut server = loop {
+                if let Some(incoming) = listener.poll_accept().unwrap() {
+                    break incoming.accept(b"", 0).unwrap();
+                }
+            };
+            server.post_receives(10);
+            server.watch(&set).unwrap();
+            (client.join().unwrap(), server)
+        });
+        client
+    };
+    let (mut client, mut first) = pair();
+    let (_other, mut second) = pair();
+    // Until neither is read directly any more.
+    let until = Instant::now() + Duration::from_millis(200);
+    while Instant::now() < until {
+        assert!(first.poll().is_none() && second.poll().is_none());
+    }
+    set.prepare();
+    while !first.arm() {}
+    client.post_send(0, &[b"hello"]).unwrap();
+    client.flush();
+    thread::sleep(Duration::from_millis(50));
+    for _ in 0..1000 {
+        second.arm();
+    }
+    let began = Instant::now();
+    set.wait(Some(Nanos::from_secs(5)));
+    assert!(began.elapsed() < Duration::from_secs(2), "nobody was woken");
+    let until = Instant::now() + Duration::from_secs(2);
+    while first.poll().is_none() {
+        assert!(Instant::now() < until, "the message was not taken");
     }
 }
 
