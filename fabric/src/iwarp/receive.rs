@@ -37,6 +37,7 @@ enum Placing {
     /// Nowhere: its header is not complete, or there is none.
     Nothing,
     Write {
+        tag: SteeringTag,
         target: Target,
         at: usize,
     },
@@ -257,11 +258,10 @@ impl Inbound {
                 // An empty one is not checked (RFC 5040 section 5.2), and says hello (RFC 6581).
                 return Ok(Placing::Nothing);
             }
-            let found = self
-                .tags
-                .find(SteeringTag(tag), offset, length, Access::WRITE);
+            let tag = SteeringTag(tag);
+            let found = self.tags.find(tag, offset, length, Access::WRITE);
             let (target, at) = found.map_err(|refusal| refusal.of_write())?;
-            return Ok(Placing::Write { target, at });
+            return Ok(Placing::Write { tag, target, at });
         }
         let Some(read) = self.reads.front() else {
             return Err(Fatal::UNEXPECTED_OPCODE);
@@ -358,7 +358,11 @@ impl Inbound {
     fn place(&mut self, bytes: &[u8]) -> Result<(), Fatal> {
         match &mut self.placing {
             Placing::Nothing => {}
-            Placing::Write { target, at } => {
+            Placing::Write { tag, target, at } => {
+                // It may have gone since the segment began.
+                if !self.tags.holds(*tag) {
+                    return Err(Fatal::WRITE_TAG);
+                }
                 target.memory().store(*at, bytes);
                 *at += bytes.len();
             }

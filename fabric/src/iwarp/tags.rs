@@ -137,6 +137,11 @@ impl Tags {
         (u32::from(slot.key) == tag.0 & 0xff && slot.memory.is_some()).then_some(index)
     }
 
+    /// Whether there is such a tag.
+    pub fn holds(&self, tag: SteeringTag) -> bool {
+        self.index(tag).is_some()
+    }
+
     /// Where `length` bytes lie, if the peer may use them so.
     pub fn find(
         &self,

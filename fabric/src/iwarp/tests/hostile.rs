@@ -152,6 +152,24 @@ fn writes() {
     assert_eq!(told(&mut endpoint), Some(Fatal::WRITE_TAG));
 }
 
+#[test]
+fn a_tag_that_goes_while_a_segment_comes() {
+    let (mut endpoint, _) = victim();
+    let region = endpoint.register(100, Access::WRITE).unwrap();
+    let tag = region.tag().0;
+    let frame = framed(&tagged(Opcode::Write, tag, 0, true, &[1; 100]), false);
+    let (first, rest) = frame.split_at(50);
+    feed(&mut endpoint, first);
+    endpoint.invalidate(SteeringTag(tag));
+    let mut before = [0; 100];
+    assert!(region.load(0, &mut before));
+    feed(&mut endpoint, rest);
+    let mut after = [0; 100];
+    assert!(region.load(0, &mut after));
+    assert_eq!(before, after);
+    assert_eq!(told(&mut endpoint), Some(Fatal::WRITE_TAG));
+}
+
 fn request(tag: u32, offset: u64, length: u32, number: u32) -> Vec<u8> {
     let request = ReadRequest {
         sink_tag: 5,
