@@ -1,6 +1,6 @@
 use crate::{Subject, suite};
-use odafs_fabric::tcp::{self, ConnectOptions, Crc, Limits};
 use odafs_fabric::clock::Nanos;
+use odafs_fabric::tcp::{self, ConnectOptions, Crc, Limits};
 use odafs_fabric::wake::WakeSet;
 use odafs_fabric::{Listener, QueuePair};
 use std::io;
