@@ -66,8 +66,10 @@ pub fn nfs3(procedure: nfs3::Procedure, count: u32) -> ReplyBound {
         }
         P::Rename => STATUS + 2 * WCC,
         P::Link => STATUS + POST_ATTRIBUTES + WCC,
-        // The count bounds what follows the status; a failure has attributes there.
-        P::ReadDir | P::ReadDirPlus => STATUS.saturating_add(count.max(POST_ATTRIBUTES)),
+        // The count is to bound all that follows the status, but Linux takes it for the entries alone.
+        P::ReadDir | P::ReadDirPlus => {
+            (STATUS + POST_ATTRIBUTES + VERIFIER + 8).saturating_add(count)
+        }
         P::FsStat => STATUS + POST_ATTRIBUTES + 6 * 8 + 4,
         P::FsInfo => STATUS + POST_ATTRIBUTES + 7 * 4 + 8 + 8 + 4,
         P::PathConf => STATUS + POST_ATTRIBUTES + 6 * 4,
@@ -294,7 +296,7 @@ mod tests {
         assert_eq!(nfs3(Procedure::ReadDir, u32::MAX).reply_max, u32::MAX);
         assert_eq!(
             nfs3(Procedure::ReadDirPlus, 5000).reply_max,
-            RPC_REPLY + 4 + 5000
+            RPC_REPLY + 4 + POST_ATTRIBUTES + 8 + 8 + 5000
         );
     }
 
