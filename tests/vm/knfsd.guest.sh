@@ -43,7 +43,7 @@ with_odafs() {
     url() { echo "odafs://$GUEST:20049/export/$1?mountport=20048"; }
     step "odafs stat, ls"
     "$ODAFS" stat "$(url out)" >/tmp/stat || die "stat"
-    grep -q "$((MEGABYTES << 20))" /tmp/stat || die "no size in: $(cat /tmp/stat)"
+    tr -d , </tmp/stat | grep -q " $((MEGABYTES << 20)) bytes" || die "no size in: $(cat /tmp/stat)"
     for i in {1..300}; do echo "content $i" >"$KNFSD/export/file-$i"; done
     "$ODAFS" ls "$(url '')" >/tmp/list || die "ls"
     same "$(grep -c 'file-[0-9]*' /tmp/list)" 300
