@@ -3,9 +3,11 @@
 
 pub mod linear;
 pub mod page;
+pub mod pcap;
 pub mod raw;
 #[cfg(not(shuttle))]
 pub mod raw_direct;
 pub mod raw_rdma;
 pub mod served;
 pub mod server_model;
+pub mod tap;

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use odafs_common::wire::record::RecordMark;
 use odafs_common::wire::rpc::{Auth, AuthSys, Groups, call, reply_success};
 use odafs_common::wire::xdr::Writer;
 use odafs_common::wire::{mount3, nfs3, portmap};
+use odafs_tests::pcap::{Capture, Connection};
 
 /// The golden inputs of a fuzz target by their first byte, which is the procedure.
 fn golden(target: &str) -> BTreeMap<u8, Vec<Vec<u8>>> {
@@ -29,23 +29,18 @@ fn golden(target: &str) -> BTreeMap<u8, Vec<Vec<u8>>> {
     inputs
 }
 
-/// One TCP connection in a capture file, without its handshake.
-struct Capture {
-    file: Vec<u8>,
-    sequence: [u32; 2],
+/// The messages of one connection.
+struct Messages {
+    capture: Capture,
+    connection: Connection,
     xid: u32,
 }
 
-impl Capture {
+impl Messages {
     fn new() -> Self {
-        let mut file = 0xa1b2_c3d4_u32.to_le_bytes().to_vec();
-        file.extend([2, 0, 4, 0]);
-        file.extend([0; 8]);
-        file.extend(65535_u32.to_le_bytes());
-        file.extend(1_u32.to_le_bytes());
         Self {
-            file,
-            sequence: [1; 2],
+            capture: Capture::default(),
+            connection: Connection::new(900, 2049),
             xid: 0,
         }
     }
@@ -72,32 +67,13 @@ impl Capture {
         header(&mut Writer::new(&mut message));
         message.extend(body);
         let mark = RecordMark::whole(message.len() as u32).to_bytes();
-        self.packet(from, &[&mark[..], &message].concat());
-    }
-
-    fn packet(&mut self, from: usize, payload: &[u8]) {
-        let ports = [[3, 132], [8, 1]];
-        let mut tcp = [ports[from], ports[1 - from]].concat();
-        tcp.extend(self.sequence[from].to_be_bytes());
-        tcp.extend(self.sequence[1 - from].to_be_bytes());
-        tcp.extend([0x50, 0x18, 0xff, 0xff, 0, 0, 0, 0]);
-        tcp.extend(payload);
-        self.sequence[from] += payload.len() as u32;
-
-        let mut frame = [&[0; 12][..], &[8, 0, 0x45, 0]].concat();
-        frame.extend((20 + tcp.len() as u16).to_be_bytes());
-        frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
-        frame.extend([10, 0, 0, 1 + from as u8, 10, 0, 0, 2 - from as u8]);
-        frame.extend(tcp);
-        self.file.extend([0; 8]);
-        self.file
-            .extend([frame.len() as u32; 2].map(u32::to_le_bytes).concat());
-        self.file.extend(frame);
+        let record = [&mark[..], &message].concat();
+        self.capture.packet(&mut self.connection, from, &record);
     }
 }
 
 /// Every golden argument with some result of its procedure, and every golden result with some argument.
-fn nfs(capture: &mut Capture) {
+fn nfs(messages: &mut Messages) {
     let (args, results) = (golden("nfs3_args"), golden("nfs3_results"));
     for procedure in 1..22 {
         // Procedures that share their arguments or results share their golden inputs.
@@ -113,24 +89,24 @@ fn nfs(capture: &mut Capture) {
         };
         let turns = args.len().max(results.len());
         for (args, result) in args.iter().cycle().zip(results.iter().cycle()).take(turns) {
-            capture.exchange(nfs3::PROGRAM, nfs3::VERSION, procedure, args, result);
+            messages.exchange(nfs3::PROGRAM, nfs3::VERSION, procedure, args, result);
         }
     }
 }
 
-fn mount(capture: &mut Capture) {
+fn mount(messages: &mut Messages) {
     let golden = golden("mount3");
     let path = &golden[&3][0];
     for (procedure, args) in [(1, &path[..]), (2, &[]), (5, &[])] {
         for result in &golden[&procedure] {
-            capture.exchange(mount3::PROGRAM, mount3::VERSION, procedure, args, result);
+            messages.exchange(mount3::PROGRAM, mount3::VERSION, procedure, args, result);
         }
     }
 }
 
-fn port_map(capture: &mut Capture) {
+fn port_map(messages: &mut Messages) {
     let golden = golden("portmap");
-    capture.exchange(
+    messages.exchange(
         portmap::PROGRAM,
         portmap::VERSION,
         3,
@@ -138,70 +114,39 @@ fn port_map(capture: &mut Capture) {
         &[0, 0, 8, 1],
     );
     for list in &golden[&1] {
-        capture.exchange(portmap::PROGRAM, portmap::VERSION, 4, &[], list);
+        messages.exchange(portmap::PROGRAM, portmap::VERSION, 4, &[], list);
     }
-}
-
-fn tshark(capture: &Path, arguments: &[&str]) -> Option<String> {
-    let output = Command::new("tshark")
-        .arg("-r")
-        .arg(capture)
-        .args(arguments)
-        .output()
-        .ok()?;
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    Some(String::from_utf8(output.stdout).unwrap())
 }
 
 #[test]
 fn tshark_understands_every_message() {
-    let mut capture = Capture::new();
-    nfs(&mut capture);
-    mount(&mut capture);
-    port_map(&mut capture);
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("golden.pcap");
-    fs::write(&path, &capture.file).unwrap();
+    let mut messages = Messages::new();
+    nfs(&mut messages);
+    mount(&mut messages);
+    port_map(&mut messages);
+    let (capture, xids) = (messages.capture, messages.xid);
 
-    let Some(packets) = tshark(
-        &path,
-        &["-T", "fields", "-e", "rpc.xid", "-e", "_ws.col.Info"],
-    ) else {
+    let Some(packets) = capture.tshark(&["-T", "fields", "-e", "rpc.xid", "-e", "_ws.col.Info"])
+    else {
         eprintln!("skipped: no tshark here");
         return;
     };
-    assert_eq!(packets.lines().count(), 2 * capture.xid as usize);
-    for (line, xid) in packets
-        .lines()
-        .zip((1..=capture.xid).flat_map(|xid| [xid, xid]))
-    {
+    assert_eq!(packets.lines().count(), 2 * xids as usize);
+    for (line, xid) in packets.lines().zip((1..=xids).flat_map(|xid| [xid, xid])) {
         assert!(line.starts_with(&format!("{xid:#010x}\t")), "{line}");
         assert!(line.contains(" Call") || line.contains(" Reply"), "{line}");
     }
     let wrong = "_ws.malformed || _ws.unreassembled || _ws.expert.severity == error || data";
-    assert_eq!(tshark(&path, &["-Y", wrong]).unwrap(), "");
+    assert_eq!(capture.tshark(&["-Y", wrong]).unwrap(), "");
 
     // Values, not only shapes: the attributes of a GETATTR, an offset above 4 GiB, a name, a target.
-    let values = tshark(
-        &path,
-        &[
-            "-T",
-            "fields",
-            "-e",
-            "nfs.fattr3.size",
-            "-e",
-            "nfs.offset3",
-            "-e",
-            "nfs.name",
-            "-e",
-            "nfs.readlink.data",
-        ],
-    );
-    let values = values.unwrap();
+    let fields = [
+        "nfs.fattr3.size",
+        "nfs.offset3",
+        "nfs.name",
+        "nfs.readlink.data",
+    ];
+    let values = capture.fields("nfs", &fields).unwrap().concat().join(" ");
     for value in ["4294971956", "4294967296", "name.c", "a/b/c"] {
         assert!(values.contains(value), "{value} is missing");
     }
