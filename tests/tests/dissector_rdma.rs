@@ -182,10 +182,7 @@ fn tshark_understands_what_linux_is_answered() {
         assert_eq!(messages, expected);
         // What they carry; the WRITE is put together with what was read for it.
         let calls = capture
-            .fields(
-                "rpc.msgtyp == 0",
-                &["rpc.xid", "nfs.procedure_v3"],
-            )
+            .fields("rpc.msgtyp == 0", &["rpc.xid", "nfs.procedure_v3"])
             .expect("tshark");
         let procedures = ["0", "3", "6", "7"].map(String::from);
         let expected: Vec<[String; 2]> = xids
