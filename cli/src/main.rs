@@ -44,7 +44,7 @@ use clap::{Parser, Subcommand};
 
 URLs:
   odafs+shm:///SOCKET?/PATH                       shared memory on this machine
-  odafs://HOST[:PORT]/PATH[?mountport=N&crc=1]        RDMA over TCP (port 20049)
+  odafs://HOST[:PORT]/PATH[?mountport=N&crc=1]    RDMA over TCP (port 20049)
   nfs://HOST[:PORT]/PATH[?mountport=N]            NFS version 3 over TCP, any server
 
 Exit status: 0 done, 1 failed, 2 wrong usage. ODAFS_LOG=debug tells more on stderr."
