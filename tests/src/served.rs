@@ -139,6 +139,11 @@ impl Served {
         format!("odafs+shm://{}?{path}", self.shm.display())
     }
 
+    /// URL of `path` over RDMA, if it was started with `--rdma`.
+    pub fn rdma_url(&self, path: &str) -> String {
+        format!("odafs://{}{path}", self.rdma)
+    }
+
     /// URL of `path` over NFS.
     pub fn nfs_url(&self, path: &str) -> String {
         format!("nfs://{}{path}", self.nfs)

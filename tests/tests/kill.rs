@@ -56,8 +56,8 @@ fn write_until(done: &AtomicBool, url: &str, mine: std::ops::Range<u32>, slots: 
     writes
 }
 
-fn read_until(done: &AtomicBool, url: &str, slots: &[Slot]) -> (u32, u64) {
-    let client = client(url, Route::OneSided);
+fn read_until(done: &AtomicBool, url: &str, route: Route, slots: &[Slot]) -> (u32, u64) {
+    let client = client(url, route);
     let file = client.open("/data").expect("open");
     let mut page = [0; PAGE];
     let (mut random, mut reads) = (99, 0);
@@ -89,15 +89,31 @@ fn what_was_stable_survives_and_old_mappings_validate_nothing() {
         std::os::unix::fs::PermissionsExt::from_mode(0o777),
     )
     .expect("mode");
-    let mut server = Served::start(directory.path(), scratch.path(), &["--direct", "one-sided"]);
+    let mut server = Served::start(
+        directory.path(),
+        scratch.path(),
+        &["--direct", "one-sided", "--rdma", "127.0.0.1:0"],
+    );
     let slots: Vec<Slot> = (0..SLOTS).map(|_| Slot::default()).collect();
     let done = AtomicBool::new(false);
-    let (shm, nfs) = (server.shm_url("/"), server.nfs_url("/"));
+    let (shm, nfs, tcp) = (
+        server.shm_url("/"),
+        server.nfs_url("/"),
+        server.rdma_url("/"),
+    );
+    let third = SLOTS / 3;
 
     std::thread::scope(|scope| {
-        let by_shm = scope.spawn(|| write_until(&done, &shm, 0..SLOTS / 2, &slots));
-        let by_nfs = scope.spawn(|| write_until(&done, &nfs, SLOTS / 2..SLOTS, &slots));
-        let reader = scope.spawn(|| read_until(&done, &shm, &slots));
+        let by_shm = scope.spawn(|| write_until(&done, &shm, 0..third, &slots));
+        let by_nfs = scope.spawn(|| write_until(&done, &nfs, third..2 * third, &slots));
+        let by_tcp = scope.spawn(|| write_until(&done, &tcp, 2 * third..SLOTS, &slots));
+        let (done, slots) = (&done, &slots);
+        let readers = [
+            (&shm, Route::OneSided),
+            (&tcp, Route::OneSided),
+            (&tcp, Route::Guarded),
+        ]
+        .map(|(url, route)| scope.spawn(move || read_until(done, url, route, slots)));
         for round in 0..KILLS {
             std::thread::sleep(Duration::from_millis(150 + u64::from(round * 37 % 100)));
             server.kill();
@@ -107,12 +123,14 @@ fn what_was_stable_survives_and_old_mappings_validate_nothing() {
         }
         std::thread::sleep(Duration::from_millis(300));
         done.store(true, SeqCst);
-        let (by_shm, by_nfs) = (by_shm.join().expect("shm"), by_nfs.join().expect("nfs"));
-        let (reads, direct) = reader.join().expect("reader");
-        println!(
-            "writes: {by_shm} by shm, {by_nfs} by nfs; reads: {reads}, {direct} of them direct"
-        );
-        assert!(by_shm > KILLS && by_nfs > KILLS && reads > KILLS && direct > 0);
+        let writes = [by_shm, by_nfs, by_tcp].map(|writer| writer.join().expect("writer"));
+        println!("writes by shm, nfs and tcp: {writes:?}");
+        assert!(writes.iter().all(|writes| *writes > KILLS));
+        for reader in readers {
+            let (reads, direct) = reader.join().expect("reader");
+            println!("reads: {reads}, {direct} of them direct");
+            assert!(reads > KILLS && direct > 0);
+        }
     });
     let stable: Vec<u32> = slots.iter().map(|s| s.stable.load(SeqCst)).collect();
     check_on_disk(&data, &stable, &slots, KILLS);
