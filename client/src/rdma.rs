@@ -304,7 +304,7 @@ impl RdmaTransport {
         let whole = whole().ok_or_else(|| Broken(Failure::Malformed.to_string()))?;
         self.ready.push_back(whole);
         for (_, buffer) in call.buffers {
-            self.memory.take_back(buffer);
+            self.memory.take_back(&mut *self.pair, buffer);
         }
         Ok(())
     }
@@ -318,7 +318,7 @@ impl RdmaTransport {
         for (_, buffer) in call.buffers {
             let pair = &mut *self.pair;
             self.memory.end_access(pair, &buffer, invalidated);
-            self.memory.take_back(buffer);
+            self.memory.take_back(&mut *self.pair, buffer);
         }
     }
 
@@ -353,7 +353,7 @@ impl RdmaTransport {
         let xid = pull.xid();
         let (message, buffer) = pull.finish();
         self.memory.end_access(&mut *self.pair, &buffer, None);
-        self.memory.take_back(buffer);
+        self.memory.take_back(&mut *self.pair, buffer);
         self.ready.push_back(Received {
             message,
             apart: None,

@@ -90,13 +90,15 @@ impl Memory {
         }
     }
 
-    /// Takes a buffer back whose access has ended.
-    pub fn take_back(&mut self, buffer: Buffer) {
+    /// Takes a buffer back whose access has ended. What is not kept is no longer registered.
+    pub fn take_back(&mut self, pair: &mut dyn QueuePair, buffer: Buffer) {
         if self.registration != Registration::PerOperation
             && self.idle_bytes + buffer.region.len() <= KEPT_BYTES_MAX
         {
             let key = self.key(buffer.bytes, buffer.access);
             self.put(key, buffer.region);
+        } else {
+            pair.invalidate(buffer.region.tag());
         }
     }
 
@@ -146,5 +148,57 @@ impl Buffer {
     /// Copies from it. False if it is too small.
     pub fn load(&self, at: usize, into: &mut [u8]) -> bool {
         at + into.len() <= self.bytes && self.region.load(at, into)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use odafs_fabric::Listener as _;
+    use odafs_fabric::tcp::{ConnectOptions, Limits, Listener, connect};
+
+    fn pair() -> Box<dyn QueuePair> {
+        let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), Limits::default()).unwrap();
+        let address = listener.local_addr();
+        let client =
+            std::thread::spawn(move || connect(address, b"", &ConnectOptions::default()).unwrap());
+        loop {
+            if let Some(incoming) = listener.poll_accept().unwrap() {
+                incoming.accept(b"", 0).unwrap();
+                return client.join().unwrap();
+            }
+        }
+    }
+
+    /// Memory that is not kept is gone: the connection holds on to nothing.
+    #[test]
+    fn what_is_not_kept_is_given_back() {
+        for registration in [
+            Registration::PerOperation,
+            Registration::Pooled,
+            Registration::Cached,
+        ] {
+            for access in [Access::LOCAL, Access::READ, Access::WRITE] {
+                let (mut pair, mut memory) = (pair(), Memory::new(registration));
+                let bytes = KEPT_BYTES_MAX / 2;
+                let lent: Vec<_> = (0..5)
+                    .map(|_| memory.lend(&mut *pair, bytes, access).unwrap())
+                    .collect();
+                let regions: Vec<_> = lent
+                    .iter()
+                    .map(|buffer| Arc::downgrade(buffer.region()))
+                    .collect();
+                for buffer in lent {
+                    memory.end_access(&mut *pair, &buffer, None);
+                    memory.take_back(&mut *pair, buffer);
+                }
+                let left = regions.iter().filter(|region| region.strong_count() > 0);
+                let kept = match registration {
+                    Registration::PerOperation => 0,
+                    Registration::Pooled | Registration::Cached => 2,
+                };
+                assert_eq!(left.count(), kept, "{registration:?} {access:?}");
+            }
+        }
     }
 }
