@@ -17,6 +17,7 @@ pub mod machine;
 pub mod peers;
 pub mod process;
 pub mod random;
+pub mod rates;
 pub mod report;
 pub mod scratch;
 pub mod table;

@@ -61,6 +61,7 @@ pub struct ServerProcess {
     stdin: Option<ChildStdin>,
     addresses: Vec<(Fabric, odafs::ServerAddress)>,
     nfs: Option<SocketAddr>,
+    metrics: Option<SocketAddr>,
     _directory: Scratch,
 }
 
@@ -108,6 +109,7 @@ impl ServerProcess {
                 .find_map(|word| word.strip_prefix(name)?.parse::<SocketAddr>().ok())
         };
         let nfs = address("nfs=");
+        let metrics = address("metrics=");
         let rdma = address("rdma=").map(|rdma| odafs::Host {
             name: rdma.ip().to_string(),
             port: rdma.port(),
@@ -128,6 +130,7 @@ impl ServerProcess {
             stdin,
             addresses,
             nfs,
+            metrics,
             _directory: directory,
         })
     }
@@ -140,6 +143,11 @@ impl ServerProcess {
     /// Its NFS port, if it has one.
     pub fn nfs(&self) -> Option<SocketAddr> {
         self.nfs
+    }
+
+    /// Where its metrics are, if an argument asked for them.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
     }
 
     /// The URL of the root of its export over a fabric.

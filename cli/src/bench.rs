@@ -1,8 +1,13 @@
 //! `odafs bench`: measurements.
 
 mod breakdown;
+mod credits;
+mod designs;
 mod latency;
 mod peers;
+mod rates;
+mod registration;
+mod throughput;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -16,6 +21,10 @@ use clap::Subcommand;
 pub enum Command {
     Latency(latency::Arguments),
     Breakdown(breakdown::Arguments),
+    Throughput(throughput::Arguments),
+    Designs(designs::Arguments),
+    Registration(registration::Arguments),
+    Credits(credits::Arguments),
     Peers(peers::Arguments),
 }
 
@@ -24,6 +33,10 @@ pub fn run(command: Command) -> Result<()> {
     match command {
         Command::Latency(arguments) => latency::run(arguments),
         Command::Breakdown(arguments) => breakdown::run(arguments),
+        Command::Throughput(arguments) => throughput::run(arguments),
+        Command::Designs(arguments) => designs::run(arguments),
+        Command::Registration(arguments) => registration::run(arguments),
+        Command::Credits(arguments) => credits::run(arguments),
         Command::Peers(arguments) => peers::run(arguments),
     }
 }

@@ -184,6 +184,7 @@ pub(crate) fn rdma_text(out: &mut String, counts: &RdmaCounters) {
         ("rdma_done_timeouts", "Replies not fetched in time.", &counts.done_timeouts),
         ("rdma_registrations", "Regions registered.", &registration.registered),
         ("rdma_bindings", "Fresh tags for registered memory.", &registration.bound),
+        ("rdma_flushes", "Batches of tags invalidated.", &registration.flushes),
         ("rdma_registrations_reused", "Uses of memory registered before.", &registration.reused),
         ("rdma_memory_waits", "Calls that waited for memory to read into.", &registration.refused),
     ];

@@ -1,0 +1,253 @@
+//! `odafs bench registration`: the four strategies of registering memory, with what a cost model of hardware makes of them
+//! ("Designing NFS with RDMA for Security, Performance and Scalability", figures 10-15).
+
+use std::time::Duration;
+
+use anyhow::Result;
+use odafs::{Rdma, RdmaDesign};
+use serde::Serialize;
+
+use super::{Case, Conditions, Counters, Operation, Rate, Report, Round, Setting, report};
+use crate::histogram::median;
+use crate::machine::Machine;
+
+/// The strategies of the server, as `odafs serve --registration` calls them.
+pub const STRATEGIES: [&str; 4] = ["per-operation", "pooled", "cached", "all-physical"];
+
+/// Longest data of one call of our client's over this fabric.
+const CALL_BYTES_MAX: usize = 256 << 10;
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The rest.
+    pub conditions: Conditions,
+    /// Callers, each on a connection of its own.
+    pub threads: Vec<u32>,
+    /// Bytes of a record.
+    pub record_bytes: Vec<usize>,
+    /// What the server's engine spends on each registration, as hardware would.
+    pub costs: Costs,
+}
+
+/// What registration costs. Soft RDMA has no such price: without these the strategies differ in allocation only.
+#[derive(Clone, Copy, Debug)]
+pub struct Costs {
+    /// Telling the adapter of a registration, or of the end of some.
+    pub operation: Duration,
+    /// Pinning a page of 4 KiB.
+    pub page: Duration,
+}
+
+/// What a row is about.
+#[derive(Clone, Debug, Serialize)]
+pub struct Spec {
+    /// One of [`STRATEGIES`].
+    pub registration: &'static str,
+    /// Writes in the Read-Write design, where the server registers what it reads into; reads in the Read-Read design,
+    /// where it registers what clients fetch. (Reads in the Read-Write design need none.)
+    pub operation: Operation,
+    /// Callers.
+    pub threads: u32,
+    /// Bytes of a record.
+    pub record_bytes: usize,
+}
+
+/// A row.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What it is about.
+    #[serde(flatten)]
+    pub spec: Spec,
+    /// Its figures.
+    #[serde(flatten)]
+    pub rate: Rate,
+    /// Where the time went.
+    #[serde(flatten)]
+    pub breakdown: Breakdown,
+}
+
+/// Where the time of a call went: the medians of the rounds, in nanoseconds. Calls take turns on one engine, so the time
+/// of one is the time of all, divided.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Breakdown {
+    /// All of it.
+    pub ns_per_call: u64,
+    /// Registering and pinning: what was counted, at the model's price.
+    pub register_ns_per_call: u64,
+    /// Ending registrations.
+    pub invalidate_ns_per_call: u64,
+    /// Everything else.
+    pub other_ns_per_call: u64,
+}
+
+impl Breakdown {
+    fn of(spec: &Spec, costs: &Costs, round: &Round) -> Self {
+        let calls = round.counters.calls.max(1);
+        let (register, invalidate) = charged(spec, costs, &round.counters);
+        let ns_per_call = round.elapsed_ns / calls;
+        let (register, invalidate) = (register / calls, invalidate / calls);
+        Self {
+            ns_per_call,
+            register_ns_per_call: register,
+            invalidate_ns_per_call: invalidate,
+            other_ns_per_call: ns_per_call.saturating_sub(register + invalidate),
+        }
+    }
+
+    fn median(rounds: &[Self]) -> Self {
+        let middle = |value: fn(&Self) -> u64| median(rounds.iter().map(value));
+        Self {
+            ns_per_call: middle(|r| r.ns_per_call),
+            register_ns_per_call: middle(|r| r.register_ns_per_call),
+            invalidate_ns_per_call: middle(|r| r.invalidate_ns_per_call),
+            other_ns_per_call: middle(|r| r.other_ns_per_call),
+        }
+    }
+}
+
+/// What the server's engine has spent, by the model: a registration is an operation and pins its pages, a fresh tag pins
+/// them, and the ends of registrations are operations, of pooled ones one for each batch.
+fn charged(spec: &Spec, costs: &Costs, counters: &Counters) -> (u64, u64) {
+    let (operation, page) = (
+        costs.operation.as_nanos() as u64,
+        costs.page.as_nanos() as u64,
+    );
+    let pages = spec.record_bytes.min(CALL_BYTES_MAX).div_ceil(4096) as u64;
+    let register =
+        counters.registrations * (operation + pages * page) + counters.bindings * pages * page;
+    let ends = match spec.registration {
+        "per-operation" => counters.registrations,
+        "pooled" => counters.flushes,
+        _ => counters.bindings,
+    };
+    (register, ends * operation)
+}
+
+impl Plan {
+    /// The rows.
+    pub fn specs(&self) -> Vec<Spec> {
+        let mut specs = Vec::new();
+        for operation in [Operation::Write, Operation::Read] {
+            for &record_bytes in &self.record_bytes {
+                for &threads in &self.threads {
+                    specs.extend(STRATEGIES.map(|registration| Spec {
+                        registration,
+                        operation,
+                        threads,
+                        record_bytes,
+                    }));
+                }
+            }
+        }
+        specs
+    }
+}
+
+fn case(spec: &Spec, server: usize) -> Case {
+    let design = match spec.operation {
+        Operation::Read => RdmaDesign::ReadRead,
+        Operation::Write => RdmaDesign::ReadWrite,
+    };
+    Case {
+        server,
+        fabric: "tcp",
+        rdma: Rdma {
+            design,
+            ..Rdma::default()
+        },
+        spins: false,
+        clients: 1,
+        threads: spec.threads,
+        operation: spec.operation,
+        record_bytes: spec.record_bytes,
+        depth: 1,
+    }
+}
+
+/// Measures. `tick` is told what is measured next.
+///
+/// # Errors
+/// A file could not be made, a server not started or not reached, a read or write failed.
+pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
+    let machine = Machine::here();
+    let mut setting = Setting::new(&plan.conditions)?;
+    let [operation, page] =
+        [plan.costs.operation, plan.costs.page].map(|t| format!("{}ns", t.as_nanos()));
+    let mut servers = Vec::new();
+    for strategy in STRATEGIES {
+        tick(&format!("starting and filling a server ({strategy})"));
+        let mut arguments = vec!["--registration", strategy, "--design", "read-read"];
+        arguments.extend(["--registration-cost", &operation, "--pinning-cost", &page]);
+        servers.push((strategy, setting.start(false, &arguments)?));
+    }
+    let specs = plan.specs().into_iter().filter_map(|spec| {
+        let (_, server) = servers
+            .iter()
+            .find(|(name, _)| *name == spec.registration)?;
+        let case = case(&spec, *server);
+        Some((spec, case))
+    });
+    report(
+        "registration",
+        &plan.conditions,
+        (machine, &setting),
+        specs.collect(),
+        &mut tick,
+        |spec, rounds| {
+            let parts: Vec<_> = rounds
+                .iter()
+                .map(|round| Breakdown::of(&spec, &plan.costs, round))
+                .collect();
+            Row {
+                rate: Rate::of(rounds),
+                breakdown: Breakdown::median(&parts),
+                spec,
+            }
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_strategy_is_charged_for_what_it_did() {
+        let costs = Costs {
+            operation: Duration::from_nanos(1000),
+            page: Duration::from_nanos(10),
+        };
+        let spec = |registration| Spec {
+            registration,
+            operation: Operation::Write,
+            threads: 1,
+            record_bytes: 1 << 20,
+        };
+        let counters = |registrations, bindings, flushes| Counters {
+            calls: 100,
+            registrations,
+            bindings,
+            flushes,
+            ..Counters::default()
+        };
+        // 64 pages a call.
+        let of = |name, counters: Counters| charged(&spec(name), &costs, &counters);
+        assert_eq!(of("per-operation", counters(100, 0, 0)), (164_000, 100_000));
+        assert_eq!(of("pooled", counters(1, 100, 3)), (65_640, 3_000));
+        assert_eq!(of("cached", counters(1, 0, 0)), (1_640, 0));
+        assert_eq!(of("all-physical", counters(0, 0, 0)), (0, 0));
+        let round = Round {
+            elapsed_ns: 1_000_000,
+            counters: counters(100, 0, 0),
+            ..Round::default()
+        };
+        let parts = Breakdown::of(&spec("per-operation"), &costs, &round);
+        assert_eq!(parts.ns_per_call, 10_000);
+        assert_eq!(
+            (parts.register_ns_per_call, parts.invalidate_ns_per_call),
+            (1_640, 1_000)
+        );
+        assert_eq!(parts.other_ns_per_call, 7_360);
+    }
+}

@@ -1,0 +1,267 @@
+//! The servers that rows are measured at, and one measurement.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use odafs::{Cache, Client, File, Options, Rdma, Route, Url, Wait};
+
+use super::Conditions;
+use super::load::{self, Load, Operation, Round};
+use crate::cpu::{self, Placement};
+use crate::floors::local;
+use crate::process::{Fabric, ServerPlan, ServerProcess};
+use crate::scratch::Scratch;
+
+/// How long a spinning side polls: longer than any gap within a row.
+const SPIN: Duration = Duration::from_millis(20);
+
+/// The file's name below the served directory.
+const FILE: &str = "file";
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// At which server, in the order of their start.
+    pub server: usize,
+    /// Over which fabric: `shm`, `tcp` or `nfs`.
+    pub fabric: &'static str,
+    /// How calls travel over RDMA.
+    pub rdma: Rdma,
+    /// How both sides wait: by polling, or asleep.
+    pub spins: bool,
+    /// Clients, each with connections of its own.
+    pub clients: u32,
+    /// Callers in each.
+    pub threads: u32,
+    /// What a caller does.
+    pub operation: Operation,
+    /// Bytes of a record.
+    pub record_bytes: usize,
+    /// Reads that a caller has under way.
+    pub depth: u32,
+}
+
+/// The servers, each with a file of its own in memory.
+pub struct Setting {
+    conditions: Conditions,
+    placement: Option<Placement>,
+    servers: Vec<(ServerProcess, Scratch)>,
+}
+
+impl Setting {
+    /// No server yet. From now on this process runs on the client's processor.
+    ///
+    /// # Errors
+    /// What binding to it says.
+    pub fn new(conditions: &Conditions) -> Result<Self> {
+        let placement = Placement::apart();
+        if let Some(placement) = &placement {
+            cpu::bind(&placement.client).context("cannot bind to a processor")?;
+        }
+        Ok(Self {
+            conditions: conditions.clone(),
+            placement,
+            servers: Vec::new(),
+        })
+    }
+
+    /// Starts a server with these further arguments and has it read all of its file.
+    ///
+    /// # Errors
+    /// The file could not be made, the server not be started or read.
+    pub fn start(&mut self, spins: bool, arguments: &[&str]) -> Result<usize> {
+        let bytes = self.conditions.file_bytes;
+        let directory = Scratch::for_bytes(2 * bytes).context("cannot make a directory")?;
+        let path = directory.path().join(FILE);
+        local::write_random(&path, bytes, |_| {}).context("cannot write a file")?;
+        // Over TCP we are whoever the server takes root for. The directory lets no other user in.
+        let everyone = std::fs::Permissions::from_mode(0o666);
+        std::fs::set_permissions(&path, everyone).context("cannot open a file to writers")?;
+        let arguments = [&["--metrics", "127.0.0.1:0"], arguments].concat();
+        let process = ServerProcess::start(&ServerPlan {
+            program: self.conditions.program.clone(),
+            directory: directory.path().to_owned(),
+            read_only: false,
+            // Pages that are written move to fresh frames, and one strategy of registration lives on free ones.
+            cache_bytes: 2 * bytes + (64 << 20),
+            fabrics: vec![Fabric::Shm, Fabric::Tcp],
+            spin: if spins { SPIN } else { Duration::ZERO },
+            nfs: true,
+            cpus: self.placement.as_ref().map(|p| p.server.clone()),
+            arguments: arguments.iter().map(|&a| a.to_owned()).collect(),
+        })?;
+        let url = process.url(Fabric::Shm)?;
+        let file = open(&url, options(spins, 1, Rdma::default()))?;
+        let mut piece = vec![0; 1 << 20];
+        let mut offset = 0;
+        while offset < bytes {
+            offset += match file.read_at(&mut piece, offset)? {
+                0 => bail!("the server's file is shorter than what was written"),
+                n => n as u64,
+            };
+        }
+        self.servers.push((process, directory));
+        Ok(self.servers.len() - 1)
+    }
+
+    /// Where both sides run, in words.
+    pub fn placement(&self) -> String {
+        match &self.placement {
+            Some(p) => format!(
+                "client bound to processor {}, server to processor {}",
+                p.client[0], p.server[0]
+            ),
+            None => "not bound: there is one processor".to_owned(),
+        }
+    }
+
+    /// Measures a case once, on new connections.
+    ///
+    /// # Errors
+    /// The server could not be reached, or a read or write failed.
+    pub fn measure(&self, case: &Case) -> Result<Round> {
+        let (process, _) = &self.servers[case.server];
+        if case.spins {
+            // Engines that polled for the row before fall asleep.
+            std::thread::sleep(SPIN * 3 / 2);
+        }
+        let url = url(process, case.fabric)?;
+        let mut files = Vec::new();
+        for _ in 0..case.clients {
+            let file = open(&url, options(case.spins, case.threads, case.rdma))?;
+            files.extend(std::iter::repeat_n(file, case.threads as usize));
+        }
+        let load = |time| Load {
+            operation: case.operation,
+            record_bytes: case.record_bytes,
+            depth: case.depth,
+            time,
+        };
+        let bytes = self.conditions.file_bytes;
+        // Connections are made and buffers are there before anything counts.
+        load::run(&files, &load(self.conditions.time / 4), bytes, || 0)?;
+        let before = Counters::of(process)?;
+        let server_cpu = || process.cpu_ns();
+        let round = load::run(&files, &load(self.conditions.time), bytes, server_cpu)?;
+        Ok(Round {
+            counters: Counters::of(process)?.since(&before),
+            ..round
+        })
+    }
+}
+
+fn url(process: &ServerProcess, fabric: &str) -> Result<Url> {
+    match fabric {
+        "shm" => process.url(Fabric::Shm),
+        "tcp" => process.url(Fabric::Tcp),
+        _ => {
+            let address = process.nfs().context("the server has no NFS port")?;
+            let host = odafs::Host {
+                name: address.ip().to_string(),
+                port: address.port(),
+            };
+            Ok(Url {
+                server: odafs::ServerAddress::Nfs(host),
+                path: b"/".to_vec(),
+                mount_port: None,
+                crc: false,
+            })
+        }
+    }
+}
+
+fn open(url: &Url, options: Options) -> Result<File> {
+    let client = Client::connect_with(url, options)?;
+    Ok(client.open(format!("/{FILE}"))?)
+}
+
+fn options(spins: bool, threads: u32, rdma: Rdma) -> Options {
+    Options {
+        route: Route::Rpc,
+        cache: Cache::Off,
+        wait: match spins {
+            true => Wait::Spin,
+            false => Wait::Block {
+                spin: Duration::ZERO,
+            },
+        },
+        lanes: threads,
+        rdma,
+        ..Options::default()
+    }
+}
+
+/// What a server has counted of RPC over RDMA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Calls.
+    pub calls: u64,
+    /// Regions registered.
+    pub registrations: u64,
+    /// Fresh tags for memory that was registered already.
+    pub bindings: u64,
+    /// Batches of tags invalidated.
+    pub flushes: u64,
+    /// Replies that clients fetched.
+    pub fetched: u64,
+}
+
+impl Counters {
+    fn of(process: &ServerProcess) -> Result<Self> {
+        let address = process.metrics().context("the server has no metrics")?;
+        Ok(Self::parse(&metrics(address).context("no metrics came")?))
+    }
+
+    fn parse(text: &str) -> Self {
+        let value = |name: &str| {
+            let line = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
+            text.lines().find_map(line).unwrap_or(0)
+        };
+        Self {
+            calls: value("odafs_rdma_calls_total"),
+            registrations: value("odafs_rdma_registrations_total"),
+            bindings: value("odafs_rdma_bindings_total"),
+            flushes: value("odafs_rdma_flushes_total"),
+            fetched: value("odafs_rdma_exposed_total"),
+        }
+    }
+
+    fn since(&self, before: &Self) -> Self {
+        Self {
+            calls: self.calls - before.calls,
+            registrations: self.registrations - before.registrations,
+            bindings: self.bindings - before.bindings,
+            flushes: self.flushes - before.flushes,
+            fetched: self.fetched - before.fetched,
+        }
+    }
+}
+
+fn metrics(address: SocketAddr) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_found_by_their_whole_name() {
+        let text = "# HELP odafs_rdma_calls_total Calls.\nodafs_rdma_calls_total_x 9\nodafs_rdma_calls_total 41\n\
+                    odafs_rdma_flushes_total 3\n";
+        let counters = Counters::parse(text);
+        assert_eq!(
+            (counters.calls, counters.flushes, counters.bindings),
+            (41, 3, 0)
+        );
+        assert_eq!(counters.since(&Counters::default()), counters);
+    }
+}

@@ -1,0 +1,131 @@
+//! `odafs bench throughput`: sequential reads and writes, record size x requests in flight, over each fabric ("NFS over
+//! RDMA", figures 15-18).
+
+use anyhow::Result;
+use odafs::Rdma;
+use serde::Serialize;
+
+use super::{Case, Conditions, Operation, Rate, Report, Setting, report};
+use crate::machine::Machine;
+
+/// The fabrics: NFS over TCP, shared memory, RPC over RDMA by iWARP.
+pub const FABRICS: [&str; 3] = ["nfs", "shm", "tcp"];
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The rest.
+    pub conditions: Conditions,
+    /// Some of [`FABRICS`].
+    pub fabrics: Vec<&'static str>,
+    /// Reads, writes.
+    pub operations: Vec<Operation>,
+    /// Bytes of a record.
+    pub record_bytes: Vec<usize>,
+    /// Further requests under way with the one that is waited for.
+    pub read_ahead: Vec<u32>,
+    /// `spin`, `block`.
+    pub waits: Vec<&'static str>,
+}
+
+/// What a row is about.
+#[derive(Clone, Debug, Serialize)]
+pub struct Spec {
+    /// One of [`FABRICS`].
+    pub fabric: &'static str,
+    /// Reads or writes.
+    pub operation: Operation,
+    /// How both sides wait.
+    pub wait: &'static str,
+    /// Bytes of a record.
+    pub record_bytes: usize,
+    /// Further requests under way with the one that is waited for.
+    pub read_ahead: u32,
+}
+
+/// A row.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// What it is about.
+    #[serde(flatten)]
+    pub spec: Spec,
+    /// Its figures.
+    #[serde(flatten)]
+    pub rate: Rate,
+}
+
+impl Plan {
+    /// The rows.
+    pub fn specs(&self) -> Vec<Spec> {
+        let mut specs = Vec::new();
+        for &operation in &self.operations {
+            for &wait in &self.waits {
+                for &read_ahead in &self.read_ahead {
+                    for &record_bytes in &self.record_bytes {
+                        specs.extend(self.fabrics.iter().map(|&fabric| Spec {
+                            fabric,
+                            operation,
+                            wait,
+                            record_bytes,
+                            read_ahead,
+                        }));
+                    }
+                }
+            }
+        }
+        specs
+    }
+}
+
+impl Spec {
+    /// Reads are a batch on one connection; a write returns when it is done, so those have a thread and a connection
+    /// each.
+    fn case(&self, server: usize) -> Case {
+        let in_flight = self.read_ahead + 1;
+        let (threads, depth) = match self.operation {
+            Operation::Read => (1, in_flight),
+            Operation::Write => (in_flight, 1),
+        };
+        Case {
+            server,
+            fabric: self.fabric,
+            rdma: Rdma::default(),
+            spins: self.wait == "spin",
+            clients: 1,
+            threads,
+            operation: self.operation,
+            record_bytes: self.record_bytes,
+            depth,
+        }
+    }
+}
+
+/// Measures. `tick` is told what is measured next.
+///
+/// # Errors
+/// A file could not be made, a server not started or not reached, a read or write failed.
+pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
+    let machine = Machine::here();
+    let mut setting = Setting::new(&plan.conditions)?;
+    let mut servers = Vec::new();
+    for &wait in &plan.waits {
+        tick("starting and filling a server");
+        servers.push((wait, setting.start(wait == "spin", &[])?));
+    }
+    let specs = plan.specs().into_iter().filter_map(|spec| {
+        let (_, server) = servers.iter().find(|(wait, _)| *wait == spec.wait)?;
+        let case = spec.case(*server);
+        Some((spec, case))
+    });
+    report(
+        "throughput",
+        &plan.conditions,
+        (machine, &setting),
+        specs.collect(),
+        &mut tick,
+        |spec, rounds| Row {
+            spec,
+            rate: Rate::of(rounds),
+        },
+    )
+}

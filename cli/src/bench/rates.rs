@@ -1,0 +1,130 @@
+//! What the benches of throughput have in common: options, tables.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use odafs_bench::rates::{Conditions, Rate, Report};
+use odafs_bench::table::{Table, bytes, count, time};
+use serde::Serialize;
+
+use crate::{Usage, output, units};
+
+/// Options of each.
+#[derive(Args)]
+pub struct Common {
+    /// Bytes of the file, which the server holds in memory
+    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "64MiB")]
+    file_size: u64,
+    /// How often every row is measured
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    rounds: u32,
+    /// Time for all of it, about [default: a fifth of a second for a row in a round]
+    #[arg(long, value_name = "N", value_parser = units::duration)]
+    seconds: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Common {
+    /// Checks the options: the file holds `records` of the longest.
+    pub fn check(&self, sizes: &[u64], records: u32) -> Result<()> {
+        if self.rounds == 0 || sizes.contains(&0) {
+            bail!(Usage(
+                "--rounds and --size: more than none is needed".to_owned()
+            ));
+        }
+        let longest = sizes.iter().max().copied().unwrap_or(0);
+        if longest > 16 << 20 {
+            bail!(Usage("--size: 16MiB is the most".to_owned()));
+        }
+        if self.file_size < longest * u64::from(records) {
+            bail!(Usage(format!(
+                "--file-size: at least {} is needed, for {records} records of {}",
+                bytes(longest * u64::from(records)),
+                bytes(longest)
+            )));
+        }
+        Ok(())
+    }
+
+    /// What the bench is told; it has so many rows.
+    pub fn conditions(&self, rows: usize) -> Result<Conditions> {
+        let steps = rows as u32 * self.rounds;
+        Ok(Conditions {
+            program: std::env::current_exe().context("cannot find this program")?,
+            file_bytes: self.file_size,
+            rounds: self.rounds,
+            time: self
+                .seconds
+                .map_or(Duration::from_millis(200), |all| all / steps.max(1)),
+        })
+    }
+
+    /// Measures and prints.
+    pub fn run<R: Serialize>(
+        &self,
+        rows: usize,
+        measure: impl FnOnce(&mut dyn FnMut(&str)) -> Result<Report<R>>,
+        table: impl FnOnce(&[R]) -> Table,
+    ) -> Result<()> {
+        let report = measured(rows as u64 * u64::from(self.rounds), measure)?;
+        if self.json {
+            return output::json(&report);
+        }
+        output::text(&format!(
+            "{}\ncommit {}\nA file of {} in the server's memory; {}; the median of {} rounds in turn\n\n",
+            report.machine.sentence(),
+            report.commit,
+            bytes(report.file_bytes),
+            report.placement,
+            report.rounds
+        ))?;
+        output::table(&table(&report.rows))
+    }
+}
+
+/// Measures, with progress on stderr.
+fn measured<R>(steps: u64, measure: impl FnOnce(&mut dyn FnMut(&str)) -> Result<R>) -> Result<R> {
+    let progress = output::step_progress(steps, "");
+    let report = measure(&mut |what| {
+        progress.set_message(what.to_owned());
+        progress.inc(u64::from(what.starts_with("round")));
+    })?;
+    progress.finish_and_clear();
+    Ok(report)
+}
+
+/// Headings of what [`cells`] makes.
+pub const RATE: [&str; 6] = [
+    "MiB/s",
+    "lowest",
+    "highest",
+    "records",
+    "client CPU/MiB",
+    "server CPU/MiB",
+];
+
+/// A rate in a table.
+pub fn cells(rate: &Rate) -> [String; 6] {
+    let figures = [
+        rate.mib_per_second,
+        rate.mib_per_second_lowest,
+        rate.mib_per_second_highest,
+    ];
+    let [median, lowest, highest] = figures.map(|n| format!("{n:.1}"));
+    [
+        median,
+        lowest,
+        highest,
+        count(rate.operations),
+        time(rate.client_cpu_ns_per_mib),
+        time(rate.server_cpu_ns_per_mib),
+    ]
+}
+
+/// The word for an operation.
+pub fn word(operation: odafs_bench::rates::Operation) -> String {
+    format!("{operation:?}").to_lowercase()
+}

@@ -1,0 +1,108 @@
+//! `odafs bench registration`.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use odafs_bench::rates::registration::{self, Costs, Plan, Row};
+use odafs_bench::table::{Table, bytes, time};
+
+use super::designs::threads_and_sizes;
+use super::rates::{Common, RATE, cells, word};
+use crate::units;
+
+/// RPC-over-RDMA: four ways to register memory, and where the time goes
+#[derive(Args)]
+#[command(after_help = "Example:
+  odafs bench registration --threads 1 --threads 8 --size 128KiB --operation-cost 0us --page-cost 0ns
+
+What does registration cost a server, and which strategy spares it? per-operation registers memory for each
+call; pooled gives memory that is registered a fresh tag for each; cached uses it again; all-physical reads
+into free frames of the page cache. Soft RDMA has nothing to tell an adapter and no pages to pin, so the
+server's engine spends the time instead that --operation-cost and --page-cost name: an assumption, no
+measurement of hardware. The columns behind the rates are the time of a call, by what the server counted at
+these prices. Writes are in the Read-Write design; reads in Read-Read, as the server registers nothing for
+reads in the other.")]
+pub struct Arguments {
+    /// Bytes of a record [may be repeated; default: 128KiB, 256KiB, 512KiB and 1MiB]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    size: Vec<u64>,
+    /// Threads that read or write [may be repeated; default: 1, 2, 4 and 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    threads: Vec<u32>,
+    /// Time that an adapter takes for a registration, or for the end of some
+    #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "10us")]
+    operation_cost: Duration,
+    /// Time that it takes to pin a page of 4 KiB
+    #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "250ns")]
+    page_cost: Duration,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Measures.
+pub fn run(arguments: Arguments) -> Result<()> {
+    let plan = plan(&arguments)?;
+    let measure = |tick: &mut dyn FnMut(&str)| registration::run(&plan, tick);
+    arguments.common.run(plan.specs().len(), measure, table)
+}
+
+fn plan(arguments: &Arguments) -> Result<Plan> {
+    let (sizes, threads) = threads_and_sizes(&arguments.threads, &arguments.size);
+    let most = threads.iter().max().copied().unwrap_or(1);
+    arguments.common.check(&sizes, most)?;
+    let mut plan = Plan {
+        conditions: arguments.common.conditions(1)?,
+        threads,
+        record_bytes: sizes.iter().map(|&s| s as usize).collect(),
+        costs: Costs {
+            operation: arguments.operation_cost,
+            page: arguments.page_cost,
+        },
+    };
+    plan.conditions = arguments.common.conditions(plan.specs().len())?;
+    Ok(plan)
+}
+
+fn table(rows: &[Row]) -> Table {
+    let [a, b, c, d, e, f] = RATE;
+    let mut table = Table::new([
+        "<operation",
+        "<registration",
+        "threads",
+        "record",
+        a,
+        b,
+        c,
+        d,
+        e,
+        f,
+        "call",
+        "register",
+        "invalidate",
+        "other",
+    ]);
+    for Row {
+        spec,
+        rate,
+        breakdown,
+    } in rows
+    {
+        let mut row = vec![
+            word(spec.operation),
+            spec.registration.to_owned(),
+            spec.threads.to_string(),
+            bytes(spec.record_bytes as u64),
+        ];
+        row.extend(cells(rate));
+        let parts = [
+            breakdown.ns_per_call,
+            breakdown.register_ns_per_call,
+            breakdown.invalidate_ns_per_call,
+            breakdown.other_ns_per_call,
+        ];
+        row.extend(parts.map(time));
+        table.row(row);
+    }
+    table
+}

@@ -1,0 +1,105 @@
+//! The benches of throughput, each with a tiny run.
+
+mod common;
+
+use common::{odafs, run, text};
+use serde_json::Value;
+
+/// The report of `odafs bench ARGUMENTS`, whose rows all have moved something.
+fn report(bench: &str, arguments: &str) -> Vec<Value> {
+    let all = format!("bench {bench} --file-size 4MiB --rounds 1 --seconds 0.1 --json {arguments}");
+    let output = run(&all.split_whitespace().collect::<Vec<_>>());
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["bench"], bench);
+    assert!(report["machine"]["cpus"].as_u64() > Some(0) && report["commit"].is_string());
+    let rows = report["rows"].as_array().unwrap();
+    for row in rows {
+        assert!(row["operations"].as_u64() > Some(0), "{row}");
+        assert!(row["mib_per_second"].as_f64() > Some(0.0), "{row}");
+        for side in ["client_cpu_ns_per_mib", "server_cpu_ns_per_mib"] {
+            assert!(row[side].is_u64(), "{row}");
+        }
+    }
+    rows.clone()
+}
+
+#[test]
+fn throughput_has_a_row_for_each_fabric_size_and_depth() {
+    let rows = report(
+        "throughput",
+        "--size 64KiB --size 512 --read-ahead 0 --read-ahead 3",
+    );
+    assert_eq!(rows.len(), 2 * 3 * 2 * 2);
+    for fabric in ["nfs", "shm", "tcp"] {
+        for operation in ["read", "write"] {
+            let of = |row: &&Value| row["fabric"] == fabric && row["operation"] == operation;
+            let found: Vec<_> = rows.iter().filter(of).collect();
+            assert_eq!(found.len(), 4, "{fabric} {operation}");
+            assert!(
+                found
+                    .iter()
+                    .any(|r| r["read_ahead"] == 3 && r["record_bytes"] == 512)
+            );
+        }
+    }
+}
+
+#[test]
+fn replies_are_fetched_in_the_read_read_design_alone() {
+    let rows = report("designs", "--size 128KiB --threads 2");
+    assert_eq!(rows.len(), 4);
+    for row in &rows {
+        let expected = row["design"] == "read-read" && row["operation"] == "read";
+        let fetched = row["fetched"].as_u64().unwrap();
+        if row["operation"] == "read" {
+            assert_eq!(fetched > 0, expected, "{row}");
+        }
+    }
+}
+
+#[test]
+fn strategies_of_registration_are_charged_for_what_they_do() {
+    let arguments = "--size 128KiB --threads 1 --operation-cost 20us --page-cost 1us";
+    let rows = report("registration", arguments);
+    assert_eq!(rows.len(), 8);
+    let write = |name: &str| {
+        let of = |row: &&Value| row["registration"] == name && row["operation"] == "write";
+        let row = rows.iter().find(of).unwrap();
+        let part = |key: &str| row[key].as_u64().unwrap();
+        assert!(part("other_ns_per_call") <= part("ns_per_call"), "{row}");
+        ["register_ns_per_call", "invalidate_ns_per_call"].map(part)
+    };
+    assert_eq!(write("all-physical"), [0, 0]);
+    assert_eq!(write("cached")[1], 0);
+    assert!(write("cached")[0] < write("per-operation")[0]);
+    // One invalidation for a batch of tags, and one for each call.
+    assert!(write("pooled")[1] < write("per-operation")[1]);
+}
+
+#[test]
+fn credits_have_a_fairness() {
+    let rows = report("credits", "--clients 1 --clients 3 --fixed 2");
+    assert_eq!(rows.len(), 4);
+    for row in &rows {
+        let n = row["clients"].as_f64().unwrap();
+        let fairness = row["fairness"].as_f64().unwrap();
+        assert!(fairness <= 1.0 && fairness >= 1.0 / n - 0.001, "{row}");
+        assert!(row["slowest_share"].as_f64() <= Some(1.0), "{row}");
+    }
+    assert!(rows.iter().any(|row| row["credits"] == "adaptive"));
+}
+
+#[test]
+fn what_does_not_fit_the_file_is_wrong_usage() {
+    for (arguments, expected) in [
+        ("bench throughput --file-size 1MiB", "--file-size"),
+        ("bench throughput --read-ahead 17", "17"),
+        ("bench designs --size 0", "--size"),
+        ("bench registration --rounds 0", "--rounds"),
+        ("bench credits --clients 0", "0"),
+    ] {
+        let output = odafs().args(arguments.split(' ')).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments}");
+        assert!(text(&output.stderr).contains(expected), "{arguments}");
+    }
+}
