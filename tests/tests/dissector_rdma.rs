@@ -53,7 +53,7 @@ fn is_understood(capture: &Capture, checksums: bool) -> bool {
             ],
         )
         .expect("tshark");
-    assert!(!handshakes.is_empty() && handshakes.len() % 2 == 0);
+    assert!(!handshakes.is_empty() && handshakes.len().is_multiple_of(2));
     for handshake in handshakes {
         let crc = if checksums { "1" } else { "0" };
         assert_eq!(handshake, ["2", crc, "0", "0"]);
@@ -263,11 +263,11 @@ fn tshark_understands_our_own_client() {
         for _ in 0..3 {
             file.read_exact_at(&mut bytes, 4096).expect("read");
         }
-        let made = client.create(&format!("/made-{crc}")).expect("create");
+        let made = client.create(format!("/made-{crc}")).expect("create");
         made.write_at(&vec![5; 40_000], 0).expect("write");
         made.sync().expect("sync");
         client.read_dir("/").expect("read_dir");
-        client.remove(&format!("/made-{crc}")).expect("remove");
+        client.remove(format!("/made-{crc}")).expect("remove");
         drop((file, made, client));
         let capture = tap.capture();
         if !is_understood(&capture, crc) {
