@@ -216,9 +216,11 @@ fn reads_that_nobody_answers_hold_a_bounded_memory() {
     let mut silent = Vec::new();
     for _ in 0..20 {
         let mut raw = world.connect();
-        for _ in 0..20 {
+        for number in 0..20 {
             let (header, call) = write_call(&mut raw, &root, 1 << 20);
-            raw.message(&[header.bytes(), call].concat()).expect("call");
+            if let Err(error) = raw.message(&[header.bytes(), call].concat()) {
+                panic!("call {number}: {error}; {:?}", raw.ended());
+            }
         }
         silent.push(raw);
     }
