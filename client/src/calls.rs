@@ -6,13 +6,13 @@ use crate::{
     options::{Credential, Wait},
     pool::{Lent, Pool, TakeError},
     procedure::Procedure,
-    transport::{Broken, Transport},
+    transport::{Broken, Placed, Transport},
 };
 use odafs_common::{
     rpcrdma::CallShape,
     wire::{
         rpc::{self, Auth, AuthSys, Groups, Rejection},
-        xdr::{Encode, Reader, Writer, XdrError},
+        xdr::{Apart, Encode, Reader, Writer, XdrError},
     },
 };
 use odafs_fabric::{
@@ -222,7 +222,9 @@ impl Calls {
                     continue;
                 }
             }
-            match answer(&*line.transport, procedure) {
+            let data = line.transport.placed().map(|placed| placed.load());
+            let data = data.as_deref().unwrap_or_default();
+            match answer(&*line.transport, data, procedure) {
                 // The answer to a call that had timed out, or to one sent twice.
                 Ok((other, _)) if other != xid => {}
                 Ok((_, body)) => {
@@ -376,15 +378,22 @@ impl Line {
     }
 }
 
-/// The xid of a reply and a reader of its result, or why there is none.
+/// The xid of a reply and a reader of its result, or why there is none. What came apart from it is read as `data`.
 pub fn answer<'a>(
     transport: &'a dyn Transport,
+    data: &'a [u8],
     procedure: &Procedure,
 ) -> Result<(u32, Result<Reader<'a>, CallError>), CallError> {
     let reply = rpc::parse_reply(transport.message());
     let reply = reply.map_err(|error| misbehaved(procedure, &error))?;
     let body = match reply.body {
-        Ok(reader) => Ok(reader.reduced(transport.apart())),
+        Ok(reader) => {
+            let apart = |placed: Placed<'_>| Apart {
+                bytes: placed.bytes,
+                data,
+            };
+            Ok(reader.reduced(transport.placed().map(apart)))
+        }
         Err(rejection) => Err(rejected(procedure, rejection)),
     };
     Ok((reply.xid, body))

@@ -5,7 +5,7 @@ use crate::{
     error::CallError,
     pool::TakeError,
     procedure::{Asks, Procedure},
-    transport::Broken,
+    transport::{Broken, Placed},
 };
 use odafs_common::wire::xdr::{Encode, Reader};
 use odafs_fabric::{Region, clock::Nanos, sync::Arc};
@@ -34,12 +34,13 @@ pub trait Work {
         Asks::NOTHING
     }
 
-    /// Takes a result in.
+    /// Takes a result in. `placed`: where its data lies, if that came apart from it; it is empty in `result` then.
     fn take(
         &mut self,
         item: Self::Item,
         slot: usize,
         sink: Option<&Arc<Region>>,
+        placed: Option<Placed<'_>>,
         result: &mut Reader<'_>,
     ) -> Result<Next<Self::Item>, CallError>;
 }
@@ -232,7 +233,8 @@ impl<W: Work> Run<'_, W> {
     }
 
     fn reply(&mut self, line: &mut Line, sink: Option<&Arc<Region>>) -> Result<(), Stopped> {
-        let (xid, body) = answer(line.transport(), self.procedure).map_err(Stopped::Failed)?;
+        let transport = &*line.transport();
+        let (xid, body) = answer(transport, &[], self.procedure).map_err(Stopped::Failed)?;
         let Some(at) = self.in_flight.iter().position(|flying| flying.xid == xid) else {
             return Ok(());
         };
@@ -240,7 +242,13 @@ impl<W: Work> Run<'_, W> {
         let mut result = body.map_err(Stopped::Failed)?;
         match self
             .work
-            .take(flying.item, flying.slot, sink, &mut result)
+            .take(
+                flying.item,
+                flying.slot,
+                sink,
+                transport.placed(),
+                &mut result,
+            )
             .map_err(Stopped::Failed)?
         {
             Next::Done => {}

@@ -12,17 +12,14 @@ use self::{
 };
 use crate::{
     options::{Rdma, RdmaCredits, RdmaDesign, Registration, Wait},
-    transport::{Broken, Patience, Transport},
+    transport::{Broken, Patience, Placed, Transport},
 };
 use odafs_common::{
     rpcrdma::{
         AdaptiveRequests, Call, CallError, CallShape, Event, Failure, Need, NeedKind, PrivateData,
         Reply, RequestPolicy, Requester, RequesterConfig, Stream, Terms,
     },
-    wire::{
-        rpc,
-        xdr::{Apart, Writer},
-    },
+    wire::{rpc, xdr::Writer},
 };
 use odafs_fabric::{Access, Completion, PostError, QueuePair, SteeringTag, clock::Nanos};
 use std::collections::{HashMap, VecDeque};
@@ -78,8 +75,8 @@ struct UnderWay {
 #[derive(Default)]
 struct Received {
     message: Vec<u8>,
-    /// What the message lacks.
-    apart: Option<Vec<u8>>,
+    /// What the message lacks: so many bytes of this.
+    apart: Option<(Buffer, u32)>,
 }
 
 /// What came of a call that was to be sent.
@@ -286,26 +283,26 @@ impl RdmaTransport {
         for (_, buffer) in &call.buffers {
             self.memory.end_access(&mut *self.pair, buffer, invalidated);
         }
-        let load = |wanted, bytes: u32| {
-            let mut buffers = call.buffers.iter();
-            let (_, buffer) = buffers.find(|(kind, _)| *kind == wanted)?;
-            let mut data = vec![0; bytes as usize];
-            buffer.load(0, &mut data).then_some(data)
-        };
-        let whole = || -> Option<Received> {
-            if let Stream::Memory(bytes) = reply.stream {
-                received.message = load(NeedKind::Reply, bytes)?;
+        let malformed = || Broken(Failure::Malformed.to_string());
+        for (kind, buffer) in call.buffers {
+            if let (NeedKind::Reply, Stream::Memory(bytes)) = (kind, &reply.stream) {
+                received.message.resize(*bytes as usize, 0);
+                if !buffer.load(0, &mut received.message) {
+                    return Err(malformed());
+                }
             }
-            if let Some(bytes) = reply.result {
-                received.apart = Some(load(NeedKind::Result, bytes)?);
+            match (kind, reply.result) {
+                (NeedKind::Result, Some(bytes)) if bytes as usize <= buffer.len() => {
+                    received.apart = Some((buffer, bytes));
+                }
+                (NeedKind::Result, Some(_)) => return Err(malformed()),
+                _ => self.memory.take_back(&mut *self.pair, buffer),
             }
-            Some(received)
-        };
-        let whole = whole().ok_or_else(|| Broken(Failure::Malformed.to_string()))?;
-        self.ready.push_back(whole);
-        for (_, buffer) in call.buffers {
-            self.memory.take_back(&mut *self.pair, buffer);
         }
+        if reply.result.is_some() != received.apart.is_some() || received.message.is_empty() {
+            return Err(malformed());
+        }
+        self.ready.push_back(received);
         Ok(())
     }
 
@@ -406,7 +403,10 @@ impl Transport for RdmaTransport {
         let mut patience = Patience::new(self.wait, deadline);
         loop {
             if let Some(next) = self.ready.pop_front() {
-                self.current = next;
+                let last = std::mem::replace(&mut self.current, next);
+                if let Some((buffer, _)) = last.apart {
+                    self.memory.take_back(&mut *self.pair, buffer);
+                }
                 return Ok(true);
             }
             if !self.advance()? && !patience.rest(&mut *self.pair)? {
@@ -419,11 +419,11 @@ impl Transport for RdmaTransport {
         &self.current.message
     }
 
-    fn apart(&self) -> Option<Apart<'_>> {
-        let data = self.current.apart.as_deref()?;
-        Some(Apart {
-            bytes: data.len() as u32,
-            data,
+    fn placed(&self) -> Option<Placed<'_>> {
+        let (buffer, bytes) = self.current.apart.as_ref()?;
+        Some(Placed {
+            region: buffer.region(),
+            bytes: *bytes,
         })
     }
 

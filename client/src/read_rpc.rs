@@ -11,7 +11,7 @@ use crate::{
     read::Reading,
     session::Session,
     trace::Taken,
-    transport::Broken,
+    transport::{Broken, Placed},
 };
 use odafs_common::wire::{
     nfs3::{self, Attributes},
@@ -143,9 +143,56 @@ fn span(part: &Part<'_>, reading: &Reading<'_>) -> (u64, u32) {
     (start + part.within as u64, part.buf.len() as u32)
 }
 
+/// Data that was read.
+#[derive(Clone, Copy)]
+enum Data<'a> {
+    /// In the reply.
+    Here(&'a [u8]),
+    /// In registered memory.
+    Landed {
+        region: &'a Region,
+        offset: usize,
+        bytes: usize,
+    },
+}
+
+impl<'a> Data<'a> {
+    fn of(here: &'a [u8], placed: Option<Placed<'a>>) -> Self {
+        match placed {
+            None => Self::Here(here),
+            Some(placed) => Self::Landed {
+                region: placed.region,
+                offset: 0,
+                bytes: placed.bytes as usize,
+            },
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::Here(data) => data.len(),
+            Self::Landed { bytes, .. } => *bytes,
+        }
+    }
+
+    /// Copies what there is from `skip` on, as far as there is room. Bytes copied.
+    fn copy(&self, skip: usize, into: &mut [u8]) -> usize {
+        let bytes = self.len().saturating_sub(skip).min(into.len());
+        let copied = match self {
+            _ if bytes == 0 => false,
+            Self::Here(data) => {
+                into[..bytes].copy_from_slice(&data[skip..][..bytes]);
+                true
+            }
+            Self::Landed { region, offset, .. } => region.load(offset + skip, &mut into[..bytes]),
+        };
+        if copied { bytes } else { 0 }
+    }
+}
+
 /// What both programs' results say.
 struct Told<'a> {
-    data: &'a [u8],
+    data: Data<'a>,
     eof: bool,
     change: Option<u64>,
     attributes: Option<Attributes>,
@@ -200,13 +247,14 @@ impl Work for Fetch<'_, '_, '_> {
         piece: Piece,
         slot: usize,
         sink: Option<&Arc<Region>>,
+        placed: Option<Placed<'_>>,
         result: &mut Reader<'_>,
     ) -> Result<Next<Piece>, CallError> {
         let failed = if self.plain {
             match decode(&nfs::READ, nfs3::ReadResult::decode(result))? {
                 Ok(ok) => {
                     let told = Told {
-                        data: ok.data.0,
+                        data: Data::of(ok.data.0, placed),
                         eof: ok.eof,
                         change: None,
                         attributes: ok.attributes,
@@ -217,7 +265,17 @@ impl Work for Fetch<'_, '_, '_> {
             }
         } else {
             match decode(&READ, odafs::ReadResult::decode(result))? {
-                Ok(ok) => return self.odafs(piece, slot, sink, &ok),
+                Ok(ok) => {
+                    let data = match sink {
+                        Some(region) if ok.data.0.is_empty() => Data::Landed {
+                            region,
+                            offset: slot * self.slot_bytes as usize,
+                            bytes: ok.count.min(piece.count) as usize,
+                        },
+                        _ => Data::of(ok.data.0, placed),
+                    };
+                    return self.odafs(piece, data, &ok);
+                }
                 Err(failed) => failed.status,
             }
         };
@@ -240,22 +298,10 @@ impl Fetch<'_, '_, '_> {
     fn odafs(
         &mut self,
         piece: Piece,
-        slot: usize,
-        sink: Option<&Arc<Region>>,
+        data: Data<'_>,
         ok: &odafs::ReadOk<'_>,
     ) -> Result<Next<Piece>, CallError> {
         let (shared, file) = (self.reading.shared, self.reading.file);
-        let mut landed = Vec::new();
-        let mut data = ok.data.0;
-        if let Some(sink) = sink
-            && data.is_empty()
-        {
-            landed.resize(ok.count.min(piece.count) as usize, 0);
-            if !sink.load(slot * self.slot_bytes as usize, &mut landed) {
-                return Err(misbehaved(&READ, &"more data than there is room for"));
-            }
-            data = &landed;
-        }
         if data.len() != ok.count as usize {
             return Err(misbehaved(&READ, &"data of another length than it says"));
         }
@@ -302,33 +348,32 @@ impl Fetch<'_, '_, '_> {
     }
 
     /// Keeps the pages that the data holds in full, or up to the end of the file.
-    fn keep(&self, piece: Piece, data: &[u8], eof: bool) {
+    fn keep(&self, piece: Piece, data: Data<'_>, eof: bool) {
         let size = self.reading.size;
         if !self.reading.shared.caches() || size.within(piece.offset) != 0 {
             return;
         }
         let moment = self.parts[piece.first].moment;
-        for (page, bytes) in (size.index(piece.offset)..).zip(data.chunks(size.bytes())) {
-            if bytes.len() == size.bytes() || eof {
-                self.reading
-                    .shared
-                    .keep(self.reading.file, moment, page, size, bytes);
+        let mut whole = vec![0; size.bytes()];
+        let starts = (0..data.len()).step_by(size.bytes());
+        for (page, start) in (size.index(piece.offset)..).zip(starts) {
+            let bytes = data.copy(start, &mut whole);
+            if bytes == size.bytes() || eof && bytes > 0 {
+                let (shared, file) = (self.reading.shared, self.reading.file);
+                shared.keep(file, moment, page, size, &whole[..bytes]);
             }
         }
     }
 }
 
 /// Copies to a part what `data`, which begins at `offset` of the file, has for it.
-fn deliver(part: &mut Part<'_>, reading: &Reading<'_>, offset: u64, data: &[u8]) {
+fn deliver(part: &mut Part<'_>, reading: &Reading<'_>, offset: u64, data: Data<'_>) {
     let want = reading.size.start(part.page) + (part.within + part.bytes) as u64;
     let Some(skip) = want.checked_sub(offset) else {
         return;
     };
-    let there = usize::try_from(skip)
-        .ok()
-        .and_then(|skip| data.get(skip..))
-        .unwrap_or(&[]);
-    let bytes = there.len().min(part.buf.len() - part.bytes);
-    part.buf[part.bytes..][..bytes].copy_from_slice(&there[..bytes]);
-    part.bytes += bytes;
+    let Ok(skip) = usize::try_from(skip) else {
+        return;
+    };
+    part.bytes += data.copy(skip, &mut part.buf[part.bytes..]);
 }

@@ -1,9 +1,9 @@
 //! What carries RPC messages: a queue pair of a fabric, one message each, or a TCP stream with record marks.
 
 use crate::options::Wait;
-use odafs_common::{rpcrdma::CallShape, wire::xdr::Apart};
+use odafs_common::rpcrdma::CallShape;
 use odafs_fabric::{
-    Completion, PostError, QueuePair,
+    Completion, PostError, QueuePair, Region,
     clock::{self, Nanos},
 };
 use thiserror::Error;
@@ -12,6 +12,25 @@ use thiserror::Error;
 #[derive(Debug, Clone, Error)]
 #[error("{0}")]
 pub struct Broken(pub String);
+
+/// Data that came apart from its message, in registered memory. The server writes to it no more.
+#[derive(Clone, Copy)]
+pub struct Placed<'a> {
+    /// The memory, from its first byte on.
+    pub region: &'a Region,
+    /// Bytes.
+    pub bytes: u32,
+}
+
+impl Placed<'_> {
+    /// A copy.
+    pub fn load(&self) -> Vec<u8> {
+        let mut data = vec![0; self.bytes as usize];
+        // It is at least as long: that was looked at when it came.
+        let _ = self.region.load(0, &mut data);
+        data
+    }
+}
 
 /// Carries messages both ways.
 pub trait Transport: Send {
@@ -27,8 +46,8 @@ pub trait Transport: Send {
     /// What was received last.
     fn message(&self) -> &[u8];
 
-    /// What came apart from it: data that the message lacks.
-    fn apart(&self) -> Option<Apart<'_>> {
+    /// Where the data lies that came apart from it, and that the message lacks.
+    fn placed(&self) -> Option<Placed<'_>> {
         None
     }
 

@@ -8,7 +8,7 @@ use crate::{
     pipeline::{self, Next, Work},
     shared::Shared,
     state::{FileState, UnstableWrite},
-    transport::Broken,
+    transport::{Broken, Placed},
 };
 use odafs_common::wire::{
     nfs3::{self, Payload, Stable, WccData},
@@ -129,6 +129,7 @@ impl Work for Send<'_> {
         piece: Piece,
         _: usize,
         _: Option<&Arc<Region>>,
+        _: Option<Placed<'_>>,
         result: &mut Reader<'_>,
     ) -> Result<Next<Piece>, CallError> {
         match nfs3::WriteResult::decode(result).map_err(|error| misbehaved(&WRITE, &error))? {

@@ -135,6 +135,11 @@ impl Buffer {
         })
     }
 
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
     /// The region that it begins.
     pub fn region(&self) -> &Arc<Region> {
         &self.region
