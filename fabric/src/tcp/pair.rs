@@ -26,7 +26,7 @@ const INPUT_BURST: u32 = 4;
 const IDLE_ARMS: u32 = 16;
 
 /// Bytes that one call sends, at least, before the next connection has its turn.
-const OUTPUT_BURST: usize = 2 << 20;
+const OUTPUT_BURST: usize = if cfg!(test) { 16 << 10 } else { 2 << 20 };
 
 /// Calls that throw away what still comes after the end.
 const DISCARDS: u32 = 16;
@@ -53,6 +53,8 @@ pub struct Pair {
     drained: bool,
     /// The socket took less than there was.
     stuck: bool,
+    /// A burst ended before all was sent: no event tells when to go on.
+    unsent: bool,
     /// No more comes.
     ended: bool,
     closed: bool,
@@ -83,6 +85,7 @@ impl Pair {
             filled: 0,
             drained: false,
             stuck: false,
+            unsent: false,
             ended: false,
             closed: false,
             idle_arms: 0,
@@ -218,6 +221,7 @@ impl Pair {
     /// Sends what there is, as far as the socket takes it.
     fn transmit(&mut self) {
         let mut left = OUTPUT_BURST;
+        self.unsent = false;
         while left > 0 && self.endpoint.prepare() {
             match sys::send(self.socket.as_fd(), self.endpoint.stretches()) {
                 Ok(sent) => {
@@ -239,17 +243,18 @@ impl Pair {
                 }
             }
         }
+        self.unsent = left == 0 && self.endpoint.queued() > 0;
     }
 
     /// Whether something of the socket's, not of the caller's posts, is to be sent.
     fn owes(&self) -> bool {
-        !self.closed && (self.stuck || self.endpoint.owes_answers())
+        !self.closed && (self.stuck || self.unsent || self.endpoint.owes_answers())
     }
 
     /// Reads, takes and answers until there is a completion, or nothing more to do.
     fn advance(&mut self) {
         let mut due = self.taken < self.filled || self.is_due();
-        if due && self.owes() {
+        if self.owes() && (due || self.unsent) {
             self.transmit();
         }
         for _ in 0..INPUT_BURST {
@@ -279,6 +284,7 @@ impl Pair {
         self.closed
             || self.taken < self.filled
             || self.endpoint.has_completion()
+            || self.unsent
             || (self.endpoint.owes_answers() && !self.stuck)
     }
 
@@ -465,5 +471,66 @@ impl Drop for Pair {
         let _ = shutdown(&self.socket, Shutdown::Write);
         // A socket that is closed with bytes unread takes back what it has sent.
         self.discard();
+    }
+}
+
+#[cfg(all(test, not(any(shuttle, loom, miri))))]
+mod tests {
+    use crate::clock::Nanos;
+    use crate::fabric::{Access, Listener as _, Remote, Source};
+    use crate::tcp::{ConnectOptions, Limits, Listener, connect};
+    use std::time::{Duration, Instant};
+
+    /// More than a socket takes at once.
+    const BYTES: usize = 16 << 20;
+
+    /// What is longer than a burst is sent to its end, although nothing more is posted.
+    #[test]
+    fn more_than_a_burst() {
+        let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), Limits::default()).unwrap();
+        let address = listener.local_addr();
+        let client = std::thread::spawn(move || {
+            let mut client = connect(address, b"", &ConnectOptions::default()).unwrap();
+            let region = client.register(BYTES, Access::WRITE).unwrap();
+            client
+                .post_send(0, &[&region.tag().0.to_be_bytes()])
+                .unwrap();
+            client.flush();
+            let until = Instant::now() + Duration::from_secs(5);
+            while Instant::now() < until {
+                assert!(client.poll().is_none());
+                let mut last = [0];
+                if region.load(BYTES - 1, &mut last) && last == [7] {
+                    return true;
+                }
+                client.wait(Some(Nanos::from_millis(100))).unwrap();
+            }
+            false
+        });
+        let mut server = loop {
+            if let Some(incoming) = listener.poll_accept().unwrap() {
+                break incoming.accept(b"", 0).unwrap();
+            }
+        };
+        server.post_receives(1);
+        while server.poll().is_none() {
+            server.wait(None).unwrap();
+        }
+        let tag = u32::from_be_bytes(server.message().try_into().unwrap());
+        let to = Remote {
+            tag: crate::fabric::SteeringTag(tag),
+            offset: 0,
+        };
+        let from = vec![7; BYTES];
+        server.post_write(0, Source::Bytes(&from), to).unwrap();
+        server.flush();
+        while !client.is_finished() {
+            // As an engine does: who has nothing to post rings no doorbell.
+            assert!(server.poll().is_none());
+            if server.arm() {
+                std::thread::yield_now();
+            }
+        }
+        assert!(client.join().unwrap(), "some of it was never sent");
     }
 }
