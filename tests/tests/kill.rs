@@ -118,7 +118,7 @@ fn what_was_stable_survives_and_old_mappings_validate_nothing() {
             std::thread::sleep(Duration::from_millis(150 + u64::from(round * 37 % 100)));
             server.kill();
             let stable: Vec<u32> = slots.iter().map(|s| s.stable.load(SeqCst)).collect();
-            check_on_disk(&data, &stable, &slots, round);
+            check_on_disk(&data, &stable, slots, round);
             server.restart();
         }
         std::thread::sleep(Duration::from_millis(300));

@@ -57,7 +57,7 @@ fn arming_takes_no_event_of_another_connection() {
     let mut listener = subject.listen();
     let set = Arc::new(WakeSet::new().unwrap());
     let mut pair = || {
-        let client = thread::scope(|scope| {
+        thread::scope(|scope| {
             let client = scope.spawn(|| subject.connect(b"").unwrap());
             let mut server = loop {
                 if let Some(incoming) = listener.poll_accept().unwrap() {
@@ -67,8 +67,7 @@ fn arming_takes_no_event_of_another_connection() {
             server.post_receives(10);
             server.watch(&set).unwrap();
             (client.join().unwrap(), server)
-        });
-        client
+        })
     };
     let (mut client, mut first) = pair();
     let (_other, mut second) = pair();
