@@ -3,6 +3,7 @@
 use crate::{
     error::{CallError, ReadError, Status},
     file::{File, ReadRequest},
+    lane::Lane,
     read::Reading,
     state::Moment,
     trace::{self, Taken, Why},
@@ -57,6 +58,28 @@ pub enum Step {
 }
 
 impl Reading<'_> {
+    /// Counts each request under the slowest route that any of its parts took, and tells the policy of it.
+    pub fn account(&self, parts: &[Part<'_>], ranges: &[Range<usize>], began: Nanos) {
+        let took_ns = clock::now().since(began).0 / ranges.len().max(1) as u64;
+        let mut told = Told::default();
+        let lane = Lane::mine();
+        let counts = self.shared.lanes.counts(lane);
+        for range in ranges {
+            let parts = &parts[range.clone()];
+            counts.bytes_read.add(lane, contiguous(parts) as u64);
+            let slowest = parts.iter().map(|part| part.taken).max();
+            match slowest.unwrap_or(Taken::Cache) {
+                Taken::Cache => counts.cache_hits.add(lane, 1),
+                Taken::OneSided => counts.one_sided_hits.add(lane, 1),
+                Taken::Guarded => counts.guarded_hits.add(lane, 1),
+                Taken::Rpc | Taken::PlainRpc => counts.rpc_reads.add(lane, 1),
+            }
+            told.count(parts);
+        }
+        self.shared
+            .tell_reads(self.file, self.class, &told, took_ns);
+    }
+
     /// The parts of all requests, and which are whose.
     pub fn cut<'b>(
         &self,

@@ -22,7 +22,7 @@ use crate::{
     file::{File, ReadRequest},
     lane::Lane,
     options::Route,
-    part::{Failed, Part, Step, Told, contiguous},
+    part::{Failed, Part, Step, contiguous},
     policy::{Choice, SizeClass},
     pool::TakeError,
     read_pair::PairFailed,
@@ -38,7 +38,6 @@ use odafs_fabric::{
     memory::ArenaView,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
-use std::ops::Range;
 
 /// Parts that are worked on together: 4 MiB of 4 KiB pages.
 const PARTS_MAX: usize = 1024;
@@ -591,27 +590,5 @@ impl Reading<'_> {
         } else {
             Vec::new()
         }
-    }
-
-    /// Counts each request under the slowest route that any of its parts took, and tells the policy of it.
-    fn account(&self, parts: &[Part<'_>], ranges: &[Range<usize>], began: Nanos) {
-        let took_ns = clock::now().since(began).0 / ranges.len().max(1) as u64;
-        let mut told = Told::default();
-        let lane = Lane::mine();
-        let counts = self.shared.lanes.counts(lane);
-        for range in ranges {
-            let parts = &parts[range.clone()];
-            counts.bytes_read.add(lane, contiguous(parts) as u64);
-            let slowest = parts.iter().map(|part| part.taken).max();
-            match slowest.unwrap_or(Taken::Cache) {
-                Taken::Cache => counts.cache_hits.add(lane, 1),
-                Taken::OneSided => counts.one_sided_hits.add(lane, 1),
-                Taken::Guarded => counts.guarded_hits.add(lane, 1),
-                Taken::Rpc | Taken::PlainRpc => counts.rpc_reads.add(lane, 1),
-            }
-            told.count(parts);
-        }
-        self.shared
-            .tell_reads(self.file, self.class, &told, took_ns);
     }
 }
