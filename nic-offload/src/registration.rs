@@ -417,12 +417,16 @@ impl Registrar {
                 Some(Lease::of(buffer, Name::Bound(tag), length))
             }
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                drop(buffer);
+                self.deregister(qp, buffer);
                 let buffer = self.register(qp, bytes, access).ok()??;
                 let name = Name::Own(buffer.region.tag());
                 Some(Lease::of(buffer, name, length))
             }
-            Err(_) => None,
+            Err(_) => {
+                // There may be room for a tag later.
+                self.idle.push_back(buffer);
+                None
+            }
         }
     }
 

@@ -7,8 +7,8 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use odafs_common::rpcrdma::{
-    Data, Expose, ExposureId, Ignored, Incoming, PrivateData, ReadRead, Responder, ResponderConfig,
-    Results, Source, Step, Terms, Ticket,
+    Data, Expose, ExposureId, INLINE_BYTES, Ignored, Incoming, PrivateData, ReadRead, Responder,
+    ResponderConfig, Results, Source, Step, Terms, Ticket,
 };
 use odafs_common::wire::rpcrdma::{Segment, Segments};
 use odafs_fabric::{Access, Completion, QueuePair, Remote, SteeringTag};
@@ -158,6 +158,13 @@ impl RdmaLine {
 
     /// A message: a call, or what the transport itself has to say.
     fn receive(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) {
+        if self.out.qp.message().len() > INLINE_BYTES as usize {
+            // Not every fabric has receives of the length that we said. What is parked is bounded by it.
+            count(&now.serves.rdma.malformed);
+            tracing::debug!(peer = %self.caller.peer, "a message is longer than was agreed");
+            self.out.dead = true;
+            return;
+        }
         match self.responder.receive(self.out.qp.message()) {
             Step::Call(incoming) => self.arrive(incoming, at, reply, now),
             Step::Done(id) => {

@@ -124,6 +124,8 @@ impl Pulling {
         next_id: &mut u64,
     ) -> Result<(u64, u64), PostError> {
         let (mut bytes, mut reads) = (0, 0);
+        // Who lets nobody read has nothing to be waited for.
+        self.failed |= qp.reads_max() == 0;
         while !self.failed
             && let Some(part) = self.arrived.parts.front_mut()
         {
@@ -173,5 +175,87 @@ impl Pulling {
 
     pub fn into_parts(self) -> (Ticket, Message, Lease) {
         (self.arrived.ticket, self.arrived.message, self.lease)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+    use crate::registration::{Budget, Registrar, RegistrationConfig, Supply};
+    use odafs_common::page::PageSize;
+    use odafs_common::rpcrdma::{
+        GrantPolicy, PrivateData, ReadRead, Responder, ResponderConfig, Step, Terms,
+    };
+    use odafs_common::wire::rpcrdma::{Body, Chunks, Header, ReadList, ReadSegment, Segment};
+    use odafs_common::wire::xdr::Encode as _;
+    use odafs_fabric::memory::{Arena, ArenaConfig};
+    use odafs_fabric::sync::{Arc, thread};
+    use odafs_fabric::tcp::{ConnectOptions, Limits, Listener, connect};
+    use odafs_fabric::{Access, Listener as _};
+
+    fn arrived() -> Arrived {
+        let mut responder = Responder::new(ResponderConfig {
+            terms: Terms::between(&PrivateData::default(), None),
+            credits: GrantPolicy::Fixed(1),
+            message_max: 1000,
+            read_read: ReadRead::default(),
+        });
+        let segment = Segment {
+            handle: 1,
+            length: 100,
+            offset: 0,
+        };
+        let chunks = Chunks {
+            reads: ReadList::one(ReadSegment {
+                position: 12,
+                segment,
+            }),
+            ..Chunks::default()
+        };
+        let header = Header {
+            xid: 1,
+            credits: 1,
+            body: Body::Msg(chunks),
+        };
+        let message = [&header.to_bytes(), &[0; 12][..]].concat();
+        let Step::Call(incoming) = responder.receive(&message) else {
+            panic!("it is a call")
+        };
+        Arrived::new(incoming.ticket, &incoming.assembly, &message).unwrap()
+    }
+
+    /// A call of a client that lets nobody read its memory is refused, and not waited for.
+    #[test]
+    fn who_cannot_be_read_is_not_waited_for() {
+        let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), Limits::default()).unwrap();
+        let address = listener.local_addr();
+        let options = ConnectOptions {
+            inbound_reads: 0,
+            ..ConnectOptions::default()
+        };
+        let client = thread::spawn(move || connect(address, b"", &options).unwrap());
+        let mut qp = loop {
+            if let Some(incoming) = listener.poll_accept().unwrap() {
+                break incoming.accept(b"", 0).unwrap();
+            }
+        };
+        let _client = client.join().unwrap();
+        let arena = Arena::create(&ArenaConfig {
+            frames: 1,
+            page: PageSize::DEFAULT,
+            huge: false,
+            populate: false,
+        });
+        let supply = Supply {
+            frames: None,
+            arena: Arc::new(arena.unwrap()),
+            budget: Budget::new(1 << 20),
+            counters: Arc::default(),
+        };
+        let mut registrar = Registrar::new(RegistrationConfig::default(), supply);
+        let lease = registrar.lease(&mut *qp, 100, Access::LOCAL).unwrap();
+        let mut pulling = Pulling::new(arrived(), lease, Nanos(0));
+        assert_eq!(pulling.post(&mut *qp, &mut 0), Ok((0, 0)));
+        assert!(pulling.is_over() && pulling.has_failed());
     }
 }

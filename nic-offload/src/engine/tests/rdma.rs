@@ -4,7 +4,9 @@ mod read_read;
 mod rig;
 
 use odafs_common::rpcrdma::PrivateData;
-use odafs_common::wire::rpcrdma::{Body, Chunks, ReadList, ReadSegment, Segments, TransportError};
+use odafs_common::wire::rpcrdma::{
+    Body, Chunks, HEADER_BYTES_MIN, ReadList, ReadSegment, Segments, TransportError,
+};
 use odafs_fabric::Access;
 use odafs_fabric::sim::NetworkConfig;
 
@@ -254,6 +256,26 @@ fn nonsense_is_answered_or_ignored() {
     assert_eq!(Rig::count(&rig.counts.malformed), 1);
     assert_eq!(Rig::count(&rig.counts.ignored), 1);
     assert_eq!(Rig::count(&rig.counts.dones), 1);
+    rig.end();
+}
+
+#[test]
+fn messages_are_no_longer_than_was_agreed() {
+    let rig = Rig::new(NetworkConfig::default(), RdmaConfig::default());
+    let mut bystander = rig.client();
+    let mut client = rig.client();
+    // Header, what every call begins with, and the rest.
+    let rest = 4096 - HEADER_BYTES_MIN - 12;
+    let fits = client.message(b'w', &vec![0; rest]);
+    let (_, reply) = client.call(Chunks::default(), &fits);
+    assert_eq!(reply[8..], *b"done");
+    let long = client.message(b'w', &vec![0; rest + 1]);
+    client.send(Body::Msg(Chunks::default()), &long);
+    while !client.qp.is_closed() {
+        client.qp.poll();
+        let _ = client.qp.wait(None);
+    }
+    bystander.echo();
     rig.end();
 }
 
