@@ -216,6 +216,8 @@ fn reads_that_nobody_answers_hold_a_bounded_memory() {
     let mut silent = Vec::new();
     for _ in 0..20 {
         let mut raw = world.connect();
+        // Before the first grant there are receives for a few calls alone.
+        is_answered(&mut raw);
         for number in 0..20 {
             let (header, call) = write_call(&mut raw, &root, 1 << 20);
             if let Err(error) = raw.message(&[header.bytes(), call].concat()) {
