@@ -1,6 +1,11 @@
 //! Figures as one HTML page that needs nothing else: plots are inline SVG.
 
+mod drawing;
+mod plot;
+
 use std::fmt::Write as _;
+
+pub use drawing::draw;
 
 use crate::machine::Machine;
 use crate::table;
@@ -29,19 +34,23 @@ const PALETTE: [&str; 6] = [
 ];
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;\
-color:#1c2430;background:#fff}h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2rem}\
+color:#1c2430;background:#fff}h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2rem}h3{font-size:1rem}\
 table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}\
 td,th{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #dde2e8}\
 td:first-child,th:first-child{text-align:left}p.small{color:#5a6472;font-size:.85rem}svg{max-width:100%}\
 svg text{font:13px system-ui,sans-serif;fill:#1c2430}";
 
 impl Page {
+    /// A page with a title.
+    pub fn titled(title: &str) -> Self {
+        Self {
+            body: format!("<h1>{}</h1>\n", escape(title)),
+        }
+    }
+
     /// A page with a title and the machine below it.
     pub fn new(title: &str, machine: &Machine, commit: &str) -> Self {
-        let mut page = Self {
-            body: String::new(),
-        };
-        page.body = format!("<h1>{}</h1>\n", escape(title));
+        let mut page = Self::titled(title);
         page.small(&format!("{}; commit {commit}", machine.sentence()));
         page
     }
@@ -49,6 +58,16 @@ impl Page {
     /// A heading.
     pub fn heading(&mut self, text: &str) {
         self.push(format_args!("<h2>{}</h2>\n", escape(text)));
+    }
+
+    /// A heading below one.
+    fn subheading(&mut self, text: &str) {
+        self.push(format_args!("<h3>{}</h3>\n", escape(text)));
+    }
+
+    /// A plot, as SVG.
+    fn plot(&mut self, svg: &str) {
+        self.body.push_str(svg);
     }
 
     /// A paragraph.

@@ -7,6 +7,7 @@ mod latency;
 mod peers;
 mod rates;
 mod registration;
+mod report;
 mod throughput;
 
 use anyhow::Result;
@@ -26,6 +27,7 @@ pub enum Command {
     Registration(registration::Arguments),
     Credits(credits::Arguments),
     Peers(peers::Arguments),
+    Report(report::Arguments),
 }
 
 /// Measures.
@@ -37,6 +39,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Designs(arguments) => designs::run(arguments),
         Command::Registration(arguments) => registration::run(arguments),
         Command::Credits(arguments) => credits::run(arguments),
+        Command::Report(arguments) => report::run(arguments),
         Command::Peers(arguments) => peers::run(arguments),
     }
 }

@@ -103,3 +103,39 @@ fn what_does_not_fit_the_file_is_wrong_usage() {
         assert!(text(&output.stderr).contains(expected), "{arguments}");
     }
 }
+
+#[test]
+fn a_report_draws_what_it_measures_and_what_was_measured() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (json, html) = (path("credits.json"), path("page.html"));
+    let arguments = "bench credits --file-size 4MiB --rounds 1 --seconds 0.1 --clients 2 --json";
+    let printed = run(&arguments.split(' ').collect::<Vec<_>>()).stdout;
+    std::fs::write(&json, printed).unwrap();
+    run(&["bench", "report", &html, "--from", &json]);
+    let drawn = std::fs::read_to_string(&html).unwrap();
+    assert_eq!(drawn.matches("<svg").count(), 3);
+    assert!(drawn.contains("adaptive") && drawn.contains("; commit "));
+    // Nothing is fetched from anywhere.
+    assert!(!drawn.contains("http") && !drawn.contains("src="));
+
+    run(&[
+        "bench",
+        "report",
+        &html,
+        "--bench",
+        "designs",
+        "--seconds",
+        "0.1",
+    ]);
+    let measured = std::fs::read_to_string(&html).unwrap();
+    assert!(measured.contains("read-write") && measured.contains("<polyline"));
+
+    std::fs::write(&json, "{}").unwrap();
+    let output = odafs()
+        .args(["bench", "report", &html, "--from", &json])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("credits.json"));
+}
