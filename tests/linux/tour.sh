@@ -36,6 +36,7 @@ uml_network
 
 if [ -n "${TOUR_SERVER:-}" ]; then
     bash -c "exec $TOUR_SERVER" >>"$out/server.log" 2>&1 &
+    # shellcheck disable=SC2034 # walk.sh ends it.
     WALK_SERVER=$!
     sleep 4
 else
