@@ -29,7 +29,9 @@ const LEFT: f64 = 80.0;
 const RIGHT: f64 = 690.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 260.0;
-const HEIGHT: f64 = 290.0;
+const HEIGHT: f64 = 320.0;
+/// With more places than these their names are set aslant, so that they do not overlap.
+const PLACES_LEVEL: usize = 8;
 /// How many gridlines there are above zero, at most.
 const TICKS: f64 = 5.0;
 
@@ -126,8 +128,12 @@ impl Svg {
         }
         for (place, name) in plot.places.iter().enumerate() {
             let (x, y) = (svg.x(place), BOTTOM + 20.0);
+            let how = match svg.places {
+                0..=PLACES_LEVEL => "text-anchor='middle'".to_owned(),
+                _ => format!("text-anchor='end' transform='rotate(-40 {x:.1} {y})'"),
+            };
             svg.push(&format!(
-                "<text x='{x:.1}' y='{y}' text-anchor='middle'>{}</text>",
+                "<text x='{x:.1}' y='{y}' {how}>{}</text>",
                 escape(name)
             ));
         }
