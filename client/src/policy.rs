@@ -317,12 +317,17 @@ impl Policy {
         now_ns: u64,
     ) {
         if let Some(ns) = sample_ns {
-            self.times[class.index()].stale.add(ns);
+            self.refusal_took(class, ns);
         }
         let horizon = self.config.horizon_tries;
         self.server.classes[class.index()].count(horizon, 0, 1);
         file.classes[class.index()].count(horizon, 0, 1);
         self.judge(file, class, now_ns);
+    }
+
+    /// How long a refusal took, where the route is not the policy's to choose.
+    pub fn refusal_took(&mut self, class: SizeClass, ns: u64) {
+        self.times[class.index()].stale.add(ns);
     }
 
     /// A read went by RPC; `sample_ns` is how long that took, if it is known.

@@ -318,3 +318,16 @@ proptest! {
         prop_assert_eq!(run(), run());
     }
 }
+
+#[test]
+fn what_a_refusal_took_is_learned_without_a_choice() {
+    let mut policy = Policy::new(Config::default(), 7);
+    let guessed = policy.explain_server(CLASS);
+    policy.refusal_took(CLASS, 1234);
+    let told = policy.explain_server(CLASS);
+    assert_eq!(told.stale_ns, 1234.0);
+    assert_eq!(
+        (told.completed, told.refused),
+        (guessed.completed, guessed.refused)
+    );
+}

@@ -488,6 +488,8 @@ impl Reading<'_> {
             return;
         };
         let mut scratch = self.scratch();
+        // What comes this way alone has mostly been refused once already.
+        let alone = parts.len() == 1;
         for at in 0..parts.len() {
             if let Some(Part {
                 step: Step::OneSided(next),
@@ -501,7 +503,7 @@ impl Reading<'_> {
             let Step::OneSided(reference) = part.step else {
                 continue;
             };
-            let began = part.probe.then(clock::now);
+            let began = (part.probe || alone).then(clock::now);
             let wanted = part.wanted(&reference, !scratch.is_empty());
             let into = if wanted.whole {
                 &mut scratch[..wanted.bytes]

@@ -352,6 +352,12 @@ impl Shared {
 
     /// What a batch of requests, which took `took_ns` each, came to. Times count only where all took one route.
     pub fn tell_reads(&self, file: &FileState, class: SizeClass, told: &Told, took_ns: u64) {
+        if self.options.route != Route::Policy {
+            for ns in told.refused.iter().flatten() {
+                self.policy.lock().refusal_took(class, *ns);
+            }
+            return;
+        }
         let pure = told.refused.is_empty() && (told.completed == 0 || told.by_rpc == 0);
         self.tell(file, class, |policy, record, now| {
             let ticking = file.ticks.iter().filter(|tick| tick.get() > 0);
