@@ -29,9 +29,12 @@ impl Scratch {
         remove_left(base);
         loop {
             let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(base)?;
-            let lock = open(directory.path())?;
+            // Before it is locked, somebody may take it for one that was left.
+            let lock = match open(directory.path()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened?,
+            };
             flock(&lock, FlockOperation::LockExclusive)?;
-            // Before it was locked, somebody may have taken it for one that was left.
             if is_at(&lock, directory.path()) {
                 return Ok(Self {
                     directory,
@@ -136,5 +139,21 @@ mod tests {
         let gone = second.path().to_owned();
         drop(second);
         assert!(!gone.exists());
+    }
+
+    #[test]
+    fn many_make_theirs_at_once() {
+        let base = tempfile::tempdir().unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        let mine = Scratch::within(base.path()).unwrap();
+                        fs::write(mine.path().join("file"), b"x").unwrap();
+                        assert!(mine.path().join("file").exists());
+                    }
+                });
+            }
+        });
     }
 }
