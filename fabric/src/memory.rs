@@ -16,6 +16,7 @@ pub(crate) mod mapping;
 pub(crate) mod memfd;
 mod protocol;
 mod region;
+mod target;
 mod view;
 
 #[cfg(not(shuttle))]
@@ -25,6 +26,7 @@ pub use hints::{collapse, prefetch};
 pub use life::{LifeView, LifeWord};
 pub use protocol::PinRefused;
 pub use region::Region;
+pub(crate) use target::Target;
 pub use view::ArenaView;
 
 /// The atomics that live in shared memory: never shuttle's, whose size is their own.

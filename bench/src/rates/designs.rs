@@ -2,7 +2,7 @@
 //! Scalability", figures 5 and 6).
 
 use anyhow::Result;
-use odafs::{Rdma, RdmaDesign};
+use odafs::RdmaDesign;
 use serde::Serialize;
 
 use super::{Case, Conditions, Operation, Rate, Report, Round, Setting, report};
@@ -71,20 +71,13 @@ fn case(spec: &Spec, server: usize) -> Case {
         "read-read" => RdmaDesign::ReadRead,
         _ => RdmaDesign::ReadWrite,
     };
-    Case {
+    Case::by_design(
+        design,
         server,
-        fabric: "tcp",
-        rdma: Rdma {
-            design,
-            ..Rdma::default()
-        },
-        spins: false,
-        clients: 1,
-        threads: spec.threads,
-        operation: spec.operation,
-        record_bytes: spec.record_bytes,
-        depth: 1,
-    }
+        spec.operation,
+        spec.threads,
+        spec.record_bytes,
+    )
 }
 
 fn row(spec: Spec, rounds: &[Round]) -> Row {

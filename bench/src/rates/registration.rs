@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use odafs::{Rdma, RdmaDesign};
+use odafs::RdmaDesign;
 use serde::Serialize;
 
 use super::{Case, Conditions, Counters, Operation, Rate, Report, Round, Setting, report};
@@ -149,20 +149,13 @@ fn case(spec: &Spec, server: usize) -> Case {
         Operation::Read => RdmaDesign::ReadRead,
         Operation::Write => RdmaDesign::ReadWrite,
     };
-    Case {
+    Case::by_design(
+        design,
         server,
-        fabric: "tcp",
-        rdma: Rdma {
-            design,
-            ..Rdma::default()
-        },
-        spins: false,
-        clients: 1,
-        threads: spec.threads,
-        operation: spec.operation,
-        record_bytes: spec.record_bytes,
-        depth: 1,
-    }
+        spec.operation,
+        spec.threads,
+        spec.record_bytes,
+    )
 }
 
 /// Measures. `tick` is told what is measured next.

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use odafs::{Cache, Client, File, Options, Rdma, Route, Url, Wait};
+use odafs::{Cache, Client, File, Options, Rdma, RdmaDesign, Route, Url, Wait};
 
 use super::Conditions;
 use super::load::{self, Load, Operation, Round};
@@ -42,6 +42,33 @@ pub struct Case {
     pub record_bytes: usize,
     /// Reads that a caller has under way.
     pub depth: u32,
+}
+
+impl Case {
+    /// One client over RDMA with `threads` callers by this design, one record under way each, both sides asleep while
+    /// they wait.
+    pub fn by_design(
+        design: RdmaDesign,
+        server: usize,
+        operation: Operation,
+        threads: u32,
+        record_bytes: usize,
+    ) -> Self {
+        Self {
+            server,
+            fabric: "tcp",
+            rdma: Rdma {
+                design,
+                ..Rdma::default()
+            },
+            spins: false,
+            clients: 1,
+            threads,
+            operation,
+            record_bytes,
+            depth: 1,
+        }
+    }
 }
 
 /// The servers, each with a file of its own in memory.

@@ -85,6 +85,35 @@ impl Common {
     }
 }
 
+/// Who reads or writes what, in the benches of the papers' figures.
+#[derive(Args)]
+pub struct Callers {
+    /// Bytes of a record [may be repeated; default: 128KiB, 256KiB, 512KiB and 1MiB]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    size: Vec<u64>,
+    /// Threads that read or write [may be repeated; default: 1, 2, 4 and 8]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    threads: Vec<u32>,
+}
+
+impl Callers {
+    /// Bytes of a record and numbers of threads: those that are named, or those of the paper. The file has to hold a
+    /// record for each thread.
+    pub fn checked(&self, common: &Common) -> Result<(Vec<usize>, Vec<u32>)> {
+        let sizes = match self.size.is_empty() {
+            true => vec![128 << 10, 256 << 10, 512 << 10, 1 << 20],
+            false => self.size.clone(),
+        };
+        let threads = match self.threads.is_empty() {
+            true => vec![1, 2, 4, 8],
+            false => self.threads.clone(),
+        };
+        let most = threads.iter().max().copied().unwrap_or(1);
+        common.check(&sizes, most)?;
+        Ok((sizes.iter().map(|&size| size as usize).collect(), threads))
+    }
+}
+
 /// Measures, with progress on stderr.
 fn measured<R>(steps: u64, measure: impl FnOnce(&mut dyn FnMut(&str)) -> Result<R>) -> Result<R> {
     let progress = output::step_progress(steps, "");

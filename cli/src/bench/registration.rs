@@ -7,8 +7,7 @@ use clap::Args;
 use odafs_bench::rates::registration::{self, Costs, Plan, Row};
 use odafs_bench::table::{Table, bytes, time};
 
-use super::designs::threads_and_sizes;
-use super::rates::{Common, RATE, cells, word};
+use super::rates::{Callers, Common, RATE, cells, word};
 use crate::units;
 
 /// RPC-over-RDMA: four ways to register memory, and where the time goes
@@ -24,12 +23,8 @@ measurement of hardware. The columns behind the rates are the time of a call, by
 these prices. Writes are in the Read-Write design; reads in Read-Read, as the server registers nothing for
 reads in the other.")]
 pub struct Arguments {
-    /// Bytes of a record [may be repeated; default: 128KiB, 256KiB, 512KiB and 1MiB]
-    #[arg(long, value_name = "SIZE", value_parser = units::size)]
-    size: Vec<u64>,
-    /// Threads that read or write [may be repeated; default: 1, 2, 4 and 8]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
-    threads: Vec<u32>,
+    #[command(flatten)]
+    callers: Callers,
     /// Time that an adapter takes for a registration, or for the end of some
     #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "10us")]
     operation_cost: Duration,
@@ -48,13 +43,11 @@ pub fn run(arguments: Arguments) -> Result<()> {
 }
 
 fn plan(arguments: &Arguments) -> Result<Plan> {
-    let (sizes, threads) = threads_and_sizes(&arguments.threads, &arguments.size);
-    let most = threads.iter().max().copied().unwrap_or(1);
-    arguments.common.check(&sizes, most)?;
+    let (record_bytes, threads) = arguments.callers.checked(&arguments.common)?;
     let mut plan = Plan {
         conditions: arguments.common.conditions(1)?,
         threads,
-        record_bytes: sizes.iter().map(|&s| s as usize).collect(),
+        record_bytes,
         costs: Costs {
             operation: arguments.operation_cost,
             page: arguments.page_cost,

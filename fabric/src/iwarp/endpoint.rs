@@ -3,12 +3,12 @@ use super::mpa::{Deframer, FRAMING_BYTES};
 use super::out::{Out, Stretch};
 use super::rdmap::{self, Fatal, Opcode, ReadRequest};
 use super::receive::{Inbound, Reading, Serving};
-use super::tags::{Memory, Tags, Target};
+use super::tags::{Memory, Tags};
 use crate::fabric::{
     Access, Completion, Exposed, Fault, PostError, Posted, Remote, Sink, Source, SteeringTag,
 };
 use crate::memory::mapping::Mapping;
-use crate::memory::{Arena, Region};
+use crate::memory::{Arena, Region, Target};
 use crate::sync::Arc;
 use std::collections::VecDeque;
 use std::io;
@@ -200,23 +200,7 @@ impl Endpoint {
 
     /// Queues an RDMA Read.
     pub fn post_read(&mut self, id: u64, into: Sink<'_>, from: Remote) -> Result<(), PostError> {
-        let (target, at, length) = match into {
-            Sink::Region(into) if into.region.memory().holds(into.offset, into.length) => {
-                let target = Target::Region(Arc::clone(into.region));
-                (target, into.offset, into.length)
-            }
-            Sink::Region(_) => return Err(PostError::BadRange),
-            Sink::Frame {
-                arena,
-                frame,
-                offset,
-                length,
-            } => {
-                let at = arena.place(frame, offset, length as usize);
-                let target = Target::Mapping(Arc::clone(arena.data()));
-                (target, at, length as usize)
-            }
-        };
+        let (target, at, length) = Target::of_sink(into)?;
         let length = u32::try_from(length).map_err(|_| PostError::BadRange)?;
         self.open()?;
         if self.inbound.reads.len() >= self.outbound_reads as usize {

@@ -4,8 +4,9 @@ use super::ddp::{Header, Place, UNTAGGED_BYTES, queue};
 use super::endpoint::{MESSAGE_MAX, flush};
 use super::mpa::Piece;
 use super::rdmap::{self, Fatal, Opcode, READ_REQUEST_BYTES, ReadRequest};
-use super::tags::{Tags, Target};
+use super::tags::Tags;
 use crate::fabric::{Access, Completion, Fault, SteeringTag};
+use crate::memory::Target;
 use std::collections::VecDeque;
 
 /// Longest header, with an RDMA Read Request behind it.

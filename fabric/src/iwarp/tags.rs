@@ -2,8 +2,8 @@
 
 use super::rdmap::Fatal;
 use crate::fabric::{Access, SteeringTag};
-use crate::memory::Region;
 use crate::memory::mapping::Mapping;
+use crate::memory::{Region, Target};
 use crate::sync::Arc;
 use std::collections::VecDeque;
 use std::io;
@@ -26,25 +26,6 @@ pub enum Memory {
     },
     /// Memory of an arena, to be read only.
     Exposed(Arc<Mapping>),
-}
-
-/// Memory to copy from or to.
-#[derive(Clone)]
-pub enum Target {
-    /// A region's.
-    Region(Arc<Region>),
-    /// An arena's.
-    Mapping(Arc<Mapping>),
-}
-
-impl Target {
-    /// The memory.
-    pub fn memory(&self) -> &Mapping {
-        match self {
-            Target::Region(region) => region.memory(),
-            Target::Mapping(mapping) => mapping,
-        }
-    }
 }
 
 /// Why a peer may not do what it asks for.
@@ -143,7 +124,7 @@ impl Tags {
     }
 
     /// Where `length` bytes lie, if the peer may use them so.
-    pub fn find(
+    pub(crate) fn find(
         &self,
         tag: SteeringTag,
         offset: u64,

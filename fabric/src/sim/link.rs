@@ -4,7 +4,7 @@ use super::{NetworkConfig, Random};
 use crate::clock::{self, Nanos};
 use crate::fabric::{Access, Completion, Exposed, Fault, Remote, SteeringTag};
 use crate::memory::mapping::Mapping;
-use crate::memory::{Arena, ArenaView, FrameNumber, Region};
+use crate::memory::{Arena, ArenaView, FrameNumber, Region, Target};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::wake::WakeSet;
 use std::collections::{BTreeMap, VecDeque};
@@ -70,21 +70,6 @@ pub enum Memory {
 pub struct Message {
     pub bytes: Vec<u8>,
     pub invalidated: Option<SteeringTag>,
-}
-
-/// Memory to copy from or to.
-pub enum Target {
-    Region(Arc<Region>),
-    Mapping(Arc<Mapping>),
-}
-
-impl Target {
-    fn memory(&self) -> &Mapping {
-        match self {
-            Target::Region(region) => region.memory(),
-            Target::Mapping(mapping) => mapping,
-        }
-    }
 }
 
 impl Memory {

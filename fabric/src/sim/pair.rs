@@ -1,11 +1,11 @@
-use super::link::{Bytes, Link, LinkState, Memory, Message, Post, Target};
+use super::link::{Bytes, Link, LinkState, Memory, Message, Post};
 use crate::clock::{self, Nanos};
 use crate::fabric::{
     Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, Remote, Sink, Source,
     SteeringTag,
 };
 use crate::memory::mapping::Mapping;
-use crate::memory::{Arena, ArenaView, LifeWord, Region};
+use crate::memory::{Arena, ArenaView, LifeWord, Region, Target};
 use crate::sync::{Arc, MutexGuard};
 use crate::wake::WakeSet;
 use std::io;
@@ -144,24 +144,7 @@ impl QueuePair for Pair {
     }
 
     fn post_read(&mut self, id: u64, into: Sink<'_>, from: Remote) -> Result<Posted, PostError> {
-        let (into, offset, length) = match into {
-            Sink::Region(into) if into.region.memory().holds(into.offset, into.length) => (
-                Target::Region(Arc::clone(into.region)),
-                into.offset,
-                into.length,
-            ),
-            Sink::Region(_) => return Err(PostError::BadRange),
-            Sink::Frame {
-                arena,
-                frame,
-                offset,
-                length,
-            } => {
-                let place = arena.place(frame, offset, length as usize);
-                let target = Target::Mapping(Arc::clone(arena.data()));
-                (target, place, length as usize)
-            }
-        };
+        let (into, offset, length) = Target::of_sink(into)?;
         if self.open()?.reads(self.end) >= self.reads_max() as usize {
             return Err(PostError::Full);
         }

@@ -13,7 +13,7 @@ use odafs_nic::calls::{ChunkSource, ChunkWrite, Placed};
 use super::REPLY_OVERHEAD_BYTES;
 use crate::export::Export;
 use crate::file::File;
-use crate::read::{ReadFailed, ReadRange, read as read_pages, read_pinned};
+use crate::read::{ReadDone, ReadFailed, ReadRange, read as read_pages, read_pinned};
 use crate::references;
 use crate::rpc::{Answer, Call};
 
@@ -79,7 +79,7 @@ fn read_inline(
     }
 }
 
-/// The data goes ahead of the reply to where the transport says, from the frames themselves where they can be pinned.
+/// The data goes ahead of the reply to where the transport says.
 fn read_placed(
     export: &Export,
     call: &Call<'_>,
@@ -88,42 +88,30 @@ fn read_placed(
     room: u32,
     w: &mut Writer<'_>,
 ) -> Answer {
-    let range = within(file, arguments, room.min(DATA_BYTES_MAX));
-    let (done, pieces) = match read_pinned(export, &call.who, file, range, call.effort) {
+    let found = match read_apart(export, call, file, arguments, room) {
         Ok(found) => found,
         Err(failed) => return refuse(w, failed, Some(file.attributes())),
     };
-    let range = ReadRange {
-        count: done.count,
-        ..range
-    };
-    let (references, counter) = piggyback(export, call, file, arguments, range, left_over(call));
     let at = ReadReply::placed(
         w,
         ReadFacts {
-            count: done.count,
-            eof: done.eof,
-            attributes: &done.attributes,
-            change: done.change,
-            references: &references,
-            counter,
+            count: found.done.count,
+            eof: found.done.eof,
+            attributes: &found.done.attributes,
+            change: found.done.change,
+            references: &found.references,
+            counter: found.counter,
             feedback: export.feedback(),
         },
     );
     Answer::Placed(Placed {
         at,
-        length: done.count,
-        pieces,
+        length: found.done.count,
+        pieces: found.pieces,
     })
 }
 
-/// References for which there is room in a reply without data.
-fn left_over(call: &Call<'_>) -> usize {
-    let room = call.caller.reply_bytes_max;
-    room.saturating_sub(REPLY_OVERHEAD_BYTES) as usize / PAGE_REFERENCE_BYTES
-}
-
-/// The data goes ahead of the reply by RDMA Write, from the frames themselves where they can be pinned.
+/// The data goes ahead of the reply by RDMA Write, to where the call says.
 fn read_to_chunk(
     export: &Export,
     call: &Call<'_>,
@@ -132,28 +120,60 @@ fn read_to_chunk(
     chunk: Chunk,
     w: &mut Writer<'_>,
 ) -> Answer {
-    let range = within(file, arguments, chunk.length.min(DATA_BYTES_MAX));
-    let (done, pieces) = match read_pinned(export, &call.who, file, range, call.effort) {
+    let found = match read_apart(export, call, file, arguments, chunk.length) {
         Ok(found) => found,
         Err(failed) => return refuse(w, failed, Some(file.attributes())),
     };
+    let result: ReadResult<'_> = Ok(ReadOk {
+        attributes: Some(found.done.attributes),
+        change: found.done.change,
+        eof: found.done.eof,
+        count: found.done.count,
+        data: Payload(&[]),
+        references: found.references,
+        counter: found.counter,
+        feedback: export.feedback(),
+    });
+    result.encode(w);
+    Answer::Write(writes(found.pieces, chunk))
+}
+
+/// What a read found whose data goes apart from the reply.
+struct Apart {
+    done: ReadDone,
+    /// The data, in the frames themselves where they can be pinned.
+    pieces: Vec<ChunkSource>,
+    references: Vec<PageReference>,
+    counter: Option<Reference>,
+}
+
+/// Reads at most `room` bytes; the references have the reply to themselves.
+fn read_apart(
+    export: &Export,
+    call: &Call<'_>,
+    file: &Arc<File>,
+    arguments: &ReadArgs<'_>,
+    room: u32,
+) -> Result<Apart, ReadFailed> {
+    let range = within(file, arguments, room.min(DATA_BYTES_MAX));
+    let (done, pieces) = read_pinned(export, &call.who, file, range, call.effort)?;
     let range = ReadRange {
         count: done.count,
         ..range
     };
     let (references, counter) = piggyback(export, call, file, arguments, range, left_over(call));
-    let result: ReadResult<'_> = Ok(ReadOk {
-        attributes: Some(done.attributes),
-        change: done.change,
-        eof: done.eof,
-        count: done.count,
-        data: Payload(&[]),
+    Ok(Apart {
+        done,
+        pieces,
         references,
         counter,
-        feedback: export.feedback(),
-    });
-    result.encode(w);
-    Answer::Write(writes(pieces, chunk))
+    })
+}
+
+/// References for which there is room in a reply without data.
+fn left_over(call: &Call<'_>) -> usize {
+    let room = call.caller.reply_bytes_max;
+    room.saturating_sub(REPLY_OVERHEAD_BYTES) as usize / PAGE_REFERENCE_BYTES
 }
 
 const PAGE_REFERENCE_BYTES: usize = 8 + Reference::WIRE_BYTES;
