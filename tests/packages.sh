@@ -17,3 +17,14 @@ need() {
     { apt -qq update && apt -qq -y --no-install-recommends install "${missing[@]}"; } >/dev/null ||
         fail "cannot install ${missing[*]}: install by hand and run again"
 }
+
+# Installs those of the given packages that are missing: for what is no program.
+need_installed() {
+    local package missing=()
+    for package in "$@"; do
+        dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q ' installed$' || missing+=("$package")
+    done
+    [ ${#missing[@]} = 0 ] && return
+    { apt -qq update && apt -qq -y --no-install-recommends install "${missing[@]}"; } >/dev/null ||
+        fail "cannot install ${missing[*]}: install by hand and run again"
+}

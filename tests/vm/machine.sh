@@ -1,21 +1,32 @@
 # Sourced, after packages.sh, by the tests that need a Linux kernel with RDMA: a stock Debian kernel under QEMU's
-# software emulation, with soft iWARP (siw). Nothing but compilers is installed on this machine: the packages are
-# unpacked under $VM_CACHE, which may be deleted at any time.
+# software emulation, with soft RoCE (rxe) or soft iWARP (siw). Of this machine's own it needs a compiler for siw, and the
+# libraries of RDMA, which the guest uses too; QEMU, the kernel and nfsd's programs are unpacked under $VM_CACHE, which
+# may be deleted at any time.
 #
 #   vm_fetch                        downloads QEMU, the kernel and nfsd's programs, and builds siw.ko, once
 #   vm_boot OUT SCRIPT [SECONDS]    boots, runs SCRIPT in the guest as root, returns its exit status
 #
+# Variables of vm_boot:
+#   VM_DEVICE=rxe|siw               the guest's RDMA device (siw)
+#   VM_ICOUNT=1                     one CPU whose clock counts instructions, 2 ns each: the guest's own timings hardly depend
+#                                   on this machine's load. Programs must sleep for what they wait for: two that spin take
+#                                   turns of 8 ms
+#   VM_GUEST=ADDRESS                the guest's address (10.0.2.15)
+#   VM_WIRE=listen:PORT|connect:PORT    a wire to another guest instead of this machine's loopback
+#
 # SCRIPT is sourced by bash on this machine's file system (read-only). It finds $SERVER (this side's loopback as
-# the guest sees it), $GUEST (its own address), $OUT (OUT, writable from both sides), $KNFSD (a root for chroot with the
-# programs of nfs-kernel-server) and empty directories under /mnt. Its output goes to OUT/guest.log, the kernel's to
-# OUT/console.log.
+# the guest sees it), $GUEST (its own address), $DEVICE (its RDMA device), $OUT (OUT, writable from both sides), $KNFSD (a
+# root for chroot with the programs of nfs-kernel-server) and empty directories under /mnt. Its output goes to
+# OUT/guest.log, the kernel's to OUT/console.log.
 
 VM_CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/odafs-vm
 VM_SERIES=6.12
 VM_HOST=10.0.2.2
-VM_GUEST=10.0.2.15
-# What the guest loads, in this order. siw finds its CRC32C by name.
-VM_MODULES="virtio_pci virtio_net 9pnet_virtio 9p crc32c_generic ib_core rdma_cm siw rpcrdma nfs nfsv3 nfsd"
+VM_GUEST=${VM_GUEST:-10.0.2.15}
+VM_DEVICE=${VM_DEVICE:-siw}
+# What the guest loads, in this order. The devices find their checksums by name.
+VM_MODULES="virtio_pci virtio_net 9pnet_virtio 9p crc32c_generic crc32_generic ib_core rdma_cm siw rdma_rxe ib_uverbs \
+rdma_ucm rpcrdma nfs nfsv3 nfsd"
 
 # vm_closure NAME PACKAGE...: the packages and all that they depend on, unpacked as $VM_CACHE/NAME. An empty package
 # status keeps apt from weighing them against what is installed here.
@@ -39,28 +50,31 @@ vm_unpack() {
     rm -r "$VM_CACHE/packages/$name"
 }
 
-# vm_step NAME COMMAND...: does it once. What an earlier attempt left half done is done again.
+# vm_step NAME FUNCTION [ARGUMENT]...: does it once, and again when the function's text has changed. What an earlier
+# attempt left half done is done again.
 vm_step() {
-    local name=$1; shift
-    [ ! -e "$VM_CACHE/$name.done" ] || return 0
+    local name=$1 recipe; shift
+    recipe=$(declare -f "$1"; echo "$*")
+    ! cmp -s "$VM_CACHE/$name.done" - <<<"$recipe" || return 0
     echo "vm: $name" >&2
-    rm -rf "${VM_CACHE:?}/$name"
+    rm -rf "${VM_CACHE:?}/$name" "$VM_CACHE/$name.done"
     # In a shell of its own, so that any command that fails ends it.
     bash -c 'set -euo pipefail; . "$1/packages.sh"; . "$1/vm/machine.sh"; "${@:2}"' - \
         "$(dirname "${BASH_SOURCE[0]}")/.." "$@" || fail "vm: $name: \"$*\" failed"
-    touch "$VM_CACHE/$name.done"
+    echo "$recipe" >"$VM_CACHE/$name.done"
 }
 
 vm_fetch() {
-    need make=make gcc-12=gcc-12 xz=xz-utils
+    need make=make gcc-12=gcc-12 xz=xz-utils ip=iproute2 rdma=iproute2 unshare=util-linux
+    need_installed libibverbs1 ibverbs-providers librdmacm1
     mkdir -p "$VM_CACHE"
     exec {VM_LOCK}>"$VM_CACHE/lock"
     flock "$VM_LOCK"
     [ -e "$VM_CACHE/knfsd.done" ] || apt -qq update || fail "vm: apt-get update"
     vm_step qemu vm_closure qemu qemu-system-x86
     vm_step kernel vm_kernel
-    vm_step siw vm_siw
-    vm_step initramfs vm_initramfs
+    vm_step siw vm_siw "$(<"$VM_CACHE/kernel/version")"
+    vm_step initramfs vm_initramfs "$(<"$VM_CACHE/kernel/version")"
     vm_step knfsd vm_knfsd
     exec {VM_LOCK}>&-
 }
@@ -76,8 +90,7 @@ vm_kernel() {
 
 # Debian leaves siw out of its kernels (CONFIG_RDMA_SIW is not set), so it is built from Debian's own source.
 vm_siw() {
-    local version headers
-    version=$(<"$VM_CACHE/kernel/version")
+    local version=$1 headers
     headers=$VM_CACHE/kernel/usr/src/linux-headers-$version
     # These point to where the packages would be installed, and at symbols (BTF) that nobody needs.
     echo "include $VM_CACHE/kernel/usr/src/linux-headers-${version%-amd64}-common/Makefile" >"$headers/Makefile"
@@ -93,13 +106,11 @@ vm_siw() {
 
 # busybox and the modules; everything else comes from this machine's file system.
 vm_initramfs() {
-    local root=$VM_CACHE/initramfs version modules busybox=$VM_CACHE/kernel/bin/busybox directory
-    version=$(<"$VM_CACHE/kernel/version")
-    modules=lib/modules/$version
+    local version=$1 root=$VM_CACHE/initramfs modules=lib/modules/$1 busybox=$VM_CACHE/kernel/bin/busybox directory
     mkdir -p "$root"/{bin,proc,sys,dev,root} "$root/$modules/kernel"
     cp "$busybox" "$root/bin/busybox"
-    for directory in net/{9p,sunrpc,core,ipv6} fs/{9p,configfs,netfs,nfs,nfs_common,nfsd,lockd} crypto lib \
-        drivers/{infiniband/core,net,virtio}; do
+    for directory in net/{9p,sunrpc,core,ipv4,ipv6} fs/{9p,configfs,netfs,nfs,nfs_common,nfsd,lockd} crypto lib \
+        drivers/{infiniband/core,infiniband/sw/rxe,net,virtio}; do
         [ -d "$VM_CACHE/kernel/$modules/kernel/$directory" ] || continue
         mkdir -p "$root/$modules/kernel/$directory"
         cp -r "$VM_CACHE/kernel/$modules/kernel/$directory/." "$root/$modules/kernel/$directory"
@@ -108,6 +119,7 @@ vm_initramfs() {
     find "$root/$modules" -name '*.ko.xz' -exec xz -d {} +
     cp "$VM_CACHE/kernel/$modules"/modules.{builtin,order} "$root/$modules/"
     # Network drivers are many, and one is used.
+    rm -r "$root/$modules"/kernel/net/ipv[46]/netfilter
     find "$root/$modules/kernel/drivers/net" -name '*.ko' ! -name 'virtio_net.ko' ! -name '*failover.ko' -delete
     "$busybox" depmod -b "$root" "$version"
     (cd "$root" && find . | "$busybox" cpio -o -H newc -R 0:0 >"$VM_CACHE/initramfs.cpio")
@@ -144,13 +156,14 @@ INIT
 vm_guest_init() {
     cat <<INIT
 #!/bin/bash
-export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root SERVER=$VM_HOST GUEST=$VM_GUEST OUT=/mnt/out KNFSD=$VM_CACHE/knfsd
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root SERVER=$VM_HOST GUEST=$VM_GUEST DEVICE=$VM_DEVICE \\
+    OUT=/mnt/out KNFSD=$VM_CACHE/knfsd
 ulimit -l unlimited
 ip link set lo up
 for device in /sys/class/net/*/device; do interface=\${device%/device} interface=\${interface##*/}; done
 ip link set "\$interface" up
 ip addr add $VM_GUEST/24 dev "\$interface"
-rdma link add siw0 type siw netdev "\$interface" || echo "no siw device"
+rdma link add ${VM_DEVICE}0 type $VM_DEVICE netdev "\$interface" || echo "no $VM_DEVICE device"
 cd /mnt
 ( . "$1" ) >/mnt/out/guest.log 2>&1 </dev/null
 echo \$? >/mnt/out/status
@@ -161,10 +174,30 @@ sleep 60
 INIT
 }
 
+# QEMU's options for the clock, and for the network.
+vm_clock() {
+    if [ -n "${VM_ICOUNT:-}" ]; then
+        printf '%s\n' -accel tcg,thread=single -smp 1 -icount shift=1,sleep=off
+    else
+        printf '%s\n' -accel tcg,thread=multi -smp 2
+    fi
+}
+vm_network() {
+    local wire=${VM_WIRE:-}
+    case $wire in
+        '') printf '%s\n' -netdev user,id=net -device virtio-net-pci,netdev=net,romfile= ;;
+        # Two machines on a wire need two addresses there as well.
+        *) printf '%s\n' -netdev "socket,id=net,${wire%%:*}=127.0.0.1:${wire#*:}" \
+            -device "virtio-net-pci,netdev=net,romfile=,host_mtu=9000,mac=52:54:00:77:00:0${VM_GUEST##*.}" ;;
+    esac
+}
+
 vm_boot() {
-    local out=$1 script=$2 seconds=${3:-300} qemu=$VM_CACHE/qemu version libraries init
+    local out=$1 script=$2 seconds=${3:-300} qemu=$VM_CACHE/qemu version libraries init clock network
     version=$(<"$VM_CACHE/kernel/version")
     libraries=$qemu/usr/lib/x86_64-linux-gnu:$qemu/lib/x86_64-linux-gnu
+    readarray -t clock < <(vm_clock)
+    readarray -t network < <(vm_network)
     rm -f "$out/status"
     vm_guest_init "$script" >"$out/guest-init"
     chmod +x "$out/guest-init"
@@ -180,12 +213,12 @@ vm_boot() {
     QEMU_MODULE_DIR=$qemu/usr/lib/x86_64-linux-gnu/qemu timeout -k 5 "$seconds" \
         "$qemu/lib64/ld-linux-x86-64.so.2" --library-path "$libraries" "$qemu/usr/bin/qemu-system-x86_64" \
         -L "$qemu/usr/share/qemu" -L "$qemu/usr/share/seabios" \
-        -M q35 -accel tcg,thread=multi -cpu max,-erms,-fsrm -smp 2 -m 1G \
+        -M q35 "${clock[@]}" -cpu max,-erms,-fsrm -m 2G \
         -nodefaults -no-user-config -display none -monitor none -serial stdio -no-reboot \
         -kernel "$VM_CACHE/kernel/boot/vmlinuz-$version" -initrd "$out/initramfs" \
         -append "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on tsc=unstable no_timer_check \
 cryptomgr.notests apparmor=0 initcall_blacklist=init_encrypted,crypto_kdf108_init,jent_mod_init" \
-        -netdev user,id=net -device virtio-net-pci,netdev=net,romfile= \
+        "${network[@]}" \
         -virtfs local,path=/,mount_tag=machine,security_model=none,readonly=on,multidevs=remap \
         -virtfs "local,path=$out,mount_tag=out,security_model=none,multidevs=remap" \
         </dev/null >"$out/console.log" 2>&1 || true
