@@ -10,7 +10,7 @@ use crate::{
     transport::{Broken, Patience},
 };
 use odafs_common::{
-    direct::{Completion, ExposedTags, Feedback, Request},
+    direct::{Completion, ExposedMemory, Feedback, Request},
     exception::Exception,
     mac::{MacAlgorithm, MacKey},
     reference::{Epoch, Reference},
@@ -49,7 +49,7 @@ pub struct DirectPair {
     reading: u32,
     /// Slots of RDMA Reads that were over when they were posted.
     over_already: Vec<usize>,
-    exposed: Option<ExposedTags>,
+    exposed: Option<ExposedMemory>,
     page_shift: u32,
     wait: Wait,
     feedback: Feedback,
@@ -236,6 +236,7 @@ impl DirectPair {
             (self.key, self.generation) = session.mac_key();
         }
         let slot = self.next_slot()?;
+        let sink = self.sink.remote(slot * self.slot_bytes);
         let request = Request {
             mac: self.algorithm,
             inline: length <= INLINE_MAX,
@@ -243,12 +244,12 @@ impl DirectPair {
             odd_generation: self.generation % 2 == 1,
             session: self.session,
             connection: self.connection,
-            sink_tag: self.sink.tag().0,
+            sink_tag: sink.tag.0,
             sequence: self.sequence,
             address: reference.address + u64::from(within),
             key: reference.key,
             epoch: reference.epoch,
-            sink_offset: (slot * self.slot_bytes) as u64,
+            sink_offset: sink.offset,
             handle: reference.handle,
             length,
         };
@@ -295,7 +296,7 @@ impl DirectPair {
             at,
             length as usize,
             tags.arena,
-            reference.address + u64::from(within),
+            reference.address.wrapping_add(within.into()),
         );
         let stamp = (
             at + self.slot_bytes - STAMP,
@@ -304,15 +305,15 @@ impl DirectPair {
             (reference.address >> self.page_shift) * 8,
         );
         let mut left = 0;
-        for (offset, length, tag, remote) in [data, stamp] {
+        for (offset, length, place, remote) in [data, stamp] {
             let into = Sink::Region(Local {
                 region: &self.sink,
                 offset,
                 length,
             });
             let from = Remote {
-                tag: SteeringTag(tag),
-                offset: remote,
+                tag: SteeringTag(place.tag),
+                offset: place.address.wrapping_add(remote),
             };
             match self.pair.post_read(self.sequence, into, from) {
                 Ok(Posted::Pending) => left += 1,

@@ -223,10 +223,13 @@ impl Work for Fetch<'_, '_, '_> {
             count: piece.count,
             session,
             want_references: session != 0,
-            chunk: sink.map(|sink| Chunk {
-                tag: sink.tag().0,
-                offset: slot as u64 * u64::from(self.slot_bytes),
-                length: piece.count,
+            chunk: sink.map(|sink| {
+                let at = sink.remote(slot * self.slot_bytes as usize);
+                Chunk {
+                    tag: at.tag.0,
+                    offset: at.offset,
+                    length: piece.count,
+                }
             }),
         })
     }

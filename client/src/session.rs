@@ -14,7 +14,7 @@ use crate::{
 };
 use odafs_common::{
     connect::PrivateData,
-    direct::{self, Attach, Attached, ExposedTags},
+    direct::{self, Attach, Attached, ExposedMemory},
     exception::Exception,
     mac::{MacAlgorithm, MacKey},
     page::PageSize,
@@ -25,7 +25,7 @@ use odafs_common::{
     },
 };
 use odafs_fabric::{
-    Exposed, Peer, QueuePair, SteeringTag,
+    Exposed, Peer, QueuePair, Remote, SteeringTag,
     clock::{self, Nanos},
     entropy,
     memory::ArenaView,
@@ -131,7 +131,7 @@ pub struct Attachment {
     /// Its number at the server.
     pub connection: u32,
     /// What it may read by itself.
-    pub exposed: Option<ExposedTags>,
+    pub exposed: Option<ExposedMemory>,
 }
 
 /// On one host, one-sided reads map a file of the server's that it can cut short, which would end this process: that
@@ -246,10 +246,11 @@ impl Session {
         let mut first = session.attach(calls, calls.deadline())?;
         match first.exposed {
             Some(tags) => {
-                let exposed = Exposed {
-                    arena: SteeringTag(tags.arena),
-                    stamps: SteeringTag(tags.stamps),
-                };
+                let [arena, stamps] = [tags.arena, tags.stamps].map(|place| Remote {
+                    tag: SteeringTag(place.tag),
+                    offset: place.address,
+                });
+                let exposed = Exposed { arena, stamps };
                 let mapped = first.pair.map_exposed(&exposed);
                 session.view = mapped.map_err(|error| {
                     NoSession::Refused(format!("cannot map the arena: {error}"))

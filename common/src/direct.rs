@@ -306,8 +306,8 @@ impl Attach {
 
 /// The server's answer to [`Attach`].
 ///
-/// `{ opcode u8, flags u8 (1 one-sided granted), status u16, connection u32, arena tag u32, stamps tag u32, tag [16] }`.
-/// The tag is over the 16 bytes before it, the client's nonce and the server's, under the session's attach key; all
+/// `{ opcode u8, flags u8 (1 one-sided granted), status u16, connection u32, arena tag u32, stamps tag u32, arena address
+/// u64, stamps address u64, tag [16] }`. The tag is over the 32 bytes before it, the client's nonce and the server's, under the session's attach key; all
 /// zeros when the server refuses, for then there may be no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached {
@@ -320,23 +320,32 @@ pub struct Attached {
 pub struct Grant {
     /// Number that requests on this connection carry.
     pub connection: u32,
-    /// Steering tags of the arena and of its stamps, where one-sided access was granted.
-    pub one_sided: Option<ExposedTags>,
+    /// Where the arena and its stamps are, if one-sided access was granted.
+    pub one_sided: Option<ExposedMemory>,
 }
 
-/// Steering tags of an export's memory.
+/// An export's memory, as RDMA Reads name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ExposedTags {
-    /// Of the arena.
-    pub arena: u32,
-    /// Of the stamps.
-    pub stamps: u32,
+pub struct ExposedMemory {
+    /// The arena: a reference's address is an offset from here.
+    pub arena: Place,
+    /// The stamps.
+    pub stamps: Place,
+}
+
+/// A first byte of memory, as RDMA names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Steering tag.
+    pub tag: u32,
+    /// Address under the tag.
+    pub address: u64,
 }
 
 impl Attached {
     /// Bytes on the wire.
     pub const BYTES: usize = Self::BODY + TAG_BYTES;
-    const BODY: usize = 16;
+    const BODY: usize = 32;
 
     fn body(&self) -> [u8; Self::BODY] {
         let mut out = [0; Self::BODY];
@@ -344,10 +353,12 @@ impl Attached {
         match self.result {
             Ok(grant) => {
                 put(&mut out, 4, grant.connection.to_le_bytes());
-                if let Some(tags) = grant.one_sided {
+                if let Some(ExposedMemory { arena, stamps }) = grant.one_sided {
                     out[1] = 1;
-                    put(&mut out, 8, tags.arena.to_le_bytes());
-                    put(&mut out, 12, tags.stamps.to_le_bytes());
+                    put(&mut out, 8, arena.tag.to_le_bytes());
+                    put(&mut out, 12, stamps.tag.to_le_bytes());
+                    put(&mut out, 16, arena.address.to_le_bytes());
+                    put(&mut out, 24, stamps.address.to_le_bytes());
                 }
             }
             Err(exception) => put(&mut out, 2, exception.code().to_le_bytes()),
@@ -403,9 +414,13 @@ impl Attached {
                 result: Err(Exception::from_code(status)?),
             });
         }
-        let one_sided = (body[1] == 1).then(|| ExposedTags {
-            arena: half(body, 8),
-            stamps: half(body, 12),
+        let place = |tag, address| Place {
+            tag: half(body, tag),
+            address: word(body, address),
+        };
+        let one_sided = (body[1] == 1).then(|| ExposedMemory {
+            arena: place(8, 16),
+            stamps: place(12, 24),
         });
         let attached = Attached {
             result: Ok(Grant {

@@ -134,9 +134,15 @@ fn an_attach_is_good_for_its_nonces_only() {
 
     let grant = Grant {
         connection: 4,
-        one_sided: Some(ExposedTags {
-            arena: 5,
-            stamps: 6,
+        one_sided: Some(ExposedMemory {
+            arena: Place {
+                tag: 5,
+                address: 0x7fff_0000_1000,
+            },
+            stamps: Place {
+                tag: 6,
+                address: u64::MAX,
+            },
         }),
     };
     let answer = Attached::seal(grant, &key(), &client, &server);

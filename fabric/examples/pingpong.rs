@@ -33,6 +33,21 @@ enum Ask {
     Bulk = 3,
 }
 
+/// How a message names memory.
+fn bytes(remote: Remote) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[..4].copy_from_slice(&remote.tag.0.to_ne_bytes());
+    bytes[4..].copy_from_slice(&remote.offset.to_ne_bytes());
+    bytes
+}
+
+fn remote(bytes: &[u8]) -> Remote {
+    Remote {
+        tag: SteeringTag(u32::from_ne_bytes(bytes[..4].try_into().unwrap())),
+        offset: u64::from_ne_bytes(bytes[4..12].try_into().unwrap()),
+    }
+}
+
 fn main() -> io::Result<()> {
     let idle = std::env::args().nth(1).and_then(|n| n.parse().ok());
     let idle: usize = idle.unwrap_or(0);
@@ -134,15 +149,11 @@ impl Server {
                     continue;
                 }
                 posted = true;
-                let (ask, tag) = (line.message()[0], &line.message()[4..8]);
-                let tag = SteeringTag(u32::from_ne_bytes(tag.try_into().unwrap()));
+                let (ask, sink) = (line.message()[0], remote(&line.message()[4..]));
                 if ask == 0 {
                     let exposed = line.expose(&self.arena, &self.life).unwrap();
-                    let tags = [
-                        exposed.arena.0.to_ne_bytes(),
-                        exposed.stamps.0.to_ne_bytes(),
-                    ];
-                    line.post_send(0, &[&tags[0], &tags[1]]).unwrap();
+                    let told = [bytes(exposed.arena), bytes(exposed.stamps)];
+                    line.post_send(0, &[&told[0], &told[1]]).unwrap();
                     continue;
                 }
                 let pages = if ask == Ask::Bulk as u8 {
@@ -165,10 +176,7 @@ impl Server {
                         offset: 0,
                         length: PAGE as u32,
                     };
-                    let to = Remote {
-                        tag,
-                        offset: u64::from(page) * PAGE as u64,
-                    };
+                    let to = sink.ahead(u64::from(page) * PAGE as u64);
                     while line.post_write(0, from, to).is_err() {
                         line.flush();
                     }
@@ -222,14 +230,14 @@ impl Client {
 
     fn ask(&mut self, ask: Ask) {
         let mut request = [ask as u8; 64];
-        request[4..8].copy_from_slice(&self.sink.tag().0.to_ne_bytes());
+        request[4..16].copy_from_slice(&bytes(self.sink.remote(0)));
         self.line.post_send(0, &[&request]).unwrap();
         self.line.flush();
         assert!(matches!(self.next(), Completion::Recv { .. }));
     }
 
     fn one_sided(&mut self, exposed: &Exposed, frame: u64) {
-        for (at, length, tag, offset) in [
+        for (at, length, from, offset) in [
             (0, PAGE, exposed.arena, frame * PAGE as u64),
             (PAGE, 8, exposed.stamps, frame * 8),
         ] {
@@ -238,7 +246,7 @@ impl Client {
                 offset: at,
                 length,
             });
-            let posted = self.line.post_read(0, into, Remote { tag, offset });
+            let posted = self.line.post_read(0, into, from.ahead(offset));
             assert_eq!(posted, Ok(Posted::Pending));
         }
         self.line.flush();
@@ -292,13 +300,9 @@ fn iwarp(crc: bool, spin: bool, idle: usize) -> io::Result<()> {
     client.line.post_send(0, &[&[0; 64]]).unwrap();
     client.line.flush();
     client.next();
-    let tag = |at: usize| {
-        let bytes = &client.line.message()[at..at + 4];
-        SteeringTag(u32::from_ne_bytes(bytes.try_into().unwrap()))
-    };
     let exposed = Exposed {
-        arena: tag(0),
-        stamps: tag(4),
+        arena: remote(client.line.message()),
+        stamps: remote(&client.line.message()[12..]),
     };
     let with = match (crc, idle) {
         (true, _) => format!("{}, checksums", how(spin)),

@@ -98,13 +98,25 @@ impl From<PostError> for io::Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SteeringTag(pub u32);
 
-/// A place in the peer's memory.
+/// A place in the peer's memory, as its owner names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// The region.
     pub tag: SteeringTag,
-    /// First byte within it.
+    /// The first byte: an address under the tag. What a region's first byte has is its owner's to say
+    /// ([`Region::remote`]): 0 on soft fabrics, a virtual address on a device.
     pub offset: u64,
+}
+
+impl Remote {
+    /// So many bytes further on.
+    #[must_use]
+    pub fn ahead(self, bytes: u64) -> Remote {
+        Remote {
+            offset: self.offset.wrapping_add(bytes),
+            ..self
+        }
+    }
 }
 
 /// A range of a local region.
@@ -181,13 +193,33 @@ pub enum Source<'a> {
     Bytes(&'a [u8]),
 }
 
-/// The steering tags under which a peer may read an arena.
+/// Where a peer may read an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposed {
-    /// The frames: a reference's address is an offset here.
-    pub arena: SteeringTag,
-    /// The stamps: one `u64` per frame in the server's byte order.
-    pub stamps: SteeringTag,
+    /// The first frame: a reference's address is an offset from here.
+    pub arena: Remote,
+    /// The first stamp: one `u64` per frame in the server's byte order.
+    pub stamps: Remote,
+}
+
+/// What two RDMA Reads on one queue pair say of the order of what they saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadOrder {
+    /// The later one sees at least what the earlier one saw: data and its stamp may be posted in one flush.
+    Ordered,
+    /// Only a read that was posted after the completion of another sees at least what that one saw.
+    Fence,
+}
+
+/// Which tags of ours the peer can end with [`QueuePair::post_send_invalidate`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RemoteInvalidation {
+    /// None: it must not try, which may cost the connection.
+    Never,
+    /// Those of [`QueuePair::bind`]; a region's own tag may cost the connection.
+    Bound,
+    /// Those of [`QueuePair::bind`] and [`QueuePair::register`].
+    Any,
 }
 
 /// Who is at the other end.
@@ -322,15 +354,15 @@ pub trait QueuePair: Send {
     fn register(&mut self, length: usize, access: Access) -> io::Result<Arc<Region>>;
 
     /// A fresh tag for a range of a region of this queue pair (a fast registration, a memory
-    /// window). Offsets under it count from the first byte of the range.
-    /// `Unsupported` where the fabric has no such thing.
+    /// window), and the range's first byte under it. The peer may be told of it by a message
+    /// of this queue pair. `Unsupported` where the fabric has no such thing.
     fn bind(
         &mut self,
         region: &Arc<Region>,
         offset: usize,
         length: usize,
         access: Access,
-    ) -> io::Result<SteeringTag> {
+    ) -> io::Result<Remote> {
         let _ = (region, offset, length, access);
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -340,6 +372,12 @@ pub trait QueuePair: Send {
     fn invalidate(&mut self, tag: SteeringTag) {
         let _ = tag;
     }
+
+    /// Which tags of ours the peer can end by itself.
+    fn remote_invalidation(&self) -> RemoteInvalidation;
+
+    /// Whether our RDMA Reads see the peer's memory in the order of their posts.
+    fn read_order(&self) -> ReadOrder;
 
     /// Lets this peer RDMA-Read the arena, its stamps and the life word.
     fn expose(&mut self, arena: &Arc<Arena>, life: &LifeWord) -> io::Result<Exposed>;
@@ -351,7 +389,7 @@ pub trait QueuePair: Send {
     /// Longest message that [`QueuePair::post_send`] takes.
     fn max_message(&self) -> usize;
 
-    /// What the peer said when the connection was made.
+    /// What the peer said when the connection was made. A fabric may add zeros at its end.
     fn private_data(&self) -> &[u8];
 
     /// Who the peer is.
@@ -378,7 +416,7 @@ pub trait Listener: Send {
 
 /// A connection request. Dropping it rejects it.
 pub trait Incoming: Send {
-    /// What the client said.
+    /// What the client said. A fabric may add zeros at its end.
     fn private_data(&self) -> &[u8];
 
     /// Who the client is.
@@ -396,5 +434,5 @@ pub trait Incoming: Send {
     fn reject(self: Box<Self>, reason: &str);
 }
 
-/// Longest private data of a connection, either way, in bytes.
-pub const PRIVATE_DATA_MAX: usize = 64;
+/// Longest private data of a connection, either way, in bytes: what RDMA-CM leaves on InfiniBand and RoCE.
+pub const PRIVATE_DATA_MAX: usize = 56;

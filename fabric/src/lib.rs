@@ -8,6 +8,7 @@
 //! | [`shm`] | the fabric of one host: rings and regions in shared memory |
 //! | [`sim`] | the fabric of the tests: virtual time, delays, cuts, killed servers |
 //! | `tcp` | the fabric between hosts: iWARP over TCP |
+//! | `verbs` | RDMA adapters, by libibverbs and librdmacm (cargo feature `verbs`) |
 //! | [`sync`], [`clock`], [`entropy`] | the only primitives of concurrency, time and chance that the system's cores use, so that `--cfg shuttle` can run all of it under one seeded scheduler |
 
 #![deny(unsafe_code)]
@@ -23,9 +24,12 @@ pub mod sim;
 pub mod sync;
 #[cfg(not(shuttle))]
 pub mod tcp;
+#[cfg(all(feature = "verbs", not(shuttle)))]
+pub mod verbs;
 pub mod wake;
 
 pub use fabric::{
     Access, Completion, Exposed, Fault, Incoming, Listener, Local, MARKS_BYTES, Peer, PostError,
-    Posted, QueuePair, Region, Remote, Sink, Source, SteeringTag, mark_step,
+    Posted, QueuePair, ReadOrder, Region, Remote, RemoteInvalidation, Sink, Source, SteeringTag,
+    mark_step,
 };

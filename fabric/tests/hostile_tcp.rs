@@ -306,7 +306,7 @@ fn misdeeds() {
         let sink = server.register(4096, Access::WRITE).unwrap();
         let exposed = server.expose(&arena, &life).unwrap();
         assert_eq!(sink.tag(), SteeringTag(region));
-        assert_eq!(exposed.stamps, SteeringTag(stamps));
+        assert_eq!(exposed.stamps.tag, SteeringTag(stamps));
         stream.write_all(&bytes).unwrap();
         let reader = std::thread::spawn(move || terminated(&mut stream));
         until(|| {

@@ -1,7 +1,7 @@
 //! The NIC's judgement of a direct read: verify, translate, check, pin. Sans-IO: bytes and the time in, a verdict out.
 
 use odafs_common::connect::Nonce;
-use odafs_common::direct::{Attach, Attached, Completion, ExposedTags, Grant, Request, opcode};
+use odafs_common::direct::{Attach, Attached, Completion, ExposedMemory, Grant, Request, opcode};
 use odafs_common::exception::Exception;
 use odafs_common::mac::{MacAlgorithm, MacKey};
 use odafs_common::reference::Handle;
@@ -54,6 +54,8 @@ pub enum Verdict {
     Attach(AttachRequest),
     /// Send this answer (a refusal).
     Refused([u8; Completion::BYTES]),
+    /// Refused to be attached: this is the answer.
+    NotAttached([u8; Attached::BYTES]),
 }
 
 /// A read that was let in. Its frame is pinned until [`Nic::finish`].
@@ -220,10 +222,10 @@ impl Nic {
         let attaches = message.get(1) == Some(&opcode::ATTACH);
         if connection.throttled(now) {
             self.counters.throttled();
-            return Verdict::Refused(match attaches {
-                true => Attached::refuse(Exception::Denied),
-                false => self.refuse(Exception::Denied, sequence_of(message)),
-            });
+            return match attaches {
+                true => Verdict::NotAttached(Attached::refuse(Exception::Denied)),
+                false => Verdict::Refused(self.refuse(Exception::Denied, sequence_of(message))),
+            };
         }
         if attaches {
             return self
@@ -232,7 +234,7 @@ impl Nic {
                 .unwrap_or_else(|exception| {
                     connection.denied(now);
                     self.counters.refused(exception);
-                    Verdict::Refused(Attached::refuse(exception))
+                    Verdict::NotAttached(Attached::refuse(exception))
                 });
         }
         self.read(connection, message, now)
@@ -404,13 +406,13 @@ impl Nic {
         })
     }
 
-    /// Attaches the connection and gives the answer. `exposed`: the steering tags, if the request was for one-sided
+    /// Attaches the connection and gives the answer. `exposed`: where that is, if the request was for one-sided
     /// access and the fabric could expose the arena.
     pub fn attached(
         &self,
         connection: &mut Connection,
         request: AttachRequest,
-        exposed: Option<ExposedTags>,
+        exposed: Option<ExposedMemory>,
     ) -> [u8; Attached::BYTES] {
         let AttachRequest {
             session,

@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use odafs_common::direct::Feedback;
+use odafs_common::direct::{Feedback, Place};
 use odafs_common::page::PageSize;
 use odafs_common::reference::{AccessKey, Epoch, Reference};
 use odafs_common::session::SessionKey;
@@ -8,6 +8,7 @@ use odafs_fabric::memory::ArenaConfig;
 use odafs_fabric::sync::Mutex;
 
 use super::*;
+
 use crate::host_vm::SharedVm;
 
 const PAGE: u64 = 4096;
@@ -185,7 +186,7 @@ impl World {
                 completion_of(&answer)
             }
             Verdict::Refused(answer) => completion_of(&answer),
-            Verdict::Attach(_) => panic!("no attach was sent"),
+            Verdict::Attach(_) | Verdict::NotAttached(_) => panic!("no attach was sent"),
         };
         assert_eq!(self.connection.pins(), 0);
         assert!(
@@ -195,6 +196,17 @@ impl World {
         answer.result
     }
 }
+
+const EXPOSED: ExposedMemory = ExposedMemory {
+    arena: Place {
+        tag: 1,
+        address: 1 << 40,
+    },
+    stamps: Place {
+        tag: 2,
+        address: 1 << 41,
+    },
+};
 
 /// The header alone, whatever follows it.
 fn completion_of(answer: &[u8; Completion::BYTES]) -> Completion {
@@ -211,15 +223,9 @@ fn attach(nic: &Nic, connection: &mut Connection, client: &Client, one_sided: bo
     };
     let message = attach.seal(&client.key.attach_key(), &NONCE);
     let answer = match nic.receive(connection, &message, MINUTE) {
-        Verdict::Attach(request) => {
-            let tags = ExposedTags {
-                arena: 1,
-                stamps: 2,
-            };
-            nic.attached(connection, request, Some(tags))
-        }
-        Verdict::Refused(answer) => answer,
-        Verdict::Transfer(_) => panic!("an attach is no read"),
+        Verdict::Attach(request) => nic.attached(connection, request, Some(EXPOSED)),
+        Verdict::NotAttached(answer) => answer,
+        Verdict::Refused(_) | Verdict::Transfer(_) => panic!("an attach is no read"),
     };
     Attached::open(&answer, &client.key.attach_key(), &[4; 16], &NONCE).unwrap()
 }
@@ -753,13 +759,7 @@ fn attaching() {
     let grant = attach(&world.nic, &mut connection, &world.client, true)
         .result
         .unwrap();
-    assert_eq!(
-        grant.one_sided,
-        Some(ExposedTags {
-            arena: 1,
-            stamps: 2
-        })
-    );
+    assert_eq!(grant.one_sided, Some(EXPOSED));
     let mut connection = Connection::new(12, NONCE);
     let grant = attach(&world.nic, &mut connection, &world.client, false)
         .result

@@ -19,7 +19,7 @@ use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, FrameNumber, Region};
 use odafs_fabric::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use odafs_fabric::sync::{Arc, hint};
-use odafs_fabric::{Access, Local, QueuePair, Sink, SteeringTag};
+use odafs_fabric::{Access, Local, QueuePair, Remote, Sink, SteeringTag};
 
 /// Where memory for RDMA comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -210,9 +210,9 @@ enum Name {
     /// The region's own, and the peer has no right to it.
     Local,
     /// The region's own.
-    Own(SteeringTag),
+    Own(Remote),
     /// A fresh one.
-    Bound(SteeringTag),
+    Bound(Remote),
 }
 
 /// The bytes of a [`Lease`], for whoever copies them: they stay what they are for as long.
@@ -264,13 +264,13 @@ impl Lease {
         self.length == 0
     }
 
-    /// The name under which the peer reaches it, where it does.
-    pub fn tag(&self) -> Option<SteeringTag> {
+    /// Where the peer finds its first byte, if it does.
+    pub fn remote(&self) -> Option<Remote> {
         match &self.memory {
             Memory::Buffer {
-                name: Name::Own(tag) | Name::Bound(tag),
+                name: Name::Own(remote) | Name::Bound(remote),
                 ..
-            } => Some(*tag),
+            } => Some(*remote),
             Memory::Buffer { .. } | Memory::Frames(_) => None,
         }
     }
@@ -398,7 +398,7 @@ impl Registrar {
         let strategy = self.config.strategy;
         if strategy == Strategy::PerOperation {
             let buffer = self.register(qp, length.max(1), access).ok()??;
-            let name = Name::Own(buffer.region.tag());
+            let name = Name::Own(buffer.region.remote(0));
             return Some(Lease::of(buffer, name, length));
         }
         let bytes = length.next_power_of_two().max(BUFFER_BYTES_MIN);
@@ -411,15 +411,15 @@ impl Registrar {
             return Some(Lease::of(buffer, Name::Local, length));
         }
         match qp.bind(&buffer.region, 0, length.max(1), access) {
-            Ok(tag) => {
+            Ok(remote) => {
                 count(&self.supply.counters.bound);
                 self.config.costs.charge(0, length);
-                Some(Lease::of(buffer, Name::Bound(tag), length))
+                Some(Lease::of(buffer, Name::Bound(remote), length))
             }
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 self.deregister(qp, buffer);
                 let buffer = self.register(qp, bytes, access).ok()??;
-                let name = Name::Own(buffer.region.tag());
+                let name = Name::Own(buffer.region.remote(0));
                 Some(Lease::of(buffer, name, length))
             }
             Err(_) => {
@@ -489,14 +489,14 @@ impl Registrar {
         match name {
             Name::Own(_) => self.deregister(qp, buffer),
             Name::Local => self.idle.push_back(buffer),
-            Name::Bound(tag) if self.config.strategy == Strategy::Pooled => {
-                self.dirty.push((tag, buffer));
+            Name::Bound(remote) if self.config.strategy == Strategy::Pooled => {
+                self.dirty.push((remote.tag, buffer));
                 if self.dirty.len() >= self.config.dirty_watermark {
                     self.flush(qp);
                 }
             }
-            Name::Bound(tag) => {
-                qp.invalidate(tag);
+            Name::Bound(remote) => {
+                qp.invalidate(remote.tag);
                 self.config.costs.charge(1, 0);
                 self.idle.push_back(buffer);
             }

@@ -92,14 +92,13 @@ impl Room {
     }
 
     /// Whether the client may read so much under a tag.
-    fn may_read(&mut self, tag: SteeringTag, length: usize) -> bool {
+    fn may_read(&mut self, from: Remote, length: usize) -> bool {
         let region = self.peer.register(length, Access::LOCAL).unwrap();
         let sink = Sink::Region(Local {
             region: &region,
             offset: 0,
             length,
         });
-        let from = Remote { tag, offset: 0 };
         self.peer.post_read(0, sink, from).is_ok()
     }
 }
@@ -115,7 +114,7 @@ fn each_strategy_pays_when_it_should() {
         let mut room = Room::new(strategy);
         for _ in 0..5 {
             let lease = room.lease(5000, Access::LOCAL).unwrap();
-            assert!(lease.tag().is_none() || strategy != Strategy::Cached);
+            assert!(lease.remote().is_none() || strategy != Strategy::Cached);
             room.release(lease);
         }
         assert_eq!(room.counts(), expected, "{strategy:?}");
@@ -132,13 +131,13 @@ fn what_the_peer_may_read_has_a_tag_of_its_own() {
     ] {
         let mut room = Room::new(strategy);
         let lease = room.lease(5000, Access::READ).unwrap();
-        let tag = lease.tag().unwrap();
+        let from = lease.remote().unwrap();
         assert!(lease.store(0, &[1; 5000]));
-        assert!(room.may_read(tag, 5000));
-        assert!(!room.may_read(tag, 5001), "beyond the lease: {strategy:?}");
+        assert!(room.may_read(from, 5000));
+        assert!(!room.may_read(from, 5001), "beyond the lease: {strategy:?}");
         room.release(lease);
         room.registrar.flush(&mut *room.qp);
-        assert!(!room.may_read(tag, 1), "{strategy:?}");
+        assert!(!room.may_read(from, 1), "{strategy:?}");
     }
 }
 

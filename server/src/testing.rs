@@ -266,7 +266,7 @@ impl DirectClient {
                 let (completion, _) = Completion::parse(&answer).expect("a completion");
                 Err(completion.result.expect_err("a refusal"))
             }
-            Verdict::Attach(_) => panic!("no attach was sent"),
+            Verdict::Attach(_) | Verdict::NotAttached(_) => panic!("no attach was sent"),
         }
     }
 }

@@ -165,7 +165,7 @@ fn data_goes_both_ways_by_rdma() {
         let segment = Segment {
             handle: region.tag().0,
             length: bytes,
-            offset: 0,
+            offset: region.remote(0).offset,
         };
         Chunks {
             reads: ReadList::one(ReadSegment {
@@ -187,7 +187,7 @@ fn data_goes_both_ways_by_rdma() {
     let chunk = Segments::one(Segment {
         handle: sink.tag().0,
         length: bytes + 64,
-        offset: 0,
+        offset: sink.remote(0).offset,
     });
     let chunks = Chunks {
         write: Some(chunk),

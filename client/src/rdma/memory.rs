@@ -5,7 +5,7 @@
 
 use crate::options::Registration;
 use odafs_common::wire::rpcrdma::{Segment, Segments};
-use odafs_fabric::{Access, QueuePair, Region, SteeringTag, sync::Arc};
+use odafs_fabric::{Access, QueuePair, Region, Remote, SteeringTag, sync::Arc};
 use std::{collections::BTreeMap, io};
 
 /// The smallest region.
@@ -25,8 +25,8 @@ pub struct Memory {
 pub struct Buffer {
     region: Arc<Region>,
     access: Access,
-    /// Under which the server reaches it.
-    tag: SteeringTag,
+    /// Where the server finds it.
+    remote: Remote,
     bytes: usize,
 }
 
@@ -56,22 +56,22 @@ impl Memory {
             }
             None => pair.register(key.0, self.access_of_region(access))?,
         };
-        let tag = match self.registration {
+        let remote = match self.registration {
             Registration::Pooled if access != Access::LOCAL => {
                 match pair.bind(&region, 0, bytes, access) {
-                    Ok(tag) => tag,
+                    Ok(remote) => remote,
                     Err(error) => {
                         self.put(key, region);
                         return Err(error);
                     }
                 }
             }
-            _ => region.tag(),
+            _ => region.remote(0),
         };
         Ok(Buffer {
             region,
             access,
-            tag,
+            remote,
             bytes,
         })
     }
@@ -85,8 +85,8 @@ impl Memory {
         invalidated: Option<SteeringTag>,
     ) {
         let lent = buffer.access != Access::LOCAL && self.registration != Registration::Cached;
-        if lent && invalidated != Some(buffer.tag) {
-            pair.invalidate(buffer.tag);
+        if lent && invalidated != Some(buffer.remote.tag) {
+            pair.invalidate(buffer.remote.tag);
         }
     }
 
@@ -129,9 +129,9 @@ impl Buffer {
     /// How the server is told of it.
     pub fn segments(&self) -> Segments {
         Segments::one(Segment {
-            handle: self.tag.0,
+            handle: self.remote.tag.0,
             length: self.bytes as u32,
-            offset: 0,
+            offset: self.remote.offset,
         })
     }
 

@@ -271,20 +271,21 @@ impl Endpoint {
         offset: usize,
         length: usize,
         access: Access,
-    ) -> io::Result<SteeringTag> {
+    ) -> io::Result<Remote> {
         if !region.memory().holds(offset, length) {
             return Err(invalid("beyond the region"));
         }
         self.not_over()?;
         let region = Arc::clone(region);
-        self.inbound.tags.enter(|_| {
+        let tag = self.inbound.tags.enter(|_| {
             Ok(Memory::Region {
                 region,
                 offset,
                 length,
                 access,
             })
-        })
+        })?;
+        Ok(Remote { tag, offset: 0 })
     }
 
     /// Refuses all later access under a tag of ours.
@@ -296,8 +297,10 @@ impl Endpoint {
     pub fn expose(&mut self, arena: &Arc<Arena>) -> io::Result<Exposed> {
         self.not_over()?;
         let tags = &mut self.inbound.tags;
-        let mut enter =
-            |mapping: &Arc<Mapping>| tags.enter(|_| Ok(Memory::Exposed(Arc::clone(mapping))));
+        let mut enter = |mapping: &Arc<Mapping>| {
+            let tag = tags.enter(|_| Ok(Memory::Exposed(Arc::clone(mapping))))?;
+            io::Result::Ok(Remote { tag, offset: 0 })
+        };
         Ok(Exposed {
             arena: enter(arena.data())?,
             stamps: enter(arena.stamps())?,

@@ -1,5 +1,5 @@
 use super::mapping::Mapping;
-use crate::fabric::SteeringTag;
+use crate::fabric::{Remote, SteeringTag};
 use std::sync::atomic::Ordering::Acquire;
 #[cfg(not(shuttle))]
 use std::sync::atomic::{
@@ -12,6 +12,8 @@ use std::sync::atomic::{
 pub struct Region {
     memory: Mapping,
     tag: SteeringTag,
+    /// Address of the first byte under the tag.
+    base: u64,
     /// Given back when the memory is.
     _charge: Option<Box<dyn Send + Sync>>,
 }
@@ -21,6 +23,7 @@ impl Region {
         Self {
             memory,
             tag,
+            base: 0,
             _charge: None,
         }
     }
@@ -31,6 +34,7 @@ impl Region {
         Self {
             memory,
             tag,
+            base: 0,
             _charge: Some(charge),
         }
     }
@@ -48,6 +52,14 @@ impl Region {
     /// The name under which the peer reaches it.
     pub fn tag(&self) -> SteeringTag {
         self.tag
+    }
+
+    /// Where the peer finds its byte at `offset`.
+    pub fn remote(&self, offset: usize) -> Remote {
+        Remote {
+            tag: self.tag,
+            offset: self.base + offset as u64,
+        }
     }
 
     /// Copies from the region. `false` (and nothing done) if the range is beyond it.

@@ -3,8 +3,8 @@ use super::ring::{Consumer, MESSAGE_MAX, Producer, Ring, Taken};
 use super::socket::{Packet, Socket};
 use crate::clock::{self, Nanos};
 use crate::fabric::{
-    self, Access, Completion, Exposed, MARKS_BYTES, Peer, PostError, Posted, QueuePair, Remote,
-    Sink, Source, SteeringTag,
+    self, Access, Completion, Exposed, MARKS_BYTES, Peer, PostError, Posted, QueuePair, ReadOrder,
+    Remote, RemoteInvalidation, Sink, Source, SteeringTag,
 };
 use crate::memory::mapping::{Mapping, Protection};
 use crate::memory::{Arena, ArenaView, LifeView, LifeWord, Region, memfd};
@@ -187,13 +187,7 @@ impl Pair {
                     .ok_or_else(invalid)?;
                 self.memories
                     .extend([Memory::Exposed(frames), Memory::Exposed(marks)]);
-                views.push((
-                    Exposed {
-                        arena: SteeringTag(arena),
-                        stamps: SteeringTag(stamps),
-                    },
-                    view,
-                ));
+                views.push((exposed(arena, stamps), view));
                 Ok(None)
             }
             _ => Err(invalid()),
@@ -324,6 +318,15 @@ fn map(fd: &OwnedFd, length: u64, access: Protection) -> io::Result<Mapping> {
 
 fn map_all(fd: &OwnedFd) -> io::Result<Mapping> {
     map(fd, memfd::sealed_length(fd.as_fd())?, Protection::ReadOnly)
+}
+
+/// What has these tags begins at address 0.
+fn exposed(arena: u32, stamps: u32) -> Exposed {
+    let [arena, stamps] = [arena, stamps].map(|tag| Remote {
+        tag: SteeringTag(tag),
+        offset: 0,
+    });
+    Exposed { arena, stamps }
 }
 
 impl QueuePair for Pair {
@@ -548,6 +551,14 @@ impl QueuePair for Pair {
         }
     }
 
+    fn remote_invalidation(&self) -> RemoteInvalidation {
+        RemoteInvalidation::Never
+    }
+
+    fn read_order(&self) -> ReadOrder {
+        ReadOrder::Ordered
+    }
+
     fn expose(&mut self, arena: &Arc<Arena>, life: &LifeWord) -> io::Result<Exposed> {
         self.open()?;
         let tag = self.memories.len() as u32 + 1;
@@ -569,10 +580,7 @@ impl QueuePair for Pair {
             &[shared.data.as_fd(), shared.stamps.as_fd(), life.shared()],
         )?;
         self.memories.extend([Memory::Own, Memory::Own]);
-        Ok(Exposed {
-            arena: SteeringTag(tag),
-            stamps: SteeringTag(tag + 1),
-        })
+        Ok(exposed(tag, tag + 1))
     }
 
     fn map_exposed(&mut self, exposed: &Exposed) -> io::Result<Option<ArenaView>> {

@@ -325,7 +325,7 @@ mod tests {
         let packets = [
             Packet::Wake,
             Packet::Hello {
-                private_data: vec![7; 64],
+                private_data: vec![7; PRIVATE_DATA_MAX],
             },
             Packet::Welcome {
                 private_data: vec![],
@@ -349,7 +349,7 @@ mod tests {
             assert_eq!(Packet::decode(&packet.encode()).unwrap(), packet);
         }
         let mut long = Packet::Hello {
-            private_data: vec![0; 65],
+            private_data: vec![0; PRIVATE_DATA_MAX + 1],
         }
         .encode();
         assert!(Packet::decode(&long).is_err());

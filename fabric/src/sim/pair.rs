@@ -1,8 +1,8 @@
 use super::link::{Bytes, Link, LinkState, Memory, Message, Post};
 use crate::clock::{self, Nanos};
 use crate::fabric::{
-    Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, Remote, Sink, Source,
-    SteeringTag,
+    Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, ReadOrder, Remote,
+    RemoteInvalidation, Sink, Source, SteeringTag,
 };
 use crate::memory::mapping::Mapping;
 use crate::memory::{Arena, ArenaView, LifeWord, Region, Target};
@@ -249,7 +249,7 @@ impl QueuePair for Pair {
         offset: usize,
         length: usize,
         access: Access,
-    ) -> io::Result<SteeringTag> {
+    ) -> io::Result<Remote> {
         if !region.memory().holds(offset, length) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -262,11 +262,22 @@ impl QueuePair for Pair {
             length,
             access,
         };
-        Ok(SteeringTag(self.enter([memory])?))
+        Ok(Remote {
+            tag: SteeringTag(self.enter([memory])?),
+            offset: 0,
+        })
     }
 
     fn invalidate(&mut self, tag: SteeringTag) {
         self.link.lock().ends[self.end].memories.remove(&tag.0);
+    }
+
+    fn remote_invalidation(&self) -> RemoteInvalidation {
+        RemoteInvalidation::Any
+    }
+
+    fn read_order(&self) -> ReadOrder {
+        ReadOrder::Ordered
     }
 
     fn expose(&mut self, arena: &Arc<Arena>, life: &LifeWord) -> io::Result<Exposed> {
@@ -274,10 +285,11 @@ impl QueuePair for Pair {
         let memories =
             [arena.data(), arena.stamps()].map(|mapping| Memory::Exposed(Arc::clone(mapping)));
         let tag = self.enter(memories)?;
-        let exposed = Exposed {
-            arena: SteeringTag(tag),
-            stamps: SteeringTag(tag + 1),
-        };
+        let [arena, stamps] = [tag, tag + 1].map(|tag| Remote {
+            tag: SteeringTag(tag),
+            offset: 0,
+        });
+        let exposed = Exposed { arena, stamps };
         self.link.lock().ends[self.end].views.push((exposed, view));
         Ok(exposed)
     }

@@ -5,8 +5,8 @@ use super::link::Link;
 use super::pair::Pair;
 use crate::clock::Nanos;
 use crate::fabric::{
-    Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, Remote, Sink, Source,
-    SteeringTag,
+    Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, ReadOrder, Remote,
+    RemoteInvalidation, Sink, Source, SteeringTag,
 };
 use crate::iwarp::{Agreed, Endpoint, MESSAGE_MAX, Stretch};
 use crate::memory::{Arena, ArenaView, LifeWord, Region};
@@ -238,13 +238,21 @@ impl QueuePair for Stream {
         offset: usize,
         length: usize,
         access: Access,
-    ) -> io::Result<SteeringTag> {
+    ) -> io::Result<Remote> {
         self.open()?;
         self.endpoint.bind(region, offset, length, access)
     }
 
     fn invalidate(&mut self, tag: SteeringTag) {
         self.endpoint.invalidate(tag);
+    }
+
+    fn remote_invalidation(&self) -> RemoteInvalidation {
+        RemoteInvalidation::Any
+    }
+
+    fn read_order(&self) -> ReadOrder {
+        ReadOrder::Ordered
     }
 
     fn expose(&mut self, arena: &Arc<Arena>, _life: &LifeWord) -> io::Result<Exposed> {

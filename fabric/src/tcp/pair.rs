@@ -2,8 +2,8 @@ use super::readiness::{Member, Readiness};
 use super::sys;
 use crate::clock::Nanos;
 use crate::fabric::{
-    Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, Region, Remote, Sink, Source,
-    SteeringTag,
+    Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, ReadOrder, Region, Remote,
+    RemoteInvalidation, Sink, Source, SteeringTag,
 };
 use crate::iwarp::{Agreed, Endpoint, MESSAGE_MAX};
 use crate::memory::{Arena, ArenaView, LifeWord};
@@ -427,13 +427,21 @@ impl QueuePair for Pair {
         offset: usize,
         length: usize,
         access: Access,
-    ) -> io::Result<SteeringTag> {
+    ) -> io::Result<Remote> {
         self.open()?;
         self.endpoint.bind(region, offset, length, access)
     }
 
     fn invalidate(&mut self, tag: SteeringTag) {
         self.endpoint.invalidate(tag);
+    }
+
+    fn remote_invalidation(&self) -> RemoteInvalidation {
+        RemoteInvalidation::Any
+    }
+
+    fn read_order(&self) -> ReadOrder {
+        ReadOrder::Ordered
     }
 
     /// The life word is no part of it: who is connected is connected to this life.

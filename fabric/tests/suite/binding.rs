@@ -3,20 +3,21 @@
 use crate::memory::{frames_of_eight, loaded, went_well};
 use crate::{Ends, Subject, anew, connected, next, receive};
 use odafs_fabric::memory::FrameNumber;
-use odafs_fabric::{Access, Completion, Local, Region, Remote, Sink, Source, SteeringTag};
+use odafs_fabric::{
+    Access, Completion, Local, Region, Remote, RemoteInvalidation, Sink, Source, SteeringTag,
+};
 use std::sync::Arc;
 
 /// A region of the client's with `access`, and a window from byte 100 to byte 120 of it.
-fn window(ends: &mut Ends, access: Access) -> (Arc<Region>, SteeringTag) {
+fn window(ends: &mut Ends, access: Access) -> (Arc<Region>, Remote) {
     let region = ends.client.register(4096, Access::LOCAL).unwrap();
     assert!(region.store(90, &[b'.'; 40]) && region.store(100, b"twenty bytes of them"));
-    let tag = ends.client.bind(&region, 100, 20, access).unwrap();
-    assert_ne!(tag, region.tag());
-    (region, tag)
+    let bound = ends.client.bind(&region, 100, 20, access).unwrap();
+    assert_ne!(bound.tag, region.tag());
+    (region, bound)
 }
 
-fn writes(ends: &mut Ends, tag: SteeringTag, offset: u64, bytes: &[u8]) -> bool {
-    let to = Remote { tag, offset };
+fn writes(ends: &mut Ends, to: Remote, bytes: &[u8]) -> bool {
     let posted = ends.server.post_write(1, Source::Bytes(bytes), to);
     went_well(&mut *ends.server, &mut *ends.client, posted, 1)
 }
@@ -32,77 +33,73 @@ fn reads(ends: &mut Ends, from: Remote, length: usize) -> Option<Vec<u8>> {
     went_well(&mut *ends.server, &mut *ends.client, posted, 2).then(|| loaded(&mine, 8, length))
 }
 
-/// A bound tag covers its range, from 0, and no byte more.
+/// A bound tag covers its range and no byte more.
 pub fn bound_ranges(subject: &dyn Subject) {
     let mut ends = connected(subject);
-    let (region, tag) = window(&mut ends, Access::BOTH);
-    let from = |offset| Remote { tag, offset };
-    assert_eq!(reads(&mut ends, from(7), 5).unwrap(), b"bytes");
-    assert!(writes(&mut ends, tag, 15, b"those"));
+    let (region, bound) = window(&mut ends, Access::BOTH);
+    assert_eq!(reads(&mut ends, bound.ahead(7), 5).unwrap(), b"bytes");
+    assert!(writes(&mut ends, bound.ahead(15), b"those"));
     assert_eq!(loaded(&region, 98, 24), b"..twenty bytes ofthose..");
     assert!(ends.client.bind(&region, 4000, 97, Access::READ).is_err());
     for (offset, length) in [(20, 1), (16, 5), (u64::MAX, 1), (u64::MAX - 19, 20)] {
         ends = anew(subject, ends);
-        let (region, tag) = window(&mut ends, Access::BOTH);
+        let (region, bound) = window(&mut ends, Access::BOTH);
         assert!(
-            !writes(&mut ends, tag, offset, &vec![1; length]),
+            !writes(&mut ends, bound.ahead(offset), &vec![1; length]),
             "{offset}"
         );
         assert_eq!(loaded(&region, 98, 24), b"..twenty bytes of them..");
         ends = anew(subject, ends);
-        let (_region, tag) = window(&mut ends, Access::BOTH);
-        assert_eq!(reads(&mut ends, Remote { tag, offset }, length), None);
+        let (_region, bound) = window(&mut ends, Access::BOTH);
+        assert_eq!(reads(&mut ends, bound.ahead(offset), length), None);
     }
 }
 
 /// A tag gives what it was given for.
 pub fn rights(subject: &dyn Subject) {
     let mut ends = connected(subject);
-    let (_region, tag) = window(&mut ends, Access::READ);
-    assert!(reads(&mut ends, Remote { tag, offset: 0 }, 6).is_some());
-    assert!(!writes(&mut ends, tag, 0, b"no"));
+    let (_region, bound) = window(&mut ends, Access::READ);
+    assert!(reads(&mut ends, bound, 6).is_some());
+    assert!(!writes(&mut ends, bound, b"no"));
     let mut ends = anew(subject, ends);
-    let (region, tag) = window(&mut ends, Access::WRITE);
-    assert!(writes(&mut ends, tag, 0, b"yes"));
+    let (region, bound) = window(&mut ends, Access::WRITE);
+    assert!(writes(&mut ends, bound, b"yes"));
     assert_eq!(loaded(&region, 100, 3), b"yes");
-    assert_eq!(reads(&mut ends, Remote { tag, offset: 0 }, 6), None);
+    assert_eq!(reads(&mut ends, bound, 6), None);
     // The region's own tag, which gives nothing.
     let mut ends = anew(subject, ends);
     let (region, _) = window(&mut ends, Access::BOTH);
-    assert!(!writes(&mut ends, region.tag(), 0, b"no"));
+    assert!(!writes(&mut ends, region.remote(0), b"no"));
     let mut ends = anew(subject, ends);
     let (region, _) = window(&mut ends, Access::BOTH);
-    let whole = Remote {
-        tag: region.tag(),
-        offset: 0,
-    };
-    assert_eq!(reads(&mut ends, whole, 6), None);
+    assert_eq!(reads(&mut ends, region.remote(0), 6), None);
 }
 
 /// After an invalidation, by either side, a tag gives nothing.
 pub fn invalidated(subject: &dyn Subject) {
     let mut ends = connected(subject);
-    let (region, tag) = window(&mut ends, Access::BOTH);
-    assert!(writes(&mut ends, tag, 0, b"Twenty"));
-    ends.client.invalidate(tag);
-    assert!(!writes(&mut ends, tag, 0, b"no"));
+    let (region, bound) = window(&mut ends, Access::BOTH);
+    assert!(writes(&mut ends, bound, b"Twenty"));
+    ends.client.invalidate(bound.tag);
+    assert!(!writes(&mut ends, bound, b"no"));
     assert_eq!(loaded(&region, 100, 6), b"Twenty");
 
     let mut ends = anew(subject, ends);
-    let (region, tag) = window(&mut ends, Access::BOTH);
+    let (region, bound) = window(&mut ends, Access::BOTH);
+    assert_ne!(ends.client.remote_invalidation(), RemoteInvalidation::Never);
     let other = ends.client.bind(&region, 0, 8, Access::BOTH).unwrap();
     ends.server
-        .post_send_invalidate(3, &[b"all ", b"yours"], tag)
+        .post_send_invalidate(3, &[b"all ", b"yours"], bound.tag)
         .unwrap();
     ends.server.flush();
     let expected = Completion::Recv {
         bytes: 9,
-        invalidated: Some(tag),
+        invalidated: Some(bound.tag),
     };
     assert_eq!(next(&mut *ends.client), Some(expected));
     assert_eq!(ends.client.message(), b"all yours");
-    assert!(writes(&mut ends, other, 0, b"still"));
-    assert!(!writes(&mut ends, tag, 0, b"no"));
+    assert!(writes(&mut ends, other, b"still"));
+    assert!(!writes(&mut ends, bound, b"no"));
     // What is gone cannot go again.
     let mut ends = anew(subject, ends);
     ends.server
@@ -131,10 +128,7 @@ pub fn frame_sinks(subject: &dyn Subject) {
             offset,
             length,
         };
-        let from = Remote {
-            tag: theirs.tag(),
-            offset: at,
-        };
+        let from = theirs.remote(at);
         match ends.client.post_read(id as u64, into, from).unwrap() {
             odafs_fabric::Posted::Pending => pending += 1,
             odafs_fabric::Posted::Done => {}
@@ -177,10 +171,6 @@ pub fn no_reads(subject: &dyn Subject) {
         offset: 0,
         length: 8,
     });
-    let from = Remote {
-        tag: theirs.tag(),
-        offset: 0,
-    };
-    let posted = ends.client.post_read(1, into, from);
+    let posted = ends.client.post_read(1, into, theirs.remote(0));
     assert_eq!(posted, Err(odafs_fabric::PostError::Full));
 }

@@ -86,10 +86,7 @@ pub fn regions(subject: &dyn Subject) {
         .is_err()));
     // The server's own: the client writes there.
     let own = ends.server.register(100, Access::BOTH).unwrap();
-    let to = Remote {
-        tag: own.tag(),
-        offset: 90,
-    };
+    let to = own.remote(90);
     let posted = ends.client.post_write(3, Source::Bytes(b"0123456789"), to);
     assert!(went_well(&mut *ends.client, &mut *ends.server, posted, 3));
     assert_eq!(loaded(&own, 90, 10), b"0123456789");
@@ -105,10 +102,7 @@ pub fn written_before_sent(subject: &dyn Subject) {
             round as usize * 1031 % 100_000,
         );
         let bytes = vec![round as u8 + 1; length];
-        let to = Remote {
-            tag: region.tag(),
-            offset: at as u64,
-        };
+        let to = region.remote(at);
         ends.server
             .post_write(u64::from(round), Source::Bytes(&bytes), to)
             .unwrap();
@@ -130,14 +124,7 @@ pub fn frames(subject: &dyn Subject) {
         offset: 96,
         length: 4000,
     };
-    let posted = ends.server.post_write(
-        1,
-        from,
-        Remote {
-            tag: region.tag(),
-            offset: 100,
-        },
-    );
+    let posted = ends.server.post_write(1, from, region.remote(100));
     assert!(went_well(&mut *ends.server, &mut *ends.client, posted, 1));
     assert_eq!(
         loaded(&region, 99, 4002),
@@ -152,7 +139,7 @@ pub fn marked(subject: &dyn Subject) {
     let arena = frames_of_eight();
     arena.copy_in(FrameNumber(3), 0, &[9; 4096]);
     for (length, offset, mark) in [
-        (4096u32, 0u64, 7u64),
+        (4096u32, 0, 7u64),
         (2048, 64, 8),
         (1024, 0, 9),
         (4000, 0, 10),
@@ -164,15 +151,12 @@ pub fn marked(subject: &dyn Subject) {
             offset: 96 % (4097 - length),
             length,
         };
-        let to = Remote {
-            tag: region.tag(),
-            offset,
-        };
+        let to = region.remote(offset);
         let posted = ends.server.post_write_marked(1, from, to, mark);
         assert!(went_well(&mut *ends.server, &mut *ends.client, posted, 1));
-        let end = offset as usize + length as usize;
+        let end = offset + length as usize;
         assert_eq!(
-            loaded(&region, offset as usize, length as usize),
+            loaded(&region, offset, length as usize),
             vec![9; length as usize]
         );
         let marks = [0, 64, 128].map(|behind| region.marked(end + behind, mark));
@@ -188,10 +172,7 @@ pub fn marked(subject: &dyn Subject) {
         offset: 0,
         length: 4096,
     };
-    let to = Remote {
-        tag: region.tag(),
-        offset: 4096,
-    };
+    let to = region.remote(4096);
     if subject.marks() {
         let beyond = ends.server.post_write_marked(2, from, to, 11);
         assert_eq!(beyond, Err(PostError::BadRange), "no room for the marks");
@@ -208,14 +189,7 @@ pub fn reads(subject: &dyn Subject) {
         offset: 3,
         length: 8,
     });
-    let posted = ends.server.post_read(
-        9,
-        into,
-        Remote {
-            tag: theirs.tag(),
-            offset: 7,
-        },
-    );
+    let posted = ends.server.post_read(9, into, theirs.remote(7));
     assert!(went_well(&mut *ends.server, &mut *ends.client, posted, 9));
     assert_eq!(loaded(&mine, 3, 8), b"client's");
 }
@@ -224,7 +198,7 @@ pub fn reads(subject: &dyn Subject) {
 pub fn out_of_range(subject: &dyn Subject) {
     let mut ends = connected(subject);
     let cases = [
-        (None, 4096, 1),
+        (None, 4096u64, 1),
         (None, 4095, 2),
         (None, u64::MAX, 2),
         (None, u64::MAX - 3, 8),
@@ -239,9 +213,9 @@ pub fn out_of_range(subject: &dyn Subject) {
             }
             let region = sink(&mut ends, 4096);
             let mine = ends.server.register(64, Access::BOTH).unwrap();
-            let remote = Remote {
-                tag: tag.unwrap_or(region.tag()),
-                offset,
+            let remote = match tag {
+                Some(tag) => Remote { tag, offset },
+                None => region.remote(0).ahead(offset),
             };
             let posted = if reads {
                 ends.server.post_read(2, part(&mine, 0, length), remote)
@@ -257,10 +231,7 @@ pub fn out_of_range(subject: &dyn Subject) {
     let mut ends = anew(subject, ends);
     let region = sink(&mut ends, 4096);
     let mine = ends.server.register(64, Access::BOTH).unwrap();
-    let from = Remote {
-        tag: region.tag(),
-        offset: 0,
-    };
+    let from = region.remote(0);
     let posted = ends.server.post_read(3, part(&mine, 60, 5), from);
     assert_eq!(posted, Err(PostError::BadRange));
     send(&mut *ends.client, b"unharmed");
@@ -289,9 +260,9 @@ pub fn arena(subject: &dyn Subject) {
         (0, 4096, exposed.arena, address),
         (4096, 8, exposed.stamps, 5 * 8),
     ];
-    for (at, length, tag, offset) in reads {
+    for (at, length, from, offset) in reads {
         let into = part(&region, at, length);
-        let posted = ends.client.post_read(1, into, Remote { tag, offset });
+        let posted = ends.client.post_read(1, into, from.ahead(offset));
         assert!(went_well(&mut *ends.client, &mut *ends.server, posted, 1));
     }
     assert_eq!(loaded(&region, 0, 4096), [3; 4096]);
@@ -309,15 +280,10 @@ pub fn arena(subject: &dyn Subject) {
         arena.1.poison();
         assert!(!view.read(address, &mut bytes, Epoch(now.0)) && !view.is_alive());
     }
-    for arena_tag in [true, false] {
+    for first in [true, false] {
         ends = anew(subject, ends);
         let exposed = ends.server.expose(&arena.0, &arena.1).unwrap();
-        let tag = if arena_tag {
-            exposed.arena
-        } else {
-            exposed.stamps
-        };
-        let to = Remote { tag, offset: 0 };
+        let to = if first { exposed.arena } else { exposed.stamps };
         let posted = ends.client.post_write(3, Source::Bytes(b"mine"), to);
         assert!(!went_well(&mut *ends.client, &mut *ends.server, posted, 3));
         let mut first = [0; 4];

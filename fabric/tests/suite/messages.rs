@@ -1,5 +1,6 @@
 use crate::{Subject, connected, next_incoming, receive, receive_from, send};
 use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::fabric::PRIVATE_DATA_MAX;
 use odafs_fabric::{PostError, QueuePair};
 
 /// A message that tells its number and length.
@@ -100,13 +101,16 @@ pub fn full(subject: &dyn Subject) {
 pub fn private_data(subject: &dyn Subject) {
     let mut listener = subject.listen();
     std::thread::scope(|scope| {
-        let client = scope.spawn(|| subject.connect(&[1; 64]).unwrap());
+        let said = |data: &[u8], what: [u8; PRIVATE_DATA_MAX]| {
+            data.starts_with(&what) && data[what.len()..].iter().all(|zero| *zero == 0)
+        };
+        let client = scope.spawn(|| subject.connect(&[1; PRIVATE_DATA_MAX]).unwrap());
         let incoming = next_incoming(&mut *listener);
-        assert_eq!(incoming.private_data(), [1; 64]);
-        let server = incoming.accept(&[2; 64], 128).unwrap();
-        assert_eq!(server.private_data(), [1; 64]);
-        assert_eq!(client.join().unwrap().private_data(), [2; 64]);
-        assert!(subject.connect(&[1; 65]).is_err());
+        assert!(said(incoming.private_data(), [1; _]));
+        let server = incoming.accept(&[2; PRIVATE_DATA_MAX], 128).unwrap();
+        assert!(said(server.private_data(), [1; _]));
+        assert!(said(client.join().unwrap().private_data(), [2; _]));
+        assert!(subject.connect(&[1; PRIVATE_DATA_MAX + 1]).is_err());
     });
 }
 

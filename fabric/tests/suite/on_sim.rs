@@ -80,10 +80,7 @@ fn cut() {
     });
     let mut ends = crate::connected(&sim);
     let sink = ends.client.register(64, Access::BOTH).unwrap();
-    let to = odafs_fabric::Remote {
-        tag: sink.tag(),
-        offset: 0,
-    };
+    let to = sink.remote(0);
     ends.server
         .post_write(5, odafs_fabric::Source::Bytes(b"x"), to)
         .unwrap();

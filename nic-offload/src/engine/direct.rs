@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use odafs_common::connect::Nonce;
-use odafs_common::direct::{Completion as Header, ExposedTags};
+use odafs_common::direct::{ExposedMemory, Place};
 use odafs_common::exception::Exception;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::{Completion, PostError, Posted, QueuePair, Remote, Source};
@@ -37,13 +37,21 @@ enum Waiting {
     /// Its data has not been posted; the frame stays pinned.
     Transfer(Transfer),
     /// An answer.
-    Message([u8; Header::BYTES]),
+    Message(Vec<u8>),
 }
 
 struct Leaving {
     id: u64,
     transfer: Transfer,
     since: Nanos,
+}
+
+/// How the wire names it.
+fn place(remote: Remote) -> Place {
+    Place {
+        tag: remote.tag.0,
+        address: remote.offset,
+    }
 }
 
 impl DirectLine {
@@ -110,7 +118,8 @@ impl DirectLine {
                 match nic.receive(&mut self.connection, self.qp.message(), now.time) {
                     Verdict::Transfer(transfer) => self.send(transfer, nic, now.time),
                     Verdict::Attach(request) => self.attach(request, nic, now.serves),
-                    Verdict::Refused(answer) => self.answer(answer),
+                    Verdict::Refused(answer) => self.answer(&answer),
+                    Verdict::NotAttached(answer) => self.answer(&answer),
                 }
             }
             Completion::Write { id, result } => {
@@ -131,9 +140,9 @@ impl DirectLine {
     fn attach(&mut self, request: AttachRequest, nic: &Nic, serves: &Serves) {
         let exposed = match &serves.life {
             Some(life) if request.one_sided => match self.qp.expose(nic.arena(), life) {
-                Ok(exposed) => Some(ExposedTags {
-                    arena: exposed.arena.0,
-                    stamps: exposed.stamps.0,
+                Ok(exposed) => Some(ExposedMemory {
+                    arena: place(exposed.arena),
+                    stamps: place(exposed.stamps),
                 }),
                 Err(error) => {
                     tracing::warn!(peer = %self.qp.peer(), %error, "one-sided access could not be given");
@@ -143,7 +152,7 @@ impl DirectLine {
             _ => None,
         };
         let answer = nic.attached(&mut self.connection, request, exposed);
-        self.answer(answer);
+        self.answer(&answer);
     }
 
     /// Moves the data and answers, or queues.
@@ -207,7 +216,7 @@ impl DirectLine {
             Ok(posted) => {
                 self.next_id += 1;
                 // The answer first: to unpin waits for all stores before it, those of the data.
-                self.answer(nic.complete(&transfer));
+                self.answer(&nic.complete(&transfer));
                 match posted {
                     Posted::Done => nic.finish(&mut self.connection, transfer),
                     Posted::Pending => self.leaving.push_back(Leaving {
@@ -228,7 +237,7 @@ impl DirectLine {
     fn refuse(&mut self, transfer: Transfer, nic: &Nic) {
         let answer = nic.refuse_transfer(&transfer, Exception::OutOfBounds);
         nic.abandon(&mut self.connection, transfer);
-        self.answer(answer);
+        self.answer(&answer);
     }
 
     fn abandon(&mut self, transfer: Transfer, nic: &Nic) {
@@ -237,13 +246,13 @@ impl DirectLine {
     }
 
     /// Sends an answer, or queues it.
-    fn answer(&mut self, answer: [u8; Header::BYTES]) {
-        if !self.waiting.is_empty() || !self.try_answer(&answer) {
-            self.waiting.push_back(Waiting::Message(answer));
+    fn answer(&mut self, answer: &[u8]) {
+        if !self.waiting.is_empty() || !self.try_answer(answer) {
+            self.waiting.push_back(Waiting::Message(answer.to_vec()));
         }
     }
 
-    fn try_answer(&mut self, answer: &[u8; Header::BYTES]) -> bool {
+    fn try_answer(&mut self, answer: &[u8]) -> bool {
         match self.qp.post_send(0, &[answer]) {
             Ok(_) => true,
             Err(PostError::Full) => false,

@@ -423,10 +423,11 @@ impl RdmaLine {
         let mut expose = |expose: &Expose| {
             let bytes = gather(expose, pieces, reply, now);
             let lease = registrar.lease(qp, bytes.len(), Access::READ)?;
+            let remote = lease.remote()?;
             let segment = Segment {
-                handle: lease.tag()?.0,
+                handle: remote.tag.0,
                 length: expose.bytes,
-                offset: 0,
+                offset: remote.offset,
             };
             let stored = lease.store(0, &bytes);
             leases.push(lease);

@@ -280,7 +280,7 @@ impl World {
         let nic = self.export.nic().expect("direct reads");
         let transfer = match nic.receive(&mut client.connection, &message, clock::now()) {
             Verdict::Transfer(transfer) => transfer,
-            Verdict::Attach(_) => panic!("a read is no attach"),
+            Verdict::Attach(_) | Verdict::NotAttached(_) => panic!("a read is no attach"),
             Verdict::Refused(answer) => {
                 let (completion, _) = Completion::parse(&answer).expect("a completion");
                 assert_eq!(completion.sequence, client.sequence);

@@ -10,8 +10,8 @@ use odafs_fabric::memory::{Arena, ArenaView, LifeWord, Region};
 use odafs_fabric::sync::{Arc, Mutex};
 use odafs_fabric::wake::WakeSet;
 use odafs_fabric::{
-    Access, Completion as Event, Exposed, Peer, PostError, Posted, QueuePair, Remote, Sink, Source,
-    SteeringTag,
+    Access, Completion as Event, Exposed, Peer, PostError, Posted, QueuePair, ReadOrder, Remote,
+    RemoteInvalidation, Sink, Source, SteeringTag,
 };
 use std::collections::BTreeSet;
 use std::io;
@@ -207,12 +207,20 @@ impl QueuePair for Tap {
         offset: usize,
         length: usize,
         access: Access,
-    ) -> io::Result<SteeringTag> {
+    ) -> io::Result<Remote> {
         self.pair.bind(region, offset, length, access)
     }
 
     fn invalidate(&mut self, tag: SteeringTag) {
         self.pair.invalidate(tag);
+    }
+
+    fn remote_invalidation(&self) -> RemoteInvalidation {
+        self.pair.remote_invalidation()
+    }
+
+    fn read_order(&self) -> ReadOrder {
+        self.pair.read_order()
     }
 
     fn expose(&mut self, arena: &Arc<Arena>, life: &LifeWord) -> io::Result<Exposed> {

@@ -137,7 +137,7 @@ fn post(ends: &mut [End; 2], from: usize, op: &Op) {
             let message = pattern(id, length);
             let window = invalidates.then(|| {
                 let window = peer.endpoint.bind(&peer.region, 5, 10, Access::READ);
-                window.unwrap()
+                window.unwrap().tag
             });
             let (head, tail) = message.split_at(length / 3);
             match me.endpoint.post_send(&[head, &[], tail], window) {

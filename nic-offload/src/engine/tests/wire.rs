@@ -9,8 +9,8 @@ use odafs_fabric::memory::{Arena, ArenaView, LifeWord, Region};
 use odafs_fabric::sync::{Arc, Mutex, mpsc};
 use odafs_fabric::wake::WakeSet;
 use odafs_fabric::{
-    Access, Completion, Exposed, Incoming, Listener, Peer, PostError, Posted, QueuePair, Remote,
-    Sink, Source, SteeringTag,
+    Access, Completion, Exposed, Incoming, Listener, Peer, PostError, Posted, QueuePair, ReadOrder,
+    Remote, RemoteInvalidation, Sink, Source, SteeringTag,
 };
 
 /// Both ends of a connection: the engine holds the queue pair, the test the wire.
@@ -136,11 +136,20 @@ impl QueuePair for Pair {
         Err(io::ErrorKind::Unsupported.into())
     }
 
+    fn remote_invalidation(&self) -> RemoteInvalidation {
+        RemoteInvalidation::Never
+    }
+
+    fn read_order(&self) -> ReadOrder {
+        ReadOrder::Ordered
+    }
+
     fn expose(&mut self, _arena: &Arc<Arena>, _life: &LifeWord) -> io::Result<Exposed> {
-        Ok(Exposed {
-            arena: SteeringTag(11),
-            stamps: SteeringTag(12),
-        })
+        let [arena, stamps] = [(11, 1 << 40), (12, 1 << 41)].map(|(tag, offset)| Remote {
+            tag: SteeringTag(tag),
+            offset,
+        });
+        Ok(Exposed { arena, stamps })
     }
 
     fn map_exposed(&mut self, _exposed: &Exposed) -> io::Result<Option<ArenaView>> {

@@ -270,10 +270,11 @@ impl Client {
 }
 
 pub(super) fn segment(region: &Region, offset: u64, length: u32) -> Segment {
+    let remote = region.remote(0).ahead(offset);
     Segment {
-        handle: region.tag().0,
+        handle: remote.tag.0,
         length,
-        offset,
+        offset: remote.offset,
     }
 }
 

@@ -1,0 +1,67 @@
+use std::io;
+use std::net::IpAddr;
+
+/// Why there is no RDMA, and what helps.
+#[derive(Debug, thiserror::Error)]
+pub enum VerbsError {
+    /// The kernel has no RDMA at all.
+    #[error(
+        "the kernel's RDMA modules are not loaded: `modprobe ib_uverbs rdma_ucm`; without an adapter also \
+         `modprobe rdma_rxe` (soft RoCE) or `modprobe siw` (soft iWARP)"
+    )]
+    NoModule,
+    /// There is no device.
+    #[error(
+        "there is no RDMA device; without an adapter, `rdma link add rxe0 type rxe netdev eth0` makes one of a network \
+         interface"
+    )]
+    NoDevice,
+    /// No device has this address.
+    #[error(
+        "{0} is the address of no RDMA device: take the address of a device's network interface (`rdma link` shows them; \
+         the loopback interface has none)"
+    )]
+    NoDeviceAt(IpAddr),
+    /// A device may not be opened.
+    #[error(
+        "RDMA device {device} may not be opened ({error}): the user needs to read and write /dev/infiniband/*"
+    )]
+    NoPermission {
+        /// The device.
+        device: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Memory may not be locked.
+    #[error(
+        "memory for RDMA may not be locked ({bytes} bytes, {error}): raise the limit (`ulimit -l unlimited`, or \
+         LimitMEMLOCK=infinity in a systemd unit), or use on-demand paging where the device has it"
+    )]
+    LockedMemory {
+        /// Bytes that were to be registered.
+        bytes: usize,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// Something else failed.
+    #[error("{what}: {error}")]
+    Failed {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+impl From<VerbsError> for io::Error {
+    fn from(error: VerbsError) -> Self {
+        let kind = match &error {
+            VerbsError::NoModule | VerbsError::NoDevice => io::ErrorKind::Unsupported,
+            VerbsError::NoDeviceAt(_) => io::ErrorKind::AddrNotAvailable,
+            VerbsError::NoPermission { .. } => io::ErrorKind::PermissionDenied,
+            VerbsError::LockedMemory { .. } => io::ErrorKind::OutOfMemory,
+            VerbsError::Failed { error, .. } => error.kind(),
+        };
+        io::Error::new(kind, error)
+    }
+}
