@@ -8,7 +8,8 @@
 use super::rdmap::{Fatal, Opcode};
 
 const TAGGED: u8 = 0x80;
-const LAST: u8 = 0x40;
+/// In the control octet: the segment is its message's last.
+pub const LAST: u8 = 0x40;
 const VERSION_MASK: u8 = 0x03;
 const VERSION: u8 = 1;
 const RDMAP_VERSION_MASK: u8 = 0xc0;

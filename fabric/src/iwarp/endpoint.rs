@@ -16,14 +16,18 @@ use std::io;
 /// Longest message, in bytes.
 pub const MESSAGE_MAX: usize = 68 << 10;
 
-/// Bytes in the transmit queue beyond which nothing more is posted.
-const QUEUED_MAX: usize = 1 << 20;
+/// Bytes in the transmit queue beyond which nothing more is posted: 1 MiB of data, and the message that goes with it.
+const QUEUED_MAX: usize = (1 << 20) + (64 << 10);
 
 /// Bytes in the transmit queue beyond which RDMA Reads of the peer are not answered yet.
 const ANSWERS_MAX: usize = 256 << 10;
 
 /// Payload of a frame of the arena that is sent from where it is rather than copied, in bytes.
-const ZERO_COPY_MIN: usize = 4096;
+const ZERO_COPY_MIN: usize = if cfg!(test) { 1024 } else { 4096 };
+
+/// Payload that is received to where it belongs rather than copied there, in bytes. A call that does so takes nothing of
+/// what is behind.
+const LANDING_MIN: usize = if cfg!(test) { 100 } else { 8 << 10 };
 
 /// Largest ULPDU, and the least that a path has to carry (RFC 5044 section 4.1), in bytes.
 const ULPDU_RANGE: (usize, usize) = (128, 0xfffc);
@@ -158,7 +162,6 @@ impl Endpoint {
     ) -> Result<Posted, PostError> {
         self.open()?;
         let (tag, offset) = (to.tag.0, to.offset);
-        let room = self.ulpdu_max - TAGGED_BYTES;
         let length = match from {
             Source::Bytes(bytes) => bytes.len(),
             Source::Frame { length, .. } => length as usize,
@@ -167,12 +170,24 @@ impl Endpoint {
             return Err(PostError::BadRange);
         }
         let stays = !self.out.has_crc() && length >= ZERO_COPY_MIN;
-        for (start, end) in segments(length, room) {
+        if let (
+            true,
+            Source::Frame {
+                arena,
+                frame,
+                offset,
+                ..
+            },
+        ) = (stays, from)
+        {
+            let at = arena.place(frame, offset, length);
+            self.write_memory(id, arena.data(), at, length, to);
+            return Ok(Posted::Pending);
+        }
+        for (start, end) in segments(length, self.ulpdu_max - TAGGED_BYTES) {
             let header = tagged(Opcode::Write, end == length, tag, offset + start as u64);
-            match from {
-                Source::Bytes(bytes) => self.out.frame(&header, end - start, |payload| {
-                    payload.copy_from_slice(&bytes[start..end]);
-                }),
+            self.out.frame(&header, end - start, |payload| match from {
+                Source::Bytes(bytes) => payload.copy_from_slice(&bytes[start..end]),
                 Source::Frame {
                     arena,
                     frame,
@@ -180,21 +195,39 @@ impl Endpoint {
                     length,
                 } => {
                     let at = arena.place(frame, offset, length as usize) + start;
-                    if stays {
-                        let ends = (end == length as usize).then_some(id);
-                        self.out
-                            .frame_of_memory(&header, arena.data(), at, end - start, ends);
-                    } else {
-                        self.out.frame(&header, end - start, |payload| {
-                            arena.data().load(at, payload)
-                        });
-                    }
+                    arena.data().load(at, payload);
                 }
-            }
+            });
         }
-        match from {
-            Source::Frame { .. } if stays => Ok(Posted::Pending),
-            _ => Ok(Posted::Done),
+        Ok(Posted::Done)
+    }
+
+    /// Queues an RDMA Write of memory that stays as it is until it has left. What is next to the one before goes with it,
+    /// as one message: no peer can tell.
+    fn write_memory(
+        &mut self,
+        id: u64,
+        memory: &Arc<Mapping>,
+        at: usize,
+        length: usize,
+        to: Remote,
+    ) {
+        let (tag, offset) = (to.tag.0, to.offset);
+        let ends = |end| (end == length).then_some(id);
+        let room = self.out.room_behind(tag, offset, self.ulpdu_max);
+        let begun = room.min(length);
+        if begun > 0 {
+            let over = begun == length;
+            self.out.more_memory(memory, at, begun, ends(begun), over);
+        }
+        if begun == length {
+            return;
+        }
+        for (start, end) in segments(length - begun, self.ulpdu_max - TAGGED_BYTES) {
+            let (start, end) = (begun + start, begun + end);
+            let header = tagged(Opcode::Write, end == length, tag, offset + start as u64);
+            self.out
+                .frame_of_memory(&header, memory, at + start, end - start, ends(end));
         }
     }
 
@@ -331,6 +364,23 @@ impl Endpoint {
             }
         }
         used
+    }
+
+    /// Where the next bytes of the peer belong, and how many: they may be put there rather than be
+    /// [received](Endpoint::receive), if all that came before has been taken.
+    pub fn landing(&self) -> Option<(&Mapping, usize, usize)> {
+        let length = self.deframer.body_left();
+        if length < LANDING_MIN || !self.inbound.is_hungry() {
+            return None;
+        }
+        let (memory, at) = self.inbound.landing()?;
+        Some((memory, at, length))
+    }
+
+    /// So many of them have been put there.
+    pub fn landed(&mut self, bytes: usize) {
+        self.deframer.skip(bytes);
+        self.inbound.landed(bytes);
     }
 
     /// Ends the stream with a Terminate message.

@@ -14,6 +14,9 @@ pub const HEAD_BYTES: usize = 20;
 /// Most private data of a handshake frame, with the enhanced part (RFC 5044 section 7.1.1).
 pub const PRIVATE_MAX: usize = 512;
 
+/// Bytes of the checksum behind a ULPDU, there with or without one.
+pub const CRC_BYTES: usize = 4;
+
 /// Bytes that frame a ULPDU, without padding: its length in front, the CRC behind.
 pub const FRAMING_BYTES: usize = 6;
 
@@ -276,6 +279,23 @@ impl Deframer {
         matches!(self.state, State::Length)
             && self.have == 0
             && (self.held.is_empty() || self.given)
+    }
+
+    /// Bytes of the present ULPDU that have not come and may be taken as they come.
+    pub fn body_left(&self) -> usize {
+        match self.state {
+            State::Body if !self.crc => self.left,
+            _ => 0,
+        }
+    }
+
+    /// So many of them have come another way.
+    pub fn skip(&mut self, bytes: usize) {
+        debug_assert!(bytes <= self.body_left());
+        self.left -= bytes;
+        if self.left == 0 {
+            self.state = State::Trailer;
+        }
     }
 
     /// The next piece, and how many bytes of `input` it took.

@@ -1,6 +1,6 @@
 //! What a stream has to send: frames, most of them copied, some with payload in an arena.
 
-use super::ddp::Header;
+use super::ddp::{Header, LAST, Place};
 use super::mpa;
 use crate::memory::mapping::Mapping;
 use crate::sync::Arc;
@@ -66,6 +66,18 @@ pub struct Out {
     /// Bytes of the first chunk that have left.
     sent: usize,
     queued: usize,
+    /// The frame at the end of the queue, if more memory may follow in it.
+    open: Option<Open>,
+}
+
+/// A frame of memory that nothing has followed yet, and of which nothing has left.
+struct Open {
+    /// Where it begins in the buffer.
+    start: usize,
+    ulpdu: usize,
+    /// Where its first byte belongs, and the byte behind its last.
+    tag: u32,
+    next: u64,
 }
 
 impl Out {
@@ -77,6 +89,7 @@ impl Out {
             chunks: VecDeque::new(),
             sent: 0,
             queued: 0,
+            open: None,
         }
     }
 
@@ -115,6 +128,68 @@ impl Out {
         self.head_of(header, length);
         let ulpdu = self.buffer.len() - start - 2 + length;
         self.grown(start);
+        self.memory_of_frame(memory, at, length, ends, ulpdu);
+        if let Place::Tagged { tag, offset } = header.place {
+            self.open = Some(Open {
+                start,
+                ulpdu,
+                tag,
+                next: offset.wrapping_add(length as u64),
+            });
+        }
+    }
+
+    /// Bytes that may still follow in the last frame, if they belong to this place; at most `ulpdu_max` in a frame. What a
+    /// peer has to take apart is less then, and so is what one call has to gather.
+    pub fn room_behind(&self, tag: u32, offset: u64, ulpdu_max: usize) -> usize {
+        match &self.open {
+            Some(open) if (open.tag, open.next) == (tag, offset) => {
+                ulpdu_max.saturating_sub(open.ulpdu)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Lengthens the last frame, in which there is room. `last`: its message ends there.
+    pub fn more_memory(
+        &mut self,
+        memory: &Arc<Mapping>,
+        at: usize,
+        length: usize,
+        ends: Option<u64>,
+        last: bool,
+    ) {
+        let Some(open) = &mut self.open else {
+            return;
+        };
+        let trailer = mpa::padding(open.ulpdu) + mpa::CRC_BYTES;
+        open.ulpdu += length;
+        open.next = open.next.wrapping_add(length as u64);
+        let (start, ulpdu) = (open.start, open.ulpdu);
+        self.buffer[start..start + 2].copy_from_slice(&(ulpdu as u16).to_be_bytes());
+        let control = &mut self.buffer[start + 2];
+        *control = if last {
+            *control | LAST
+        } else {
+            *control & !LAST
+        };
+        // Nothing has followed: the trailer is a chunk of its own.
+        self.buffer.truncate(self.buffer.len() - trailer);
+        self.chunks.pop_back();
+        self.queued -= trailer;
+        let open = self.open.take();
+        self.memory_of_frame(memory, at, length, ends, ulpdu);
+        self.open = open;
+    }
+
+    fn memory_of_frame(
+        &mut self,
+        memory: &Arc<Mapping>,
+        at: usize,
+        length: usize,
+        ends: Option<u64>,
+        ulpdu: usize,
+    ) {
         self.chunks.push_back(Chunk::Memory {
             memory: Arc::clone(memory),
             at,
@@ -147,6 +222,7 @@ impl Out {
 
     /// Enters the bytes of the buffer from `start`.
     fn grown(&mut self, start: usize) {
+        self.open = None;
         let bytes = self.buffer.len() - start;
         self.queued += bytes;
         match self.chunks.back_mut() {
@@ -182,6 +258,7 @@ impl Out {
     pub fn sent(&mut self, bytes: usize, mut ended: impl FnMut(u64)) {
         let mut left = bytes;
         self.queued -= bytes;
+        self.open = None;
         while left > 0 {
             let Some(chunk) = self.chunks.front() else {
                 break;
@@ -222,6 +299,7 @@ impl Out {
             }
         }
         (self.head, self.sent, self.queued) = (0, 0, 0);
+        self.open = None;
         self.buffer = Vec::new();
     }
 

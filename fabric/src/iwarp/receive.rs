@@ -7,6 +7,7 @@ use super::rdmap::{self, Fatal, Opcode, READ_REQUEST_BYTES, ReadRequest};
 use super::tags::Tags;
 use crate::fabric::{Access, Completion, Fault, SteeringTag};
 use crate::memory::Target;
+use crate::memory::mapping::Mapping;
 use std::collections::VecDeque;
 
 /// Longest header, with an RDMA Read Request behind it.
@@ -356,6 +357,34 @@ impl Inbound {
         Ok(())
     }
 
+    /// Where the next bytes of the present segment's payload belong, if that is memory that a tag or a read names.
+    pub fn landing(&self) -> Option<(&Mapping, usize)> {
+        match &self.placing {
+            Placing::Write { tag, target, at } if self.tags.holds(*tag) => {
+                Some((target.memory(), *at))
+            }
+            Placing::Response => {
+                let read = self.reads.front()?;
+                Some((read.target.memory(), read.at + read.placed as usize))
+            }
+            _ => None,
+        }
+    }
+
+    /// So many bytes have been put there.
+    pub fn landed(&mut self, bytes: usize) {
+        self.left -= bytes;
+        match &mut self.placing {
+            Placing::Write { at, .. } => *at += bytes,
+            Placing::Response => {
+                if let Some(read) = self.reads.front_mut() {
+                    read.placed += bytes as u32;
+                }
+            }
+            Placing::Nothing | Placing::Message | Placing::Terminate => {}
+        }
+    }
+
     fn place(&mut self, bytes: &[u8]) -> Result<(), Fatal> {
         match &mut self.placing {
             Placing::Nothing => {}
@@ -388,6 +417,8 @@ impl Inbound {
         let Some(header) = self.present else {
             return Err(Fatal::TRUNCATED);
         };
+        // It holds on to memory.
+        self.placing = Placing::Nothing;
         self.mute = false;
         if !header.last {
             return Ok(());

@@ -137,6 +137,16 @@ impl Mapping {
         self.base.as_ptr().wrapping_add(offset)
     }
 
+    /// Where a range lies, for a system call that copies into it while the mapping lives. The memory must be writable.
+    ///
+    /// # Panics
+    /// If the range is out of bounds.
+    #[cfg(not(shuttle))]
+    pub fn address_mut(&self, offset: usize, length: usize) -> *mut u8 {
+        assert!(self.holds(offset, length), "out of bounds");
+        self.base.as_ptr().wrapping_add(offset)
+    }
+
     /// Fetches the second half of a page that is about to be copied; out of bounds it does nothing.
     #[inline]
     pub fn fetch_ahead(&self, offset: usize, length: usize) {

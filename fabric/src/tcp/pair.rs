@@ -19,8 +19,11 @@ use std::sync::Arc;
 const INPUT_BYTES: usize = 8 << 10;
 const INPUT_BYTES_MAX: usize = 128 << 10;
 
-/// Calls for input that one poll makes before it returns to its caller.
-const INPUT_BURST: u32 = 4;
+/// Bytes that come with the rest of a payload that is received to where it belongs: the beginning of the next frame.
+const BEHIND_BYTES: usize = 64;
+
+/// Bytes that one poll takes from the socket, about, before it returns to its caller.
+const INPUT_BURST: usize = 4 * INPUT_BYTES_MAX;
 
 /// Times that a connection is armed without having been used before it gives its memory back.
 const IDLE_ARMS: u32 = 16;
@@ -145,37 +148,60 @@ impl Pair {
         }
     }
 
-    /// Reads from the socket into the input, which is empty. `true`: there is something now.
-    fn fill(&mut self) -> bool {
+    /// Reads from the socket into the input, which is empty, or to where it belongs. How much.
+    fn fill(&mut self) -> usize {
         if self.ended {
-            return false;
+            return 0;
         }
         if self.input.is_empty() {
             self.input = vec![0; INPUT_BYTES];
         } else if !self.drained && self.input.len() < INPUT_BYTES_MAX {
             self.input = vec![0; INPUT_BYTES_MAX];
         }
-        match recv(&self.socket, &mut *self.input, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => {
-                self.end(&"the peer closed it");
-                false
+        let (landing, received) = match self.endpoint.landing() {
+            Some((memory, at, length)) => {
+                let rest = &mut self.input[..BEHIND_BYTES];
+                let socket = self.socket.as_fd();
+                (length, sys::receive(socket, memory, at, length, rest))
             }
-            Ok((_, filled)) => {
-                (self.taken, self.filled) = (0, filled);
-                self.drained = filled < self.input.len();
+            None => {
+                let received = recv(&self.socket, &mut *self.input, RecvFlags::DONTWAIT);
+                (0, received.map(|(bytes, _)| bytes).map_err(io::Error::from))
+            }
+        };
+        match received {
+            Ok(0) => {
+                self.end(&"the peer closed it");
+                0
+            }
+            Ok(bytes) => {
+                let landed = bytes.min(landing);
+                if landed > 0 {
+                    self.endpoint.landed(landed);
+                }
+                (self.taken, self.filled) = (0, bytes - landed);
+                self.drained = match landing {
+                    0 => bytes < self.input.len(),
+                    length => bytes < length + BEHIND_BYTES,
+                };
                 self.idle_arms = 0;
                 if let Watching::Shared(member) = &mut self.watching {
                     member.heat();
                 }
-                true
+                bytes
             }
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
                 self.drained = true;
-                false
+                0
             }
             Err(error) => {
                 self.end(&error);
-                false
+                0
             }
         }
     }
@@ -257,13 +283,15 @@ impl Pair {
         if self.owes() && (due || self.unsent) {
             self.transmit();
         }
-        for _ in 0..INPUT_BURST {
+        let mut got = 0;
+        while got < INPUT_BURST {
             self.take();
-            if self.endpoint.has_completion() || self.taken < self.filled {
+            if self.endpoint.has_completion() || self.taken < self.filled || !due {
                 break;
             }
-            if !due || !self.fill() {
-                break;
+            match self.fill() {
+                0 => break,
+                bytes => got += bytes,
             }
             due = !self.drained;
             self.take();

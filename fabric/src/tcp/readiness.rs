@@ -63,7 +63,8 @@ impl Readiness {
         set: &Arc<WakeSet>,
     ) -> io::Result<Option<Member>> {
         if self.set.get().is_none() {
-            let bell = set.add(self.epoll.as_fd())?;
+            // By edges: what active connections have taken directly stays in our epoll, and would end each wait at once.
+            let bell = set.add_edges(self.epoll.as_fd())?;
             // Somebody else may have been quicker.
             let _ = self.set.set((Arc::downgrade(set), bell));
         }

@@ -1,8 +1,9 @@
-//! The two system calls that have no safe form.
+//! The system calls that have no safe form.
 
 #![allow(unsafe_code)]
 
 use crate::iwarp::Stretch;
+use crate::memory::mapping::Mapping;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -38,6 +39,34 @@ pub fn send<'a>(
     // SAFETY: the kernel only reads from the vectors, which lie in slices and mappings that `'a` keeps alive, and it may read memory that others write.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// Receives what has come, without waiting: `length` bytes at most to `at` of the memory, which must be writable, what is
+/// behind them into `rest`. How many in all.
+pub fn receive(
+    socket: BorrowedFd<'_>,
+    memory: &Mapping,
+    at: usize,
+    length: usize,
+    rest: &mut [u8],
+) -> io::Result<usize> {
+    let mut vectors = [
+        libc::iovec {
+            iov_base: memory.address_mut(at, length).cast(),
+            iov_len: length,
+        },
+        libc::iovec {
+            iov_base: rest.as_mut_ptr().cast(),
+            iov_len: rest.len(),
+        },
+    ];
+    // SAFETY: all zeroes is a valid `msghdr`: no name, no vectors, no control data.
+    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    message.msg_iov = vectors.as_mut_ptr();
+    message.msg_iovlen = vectors.len() as _;
+    // SAFETY: the kernel writes within a range of a mapping, checked just now, that others may read and write meanwhile, and within a slice that is ours.
+    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
+    usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
 /// Payload of a TCP segment of the connection, in bytes.

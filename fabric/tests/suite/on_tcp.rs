@@ -50,6 +50,42 @@ impl Subject for Tcp {
     }
 }
 
+/// What a connection that is read directly has taken already ends no wait: who serves it sleeps between two messages.
+#[test]
+fn what_was_taken_ends_no_wait() {
+    let subject = Tcp::new(false, Crc::WhenAsked);
+    let mut listener = subject.listen();
+    let set = Arc::new(WakeSet::new().unwrap());
+    let (mut client, mut server) = thread::scope(|scope| {
+        let client = scope.spawn(|| subject.connect(b"").unwrap());
+        let server = loop {
+            if let Some(incoming) = listener.poll_accept().unwrap() {
+                break incoming.accept(b"", 0).unwrap();
+            }
+        };
+        (client.join().unwrap(), server)
+    });
+    server.post_receives(10);
+    server.watch(&set).unwrap();
+    for number in 0..3u8 {
+        client.post_send(0, &[&[number]]).unwrap();
+        client.flush();
+        while server.poll().is_none() {}
+        assert_eq!(server.message(), [number]);
+        // The message's own event may be on its way yet: it ends one wait.
+        let nap = Duration::from_millis(30);
+        let waits = (1..10).find(|_| {
+            set.prepare();
+            while !server.arm() {}
+            let began = Instant::now();
+            set.wait(Some(Nanos::from_millis(30)));
+            assert!(server.poll().is_none());
+            began.elapsed() >= nap
+        });
+        assert!(waits.is_some_and(|waits| waits <= 3), "{waits:?}");
+    }
+}
+
 /// What comes for one connection while the next one is armed ends the wait, although both share what tells of it.
 #[test]
 fn arming_takes_no_event_of_another_connection() {

@@ -4,6 +4,7 @@ use super::*;
 use crate::fabric::{
     Access, Fault, Local, PostError, Posted, Region, Remote, Sink, Source, SteeringTag,
 };
+use crate::iwarp::ddp::TAGGED_BYTES;
 use crate::memory::{Arena, ArenaConfig, FrameNumber};
 use crate::sync::Arc;
 use odafs_common::page::PageSize;
@@ -22,9 +23,11 @@ enum Op {
         at: usize,
         length: usize,
     },
+    /// Neighbours, one post each.
     WriteFrame {
         length: u32,
         at: usize,
+        parts: u32,
     },
     Read {
         at: usize,
@@ -52,7 +55,11 @@ fn op() -> impl Strategy<Value = (bool, Op)> {
         place
             .clone()
             .prop_map(|(at, length)| Op::Write { at, length }),
-        (0..4097u32, 0..9000usize).prop_map(|(length, at)| Op::WriteFrame { length, at }),
+        (0..4097u32, 0..9000usize, 1..4u32).prop_map(|(length, at, parts)| Op::WriteFrame {
+            length,
+            at,
+            parts
+        }),
         place.prop_map(|(at, length)| Op::Read { at, length }),
         (0..4097u32, 0..9000usize).prop_map(|(length, at)| Op::ReadToFrame { length, at }),
         (0..20_000usize, 1..3000usize).prop_map(|(bytes, piece)| Op::Carry { bytes, piece }),
@@ -81,7 +88,7 @@ struct End {
     ids: u64,
 }
 
-fn ends(crc: bool) -> [End; 2] {
+fn ends(crc: bool, frame_max: usize) -> [End; 2] {
     let config = ArenaConfig {
         frames: 4,
         page: PageSize::DEFAULT,
@@ -91,6 +98,7 @@ fn ends(crc: bool) -> [End; 2] {
     let mut ends = [true, false].map(|first| {
         let mut endpoint = Endpoint::new(&Agreed {
             peer_to_peer: true,
+            frame_max,
             ..agreed(crc, first)
         });
         endpoint.post_receives(1000);
@@ -158,7 +166,7 @@ fn post(ends: &mut [End; 2], from: usize, op: &Op) {
                 peer.model[at..at + length].copy_from_slice(&bytes);
             }
         }
-        Op::WriteFrame { length, at } => {
+        Op::WriteFrame { length, at, parts } => {
             let frame = FrameNumber(1);
             if me.pending.iter().any(|(_, reads)| !reads) {
                 // The frame's bytes are still those of an earlier write.
@@ -166,19 +174,25 @@ fn post(ends: &mut [End; 2], from: usize, op: &Op) {
             }
             let bytes = pattern(id, length as usize);
             me.arena.copy_in(frame, 0, &bytes);
-            let source = Source::Frame {
-                arena: &me.arena,
-                frame,
-                offset: 0,
-                length,
-            };
-            let posted = me.endpoint.post_write(id, source, remote(at));
-            if let Ok(posted) = posted {
-                peer.model[at..at + length as usize].copy_from_slice(&bytes);
+            for part in 0..parts {
+                let (start, end) = (length * part / parts, length * (part + 1) / parts);
+                let source = Source::Frame {
+                    arena: &me.arena,
+                    frame,
+                    offset: start,
+                    length: end - start,
+                };
+                let (from, to) = (start as usize, end as usize);
+                let id = id + u64::from(part);
+                let Ok(posted) = me.endpoint.post_write(id, source, remote(at + from)) else {
+                    break;
+                };
+                peer.model[at + from..at + to].copy_from_slice(&bytes[from..to]);
                 if posted == Posted::Pending {
                     me.pending.push_back((id, false));
                 }
             }
+            me.ids += u64::from(parts);
         }
         Op::Read { .. } | Op::ReadToFrame { .. } => {
             let (into, at) = match *op {
@@ -222,6 +236,13 @@ fn carry(ends: &mut [End; 2], from: usize, bytes: usize, piece: usize) {
         left -= now.len();
         let mut now = &now[..];
         while !now.is_empty() {
+            if let Some((memory, at, length)) = peer.endpoint.landing() {
+                let landed = length.min(now.len());
+                memory.store(at, &now[..landed]);
+                peer.endpoint.landed(landed);
+                now = &now[landed..];
+                continue;
+            }
             let used = peer.endpoint.receive(now);
             assert!(used > 0 || peer.endpoint.has_completion());
             now = &now[used..];
@@ -270,13 +291,42 @@ fn settle(ends: &mut [End; 2]) {
     }
 }
 
+/// Neighbours that are written one by one leave in one frame, and each ends with the last of them.
+#[test]
+fn neighbours_travel_together() {
+    let mut ends = ends(false, 16_000);
+    outgoing(&mut ends[0].endpoint);
+    let write = Op::WriteFrame {
+        length: 4096,
+        at: 100,
+        parts: 3,
+    };
+    post(&mut ends, 0, &write);
+    assert_eq!(ends[0].pending.len(), 3);
+    let bytes = outgoing(&mut ends[0].endpoint);
+    assert_eq!(bytes.len(), framed(&[0; TAGGED_BYTES + 4096], false).len());
+    take(&mut ends[0]);
+    assert!(ends[0].pending.is_empty());
+    // What has left is not lengthened.
+    post(&mut ends, 0, &write);
+    ends[0].wire.extend(bytes);
+    settle(&mut ends);
+    let mut held = vec![0; REGION];
+    assert!(ends[1].region.load(0, &mut held));
+    assert!(held == ends[1].model);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
 
     /// All arrives, whole and in order, at the right place.
     #[test]
-    fn all_arrives(crc: bool, ops in proptest::collection::vec(op(), 1..60)) {
-        let mut ends = ends(crc);
+    fn all_arrives(
+        crc: bool,
+        frame_max in prop_oneof![Just(1460usize), Just(16_000)],
+        ops in proptest::collection::vec(op(), 1..60),
+    ) {
+        let mut ends = ends(crc, frame_max);
         for (first, op) in &ops {
             post(&mut ends, usize::from(!*first), op);
         }
@@ -317,7 +367,7 @@ proptest! {
         ops in proptest::collection::vec(op(), 1..40),
         cut in 0..30_000usize,
     ) {
-        let mut ends = ends(crc);
+        let mut ends = ends(crc, 3000);
         for (first, op) in &ops {
             post(&mut ends, usize::from(!*first), op);
         }
