@@ -26,7 +26,7 @@ walk_start() {
             WALK_READY=$(grep '^ready ' "$out/ready")
             # The next start is at the same ports.
             for i in "${!WALK_COMMAND[@]}"; do
-                case ${WALK_COMMAND[i]} in --nfs | --rdma)
+                case ${WALK_COMMAND[i]} in --nfs | --rdma | --verbs)
                     ports=$(walk_port "${WALK_COMMAND[i]#--}")
                     WALK_COMMAND[i + 1]=${WALK_COMMAND[i + 1]%:*}:$ports ;;
                 esac

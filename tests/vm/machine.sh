@@ -11,8 +11,10 @@
 #   VM_ICOUNT=1                     one CPU whose clock counts instructions, 2 ns each: the guest's own timings hardly depend
 #                                   on this machine's load. Programs must sleep for what they wait for: two that spin take
 #                                   turns of 8 ms
+#   VM_CPUS=N                       processors without it (2)
 #   VM_GUEST=ADDRESS                the guest's address (10.0.2.15)
-#   VM_WIRE=listen:PORT|connect:PORT    a wire to another guest instead of this machine's loopback
+#   VM_WIRE=listen:PORT|connect:PORT    a wire to another guest instead of this machine's loopback; frames of 9000 bytes
+#   VM_HOST=ADDRESS                 $SERVER in the guest
 #
 # SCRIPT is sourced by bash on this machine's file system (read-only). It finds $SERVER (this side's loopback as
 # the guest sees it), $GUEST (its own address), $DEVICE (its RDMA device), $OUT (OUT, writable from both sides), $KNFSD (a
@@ -21,7 +23,7 @@
 
 VM_CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/odafs-vm
 VM_SERIES=6.12
-VM_HOST=10.0.2.2
+VM_HOST=${VM_HOST:-10.0.2.2}
 VM_GUEST=${VM_GUEST:-10.0.2.15}
 VM_DEVICE=${VM_DEVICE:-siw}
 # What the guest loads, in this order. The devices find their checksums by name.
@@ -177,9 +179,10 @@ INIT
 # QEMU's options for the clock, and for the network.
 vm_clock() {
     if [ -n "${VM_ICOUNT:-}" ]; then
-        printf '%s\n' -accel tcg,thread=single -smp 1 -icount shift=1,sleep=off
+        # With sleep=off the clock would jump to the next timer whenever the guest waits for this machine's files.
+        printf '%s\n' -accel tcg,thread=single -smp 1 -icount shift=1,sleep=on
     else
-        printf '%s\n' -accel tcg,thread=multi -smp 2
+        printf '%s\n' -accel tcg,thread=multi -smp "${VM_CPUS:-2}"
     fi
 }
 vm_network() {
@@ -193,7 +196,8 @@ vm_network() {
 }
 
 vm_boot() {
-    local out=$1 script=$2 seconds=${3:-300} qemu=$VM_CACHE/qemu version libraries init clock network
+    local out=$1 script=$2 seconds=${3:-300} qemu=$VM_CACHE/qemu version libraries init clock network tsc=unstable
+    [ -z "${VM_ICOUNT:-}" ] || tsc=reliable
     version=$(<"$VM_CACHE/kernel/version")
     libraries=$qemu/usr/lib/x86_64-linux-gnu:$qemu/lib/x86_64-linux-gnu
     readarray -t clock < <(vm_clock)
@@ -216,7 +220,7 @@ vm_boot() {
         -M q35 "${clock[@]}" -cpu max,-erms,-fsrm -m 2G \
         -nodefaults -no-user-config -display none -monitor none -serial stdio -no-reboot \
         -kernel "$VM_CACHE/kernel/boot/vmlinuz-$version" -initrd "$out/initramfs" \
-        -append "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on tsc=unstable no_timer_check \
+        -append "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on nokaslr tsc=$tsc no_timer_check \
 cryptomgr.notests apparmor=0 initcall_blacklist=init_encrypted,crypto_kdf108_init,jent_mod_init" \
         "${network[@]}" \
         -virtfs local,path=/,mount_tag=machine,security_model=none,readonly=on,multidevs=remap \

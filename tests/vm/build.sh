@@ -1,0 +1,32 @@
+# Sourced, after packages.sh: our programs with the feature `verbs`.
+#
+#   verbs_build      builds them, in a target directory of their own: what is in the other then starts without RDMA's
+#                    libraries. Sets $VERBS_PROGRAMS, a directory with odafs, tests/suite and tests/verbs
+
+verbs_build() {
+    local root built
+    [ -z "${VERBS_PROGRAMS:-}" ] || return 0
+    need cmake=cmake pkg-config=pkg-config
+    need_installed libclang-dev libnl-3-dev libnl-route-3-dev libibverbs-dev librdmacm-dev
+    root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}/verbs
+    # Optimised, but built in a third of the time of a release.
+    built=$(cd "$root" && CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+        cargo build --locked --release --message-format=json-render-diagnostics -p odafs-cli -p odafs-fabric -p odafs-tests \
+        --features odafs-cli/verbs,odafs-fabric/verbs,odafs-tests/verbs --bin odafs --test suite --test verbs) ||
+        fail "it does not build with the feature verbs"
+    VERBS_PROGRAMS=$CARGO_TARGET_DIR/programs
+    rm -rf "$VERBS_PROGRAMS"
+    mkdir -p "$VERBS_PROGRAMS/tests"
+    verbs_program odafs "$VERBS_PROGRAMS/odafs" <<<"$built"
+    verbs_program suite "$VERBS_PROGRAMS/tests/suite" <<<"$built"
+    verbs_program verbs "$VERBS_PROGRAMS/tests/verbs" <<<"$built"
+}
+
+# verbs_program NAME COPY: without its symbols, the guest reads it slowly.
+verbs_program() {
+    local path
+    path=$(sed -n 's|.*"executable":"\([^"]*/'"$1"'\(-[0-9a-f]*\)\?\)".*|\1|p' | tail -1)
+    [ -n "$path" ] || fail "no program $1 was built"
+    strip -o "$2" "$path"
+}

@@ -1,0 +1,88 @@
+# Ratios, counted in instructions of the whole machine: client, server and the device, which is software too. Medians of 4 KiB
+# reads at random, one at a time; all sleep for what they wait for.
+
+READS=${READS:-2000}
+BYTES=$((16 << 20))
+
+# The median of Linux' client on the mount at /mnt/t, in nanoseconds.
+linux_reads() {
+    cat /mnt/t/file >/dev/null
+    fio --name=r --filename=/mnt/t/file --rw=randread --bs=4k --direct=1 --ioengine=psync --size=$BYTES \
+        --number_ios="$READS" --invalidate=0 --randrepeat=1 --percentile_list=50 --output-format=terse --terse-version=3 \
+        --output=/tmp/fio || die "fio"
+    awk -F';' '{ split($18, p, "="); print p[2] * 1000 }' /tmp/fio
+}
+
+# Nanoseconds that all threads of the server have run.
+server_ran() { cat "/proc/$1/task/"*/schedstat | awk '{ ns += $1 } END { printf "%d\n", ns }'; }
+
+step "ib_read_lat"
+address=(); [ "$DEVICE" = rxe ] || address=(-R)
+ib_read_lat -d "${DEVICE}0" "${address[@]}" -e -s 4096 -n "$READS" -F >/tmp/server.log 2>&1 &
+sleep 2
+timeout 120 ib_read_lat -d "${DEVICE}0" "${address[@]}" -e -s 4096 -n "$READS" -F "$GUEST" >/tmp/perftest 2>&1 ||
+    { cat /tmp/perftest /tmp/server.log; die "ib_read_lat"; }
+wait
+floor=$(awk '$1 == 4096 { printf "%d\n", $5 * 1000 }' /tmp/perftest)
+echo "$floor ns"
+
+linux_serves
+dd if=/dev/urandom of="$KNFSD/export/file" bs=1M count=$((BYTES >> 20)) status=none
+step "Linux' client on Linux' server"
+linux_mounts "$GUEST:/export" /mnt/t 20049 20048
+linux=$(linux_reads)
+echo "$linux ns"
+umount /mnt/t
+mkdir /tmp/tree
+cp "$KNFSD/export/file" /tmp/tree/file
+echo 0 >/proc/fs/nfsd/threads
+
+step "Linux' client on our server"
+. "$SCRIPTS/walk.sh"
+fail() { die "$*"; }
+trap 'walk_stop -KILL' EXIT
+walk_start /tmp odafs serve /tmp/tree --state /tmp/state --nfs "$GUEST:0" --verbs "$GUEST:0" --allow "$GUEST/32" \
+    --squash none --cache 64MiB --direct one-sided --spin 0ns
+linux_mounts "$GUEST:/" /mnt/t "$(walk_port verbs)" "$(walk_port nfs)"
+ours=$(linux_reads)
+echo "$ours ns"
+umount /mnt/t
+
+# bench ROUTE READS: its median, and what of the server's time went by meanwhile.
+url=odafs+verbs://$GUEST:$(walk_port verbs)/file
+bench() {
+    local before after
+    before=$(server_ran "$WALK_SERVER")
+    odafs bench latency --url "$url" --route "$1" --wait block --size 4096 --depth 1 --rounds 1 --reads "$2" --json \
+        >"/tmp/$1" || die "bench $1"
+    after=$(server_ran "$WALK_SERVER")
+    echo "$(sed -n 's/.*"p50_ns": *\([0-9]*\).*/\1/p' "/tmp/$1" | sort -n | head -1) $((after - before))"
+}
+declare -A p50 ran
+for route in rpc guarded one-sided; do
+    step "our client, $route"
+    read -r "p50[$route]" "ran[$route]" < <(bench $route "$READS")
+    echo "${p50[$route]} ns"
+done
+# The server's time for a read: of more reads less those that were, since a connection costs some too.
+read -r _ more < <(bench one-sided $((READS * 3)))
+cpu=$(((more - ran[one-sided]) / (READS * 2)))
+walk_stop -TERM
+
+step "ratios"
+awk -v device="$DEVICE" -v floor="$floor" -v linux="$linux" -v ours="$ours" -v rpc="${p50[rpc]}" \
+    -v guarded="${p50[guarded]}" -v one_sided="${p50[one-sided]}" -v cpu="$cpu" '
+    function row(what, over, under, asked, aim) {
+        printf "%-58s %8.1f %8.1f %6.2f %6s %5s  %s\n", what, over / 1e3, under / 1e3, over / under, asked, aim,
+            over / under <= asked ? "" : "BEYOND"
+        if (!(over / under <= asked)) failed = 1
+    }
+    BEGIN {
+        printf "%-58s %8s %8s %6s %6s %5s\n", device ": medians of 4 KiB reads, microseconds", "this", "that", "ratio", "asked", "aim"
+        row("Linux client: our server / Linux server", ours, linux, 1.2, "1.0")
+        row("one-sided / Linux client on Linux server", one_sided, linux, 0.5, "0.4")
+        row("one-sided / ib_read_lat -e", one_sided, floor, 1.4, "")
+        row("guarded / our RPC", guarded, rpc, 1.0, "")
+        printf "%-58s %8d %24s  %s\n", "server CPU of a one-sided read, ns", cpu, "0", cpu < 50 ? "" : "BEYOND"
+        exit failed || cpu >= 50
+    }' || die "beyond what is asked"

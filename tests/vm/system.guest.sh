@@ -1,0 +1,11 @@
+# The whole of it on verbs: what the machine offers, the demonstration, many clients at a time, hostile peers.
+
+step "odafs devices, odafs doctor"
+odafs devices || die "devices"
+odafs devices | grep -q "${DEVICE}0" || die "devices does not know ${DEVICE}0"
+odafs doctor >/tmp/doctor || true
+grep -q "${DEVICE}0" /tmp/doctor || { cat /tmp/doctor; die "doctor does not know ${DEVICE}0"; }
+step "odafs demo"
+odafs demo --fabric verbs --wait block --seconds 2 || die "demo"
+step "coherence, hostile peers"
+ODAFS_VERBS_ADDRESS=$GUEST tests/verbs --ignored --test-threads=1 || die "the tests"
