@@ -2,7 +2,7 @@
 //! time is then its own, and nothing but its listeners leads to its memory.
 
 use std::io::{self, BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,6 +19,8 @@ pub enum Fabric {
     Shm,
     /// iWARP over TCP.
     Tcp,
+    /// The RDMA device that has this address. (Its connections cannot go by the loopback.)
+    Verbs(IpAddr),
 }
 
 impl Fabric {
@@ -27,6 +29,7 @@ impl Fabric {
         match self {
             Self::Shm => "shm",
             Self::Tcp => "tcp",
+            Self::Verbs(_) => "verbs",
         }
     }
 }
@@ -87,6 +90,13 @@ impl ServerProcess {
             match fabric {
                 Fabric::Shm => command.arg("--shm").arg(&shm),
                 Fabric::Tcp => command.args(["--rdma", "127.0.0.1:0"]),
+                // Who connects from this machine has this address too.
+                Fabric::Verbs(address) => {
+                    let bits = if address.is_ipv4() { 32 } else { 128 };
+                    command
+                        .args(["--verbs", &SocketAddr::new(*address, 0).to_string()])
+                        .args(["--allow", &format!("{address}/{bits}")])
+                }
             };
         }
         command.args(["--cache", &plan.cache_bytes.to_string()]);
@@ -110,18 +120,19 @@ impl ServerProcess {
         };
         let nfs = address("nfs=");
         let metrics = address("metrics=");
-        let rdma = address("rdma=").map(|rdma| odafs::Host {
-            name: rdma.ip().to_string(),
-            port: rdma.port(),
-        });
+        let host = |name: &str| {
+            let address = address(name).with_context(|| format!("the server said no {name}"))?;
+            anyhow::Ok(odafs::Host {
+                name: address.ip().to_string(),
+                port: address.port(),
+            })
+        };
         let mut addresses = Vec::new();
         for fabric in &plan.fabrics {
             let address = match fabric {
                 Fabric::Shm => odafs::ServerAddress::Shm(shm.clone()),
-                Fabric::Tcp => {
-                    let rdma = rdma.clone().context("the server has no RDMA listener")?;
-                    odafs::ServerAddress::Tcp(rdma)
-                }
+                Fabric::Tcp => odafs::ServerAddress::Tcp(host("rdma=")?),
+                Fabric::Verbs(_) => odafs::ServerAddress::Verbs(host("verbs=")?),
             };
             addresses.push((*fabric, address));
         }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use odafs_common::page::PageSize;
 use odafs_common::session::PublicKey;
+use odafs_fabric::verbs;
 use odafs_server::config::{
     Costs, Credits, Direct, RdmaConfig, RegistrationConfig, ServerConfig, Squash, Strategy,
 };
@@ -50,7 +51,7 @@ pub struct ServeOptions {
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
     rdma: Option<SocketAddr>,
-    /// RDMA hardware: not in this version
+    /// Serve NFS over RDMA and direct reads here, by an RDMA device (`odafs devices` shows the addresses) [default: off]
     #[arg(
         long,
         value_name = "ADDR:PORT",
@@ -109,6 +110,9 @@ pub struct ServeOptions {
     /// How data goes over RDMA; read-read is for comparisons, with clients that ask for it [default: read-write]
     #[arg(long, value_enum, value_name = "DESIGN", help_heading = "RDMA")]
     design: Option<DesignName>,
+    /// Let an RDMA device fetch pages of the cache on demand (on-demand paging), in place of pinning all of it
+    #[arg(long, help_heading = "RDMA")]
+    odp: bool,
     /// Where memory for WRITE data comes from [default: cached]
     #[arg(long, value_enum, value_name = "HOW", help_heading = "RDMA")]
     registration: Option<RegistrationName>,
@@ -189,6 +193,7 @@ impl ServeOptions {
             small_pages: self.small_pages || file.small_pages,
             credits: self.credits.or(file.credits),
             design: self.design.or(file.design),
+            odp: self.odp || file.odp,
             registration: self.registration.or(file.registration),
             registration_cost: self.registration_cost.or(file.registration_cost),
             pinning_cost: self.pinning_cost.or(file.pinning_cost),
@@ -204,15 +209,20 @@ impl ServeOptions {
                 "which directory? Name one: odafs serve DIR".to_owned()
             ));
         };
-        if self.verbs.is_some() {
-            bail!(Usage(
-                "RDMA hardware (--verbs) is not in this version; --rdma is RDMA over TCP"
-                    .to_owned()
-            ));
+        if self.verbs.is_some() && !verbs::BUILT_IN {
+            bail!(Usage(format!("--verbs: {}", verbs::NOT_BUILT_IN)));
+        }
+        if self.odp && self.verbs.is_none() {
+            bail!(Usage("--odp: it is for an RDMA device, name one with --verbs".to_owned()));
         }
         check_directory(&dir)?;
         let mut config = ServerConfig::new(dir);
-        let named = self.nfs.is_some() || self.rdma.is_some() || self.shm.is_some();
+        let named = self.nfs.is_some()
+            || self.rdma.is_some()
+            || self.shm.is_some()
+            || self.verbs.is_some();
+        config.verbs = self.verbs;
+        config.on_demand_paging = self.odp;
         config.rdma = if named {
             self.rdma
         } else {
@@ -531,6 +541,22 @@ mod tests {
         let registration = config.rpc_rdma.registration;
         assert_eq!(registration.strategy, Strategy::AllPhysical);
         assert_eq!(registration.costs.operation.0, 2000);
+    }
+
+    #[test]
+    fn a_device_stands_alone_and_on_demand_paging_is_for_devices() {
+        let options: ServeOptions =
+            toml::from_str("dir = '/'\nverbs = '10.0.0.1:20049'\nodp = true").unwrap();
+        let config = options.server_config();
+        if verbs::BUILT_IN {
+            let config = config.unwrap();
+            assert_eq!(config.verbs, Some("10.0.0.1:20049".parse().unwrap()));
+            assert!(config.on_demand_paging && config.rdma.is_none() && config.shm.is_none());
+        } else {
+            assert!(config.unwrap_err().is::<Usage>());
+        }
+        let options: ServeOptions = toml::from_str("dir = '/'\nodp = true").unwrap();
+        assert!(options.server_config().unwrap_err().is::<Usage>());
     }
 
     #[test]

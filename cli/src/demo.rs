@@ -1,5 +1,6 @@
 //! `odafs demo`: what it is, seen in a few seconds.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use odafs_bench::table::{Table, bytes, count, time};
 use odafs_bench::tree::{Listing, TreePlan};
 use odafs_bench::{clock, cpu};
 
-use crate::{Usage, config, output, units};
+use crate::{Usage, config, devices, output, units};
 
 /// How long the server's engine polls in `--wait spin`: longer than any gap
 /// between two reads, and it still sleeps once the demonstration is over.
@@ -28,6 +29,7 @@ const SPIN: Duration = Duration::from_millis(200);
   odafs demo --dir /usr/share           on files of yours (they are only read)
   odafs demo --cache 32MiB              a server that cannot hold the files: references go stale
   odafs demo --fabric tcp               the same over RDMA in software, as between hosts
+  odafs demo --fabric verbs             the same over an RDMA device of this machine
   odafs demo --report demo.html         plots too
 
 It starts a server in a process of its own, reads pages at random by each route, and compares
@@ -41,6 +43,9 @@ pub struct Arguments {
     /// How client and server talk
     #[arg(long, value_enum, default_value = "shm")]
     fabric: FabricName,
+    /// Address of the RDMA device's network interface, for verbs [default: that of the first device that has one]
+    #[arg(long, value_name = "ADDR")]
+    address: Option<IpAddr>,
     /// How both wait: poll, or sleep in the kernel [default: spin, with one processor block]
     #[arg(long, value_enum)]
     wait: Option<WaitName>,
@@ -66,7 +71,7 @@ pub enum FabricName {
     Shm,
     /// RDMA over TCP (iWARP), through the loopback
     Tcp,
-    /// RDMA hardware: not in this version
+    /// An RDMA device of this machine
     Verbs,
 }
 
@@ -81,14 +86,14 @@ pub enum WaitName {
 
 /// Demonstrates.
 pub fn run(arguments: Arguments) -> Result<()> {
-    if matches!(arguments.fabric, FabricName::Verbs) {
-        bail!(Usage(
-            "--fabric verbs is not in this version (shm and tcp are)".to_owned()
-        ));
-    }
     if arguments.seconds.is_zero() {
         bail!(Usage("--seconds: more than none is needed".to_owned()));
     }
+    let fabric = match arguments.fabric {
+        FabricName::Shm => Fabric::Shm,
+        FabricName::Tcp => Fabric::Tcp,
+        FabricName::Verbs => Fabric::Verbs(devices::address(arguments.address)?),
+    };
     let made = if arguments.dir.is_none() {
         Some(make_tree()?)
     } else {
@@ -110,7 +115,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
             .unwrap_or_default();
         bail!("no file to read below {}{skipped}", root.display());
     }
-    let result = measure(&arguments, &root, &listing)?;
+    let result = measure(&arguments, fabric, &root, &listing)?;
     if let Some(path) = &arguments.report {
         let html = page(&result).html("odafs demo");
         std::fs::write(path, html).with_context(|| format!("cannot write {}", path.display()))?;
@@ -137,17 +142,13 @@ fn make_tree() -> Result<Scratch> {
     Ok(directory)
 }
 
-fn measure(arguments: &Arguments, root: &Path, listing: &Listing) -> Result<Demo> {
+fn measure(arguments: &Arguments, fabric: Fabric, root: &Path, listing: &Listing) -> Result<Demo> {
     let default = if cpu::allowed().len() > 1 {
         WaitName::Spin
     } else {
         WaitName::Block
     };
     let wait = arguments.wait.unwrap_or(default);
-    let fabric = match arguments.fabric {
-        FabricName::Tcp => Fabric::Tcp,
-        FabricName::Shm | FabricName::Verbs => Fabric::Shm,
-    };
     let cache = arguments.cache.unwrap_or_else(|| cache_for(listing));
     let server = ServerProcess::start(&ServerPlan {
         program: std::env::current_exe().context("cannot find this program")?,

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use odafs_bench::scratch::Scratch;
 use odafs_bench::table::{Table, bytes, count};
+use odafs_fabric::verbs;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
@@ -172,8 +173,8 @@ fn locked_memory() -> Finding {
     let found = limit.map_or("unlimited".to_owned(), bytes);
     let enough = limit.is_none_or(|l| l >= 1 << 30) || capable(CapabilitySet::IPC_LOCK);
     let state = if enough { State::Ok } else { State::Limited };
-    let remedy = "only RDMA hardware needs locked memory: ulimit -l unlimited, LimitMEMLOCK=infinity in a \
-                  systemd unit, or memlock in /etc/security/limits.conf";
+    let remedy = "only RDMA devices (--verbs) need locked memory, the page cache and more: ulimit -l unlimited, \
+                  LimitMEMLOCK=infinity in a systemd unit, or memlock in /etc/security/limits.conf";
     Finding::new("locked memory", state, found, remedy)
 }
 
@@ -320,14 +321,31 @@ fn rdma_devices() -> Finding {
                 .collect()
         })
         .unwrap_or_default();
-    match names.is_empty() {
-        true => Finding::new(
-            "RDMA devices",
+    const CHECK: &str = "RDMA devices";
+    if names.is_empty() {
+        return Finding::new(
+            CHECK,
             State::Absent,
             "none",
-            "none is needed in this version",
+            "none is needed: --rdma and odafs:// are RDMA over TCP. To try --verbs with a soft one, as root: modprobe \
+             rdma_rxe && rdma link add rxe0 type rxe netdev eth0",
+        );
+    }
+    let found = names.join(", ");
+    if !verbs::BUILT_IN {
+        return Finding::new(CHECK, State::Limited, found, verbs::NOT_BUILT_IN);
+    }
+    match verbs::devices() {
+        Ok(devices) if devices.iter().any(|d| d.reachable_at().next().is_some()) => {
+            Finding::new(CHECK, State::Ok, found, "")
+        }
+        Ok(_) => Finding::new(
+            CHECK,
+            State::Limited,
+            found,
+            "no port is active and has an address, so nothing can connect: see `odafs devices`",
         ),
-        false => Finding::new("RDMA devices", State::Ok, names.join(", "), ""),
+        Err(error) => Finding::new(CHECK, State::Limited, found, &error.to_string()),
     }
 }
 

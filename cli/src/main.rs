@@ -7,6 +7,7 @@ mod cat;
 mod config;
 mod connection;
 mod demo;
+mod devices;
 mod doctor;
 mod get;
 mod listeners;
@@ -45,6 +46,7 @@ use clap::{Parser, Subcommand};
 URLs:
   odafs+shm:///SOCKET?/PATH                       shared memory on this machine
   odafs://HOST[:PORT]/PATH[?mountport=N&crc=1]    RDMA over TCP (port 20049)
+  odafs+verbs://HOST[:PORT]/PATH[?mountport=N]    an RDMA device (port 20049; built with --features verbs)
   nfs://HOST[:PORT]/PATH[?mountport=N]            NFS version 3 over TCP, any server
 
 Exit status: 0 done, 1 failed, 2 wrong usage. ODAFS_LOG=debug tells more on stderr."
@@ -67,6 +69,7 @@ enum Command {
     Mkdir(mkdir::Arguments),
     Mv(mv::Arguments),
     Refs(refs::Arguments),
+    Devices(devices::Arguments),
     Doctor(doctor::Arguments),
     #[command(subcommand)]
     Bench(bench::Command),
@@ -92,6 +95,7 @@ fn main() -> ExitCode {
         Command::Mkdir(arguments) => mkdir::run(arguments),
         Command::Mv(arguments) => mv::run(arguments),
         Command::Refs(arguments) => refs::run(arguments),
+        Command::Devices(arguments) => devices::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Bench(command) => bench::run(command),
     };

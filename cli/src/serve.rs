@@ -34,7 +34,8 @@ Mount it on Linux:
 The same by RDMA, where soft iWARP (modprobe siw; rdma link add siw0 type siw netdev eth0) or a card is there:
   mount -t nfs -o vers=3,proto=rdma,port=20049,mountport=2049,mountproto=tcp,nolock SERVER:/ /mnt
 
-RDMA hardware at the server (--verbs) is not in this version.")]
+With an RDMA device at the server (`odafs devices` shows them and what they can do; docs/RDMA.md is the guide):
+  odafs serve /srv/data --nfs 10.0.0.1:2049 --verbs 10.0.0.1:20049 --allow 10.0.0.0/8")]
 pub struct Arguments {
     /// Take options from this TOML file too, under the same names; the command line goes before it
     #[arg(long, value_name = "FILE.toml")]
@@ -154,7 +155,10 @@ fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
             "another program listens there: stop it, or name another address (port 0 takes any free one)"
         }
         std::io::ErrorKind::PermissionDenied if low_port(config) => {
-            "ports below 1024 need root; name a higher one with --nfs or --rdma"
+            "ports below 1024 need root; name a higher one with --nfs, --rdma or --verbs"
+        }
+        std::io::ErrorKind::AddrNotAvailable if config.verbs.is_some() => {
+            "this machine has no such address (of --verbs: or no RDMA device behind it, see `odafs devices`)"
         }
         std::io::ErrorKind::AddrNotAvailable => "this machine has no such address",
         std::io::ErrorKind::OutOfMemory => {
@@ -166,7 +170,7 @@ fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
 }
 
 fn low_port(config: &ServerConfig) -> bool {
-    [config.nfs, config.rdma, config.metrics]
+    [config.nfs, config.rdma, config.verbs, config.metrics]
         .iter()
         .flatten()
         .any(|a| (1..1024).contains(&a.port()))

@@ -5,9 +5,9 @@ mod common;
 use common::{odafs, text};
 use serde_json::Value;
 
-const COMMANDS: [&str; 13] = [
-    "demo", "serve", "ls", "stat", "cat", "get", "put", "rm", "mkdir", "mv", "refs", "doctor",
-    "bench",
+const COMMANDS: [&str; 14] = [
+    "demo", "serve", "ls", "stat", "cat", "get", "put", "rm", "mkdir", "mv", "refs", "devices",
+    "doctor", "bench",
 ];
 
 #[test]
@@ -29,7 +29,7 @@ fn every_command_explains_itself_with_an_example() {
 
 #[test]
 fn wrong_usage_ends_with_2_and_says_why() {
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 16] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
@@ -40,13 +40,9 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--page", "5000"], "power of two"),
         (&["serve", "/", "--credits", "0"], "adaptive"),
         (&["serve", "/", "--design", "write-write"], "read-write"),
-        (
-            &["serve", "/", "--verbs", "127.0.0.1:20049"],
-            "not in this version",
-        ),
+        (&["serve", "/", "--odp"], "--verbs"),
         (&["serve", "/", "--trace", "x.pcap"], "--trace"),
         (&["serve", "/", "--export", "data"], "slash"),
-        (&["demo", "--fabric", "verbs"], "not in this version"),
         (&["demo", "--seconds", "0"], "--seconds"),
         (&["mv", "nfs://a/x", "nfs://b/x"], "same server"),
         (
@@ -100,6 +96,43 @@ fn a_server_that_cannot_start_ends_with_1_and_names_the_thing_and_the_remedy() {
             "{arguments:?}: {}",
             text(&output.stderr)
         );
+    }
+}
+
+/// Without the fabric, all that asks for it says how to build a program that has it.
+#[test]
+#[cfg(not(feature = "verbs"))]
+fn what_needs_rdma_devices_says_how_to_build_it() {
+    let cases: [(&[&str], i32); 6] = [
+        (&["serve", "/", "--verbs", "127.0.0.1:20049"], 2),
+        (&["demo", "--fabric", "verbs"], 1),
+        (&["devices"], 1),
+        (&["ls", "odafs+verbs://127.0.0.1/"], 1),
+        (&["bench", "latency", "--fabric", "verbs"], 1),
+        (&["bench", "registration", "--fabric", "verbs"], 1),
+    ];
+    for (arguments, status) in cases {
+        let output = odafs().args(arguments).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}: {said}");
+        for expected in ["--features verbs", "libibverbs-dev", "libibverbs.so.1"] {
+            assert!(said.contains(expected), "{arguments:?}: {said}");
+        }
+    }
+}
+
+/// A machine without devices, or without the right to use them, gets a remedy and no panic.
+#[test]
+#[cfg(feature = "verbs")]
+fn devices_are_listed_or_there_is_a_remedy() {
+    let output = odafs().args(["devices", "--json"]).output().unwrap();
+    if output.status.success() {
+        let devices: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(!devices.as_array().unwrap().is_empty());
+    } else {
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("modprobe") || said.contains("/dev/infiniband"), "{said}");
     }
 }
 

@@ -57,10 +57,15 @@ impl Link {
     pub fn of(url: &Url, rdma: Rdma) -> Result<Self, ConnectError> {
         match &url.server {
             ServerAddress::Nfs(host) => Ok(Self::Tcp(host.clone())),
-            ServerAddress::Verbs(_) => Err(ConnectError::NoFabric {
-                fabric: "verbs",
-                remedy: "use odafs:// (RDMA over TCP) or nfs://",
-            }),
+            #[cfg(not(shuttle))]
+            ServerAddress::Verbs(_) if !odafs_fabric::verbs::BUILT_IN => {
+                Err(ConnectError::NoFabric {
+                    fabric: "verbs",
+                    remedy: odafs_fabric::verbs::NOT_BUILT_IN,
+                })
+            }
+            #[cfg(not(shuttle))]
+            ServerAddress::Verbs(host) => Ok(Self::Fabric(Arc::new(Verbs(host.clone())), rdma)),
             #[cfg(not(shuttle))]
             ServerAddress::Shm(socket) => Ok(Self::Fabric(Arc::new(Shm(socket.clone())), rdma)),
             #[cfg(not(shuttle))]
@@ -69,7 +74,7 @@ impl Link {
                 Ok(Self::Fabric(Arc::new(Tcp { host, crc: url.crc }), rdma))
             }
             #[cfg(shuttle)]
-            ServerAddress::Shm(_) | ServerAddress::Tcp(_) => {
+            ServerAddress::Shm(_) | ServerAddress::Tcp(_) | ServerAddress::Verbs(_) => {
                 let _ = rdma;
                 Err(ConnectError::NoFabric {
                     fabric: "real",
@@ -172,24 +177,17 @@ struct Tcp {
 
 #[cfg(not(shuttle))]
 impl Dial for Tcp {
-    /// To the first of the host's addresses that answers.
     fn dial(&self, private_data: &[u8], deadline: Nanos) -> io::Result<Box<dyn QueuePair>> {
-        use std::net::ToSocketAddrs as _;
-        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host's name has no address");
-        for address in (self.host.name.as_str(), self.host.port).to_socket_addrs()? {
-            let left = deadline.since(odafs_fabric::clock::now());
-            let standard = odafs_fabric::tcp::ConnectOptions::default();
-            let options = odafs_fabric::tcp::ConnectOptions {
+        use odafs_fabric::tcp::{ConnectOptions, connect};
+        self.host.first_that_answers(|address| {
+            let standard = ConnectOptions::default();
+            let options = ConnectOptions {
                 crc: self.crc,
-                deadline: left.min(standard.deadline),
+                deadline: left(deadline).min(standard.deadline),
                 ..standard
             };
-            match odafs_fabric::tcp::connect(address, private_data, &options) {
-                Ok(pair) => return Ok(pair),
-                Err(error) => failed = error,
-            }
-        }
-        Err(failed)
+            connect(address, private_data, &options)
+        })
     }
 
     fn fabric(&self) -> &'static str {
@@ -203,4 +201,59 @@ impl Dial for Tcp {
     fn rpc_over(&self) -> RpcOver {
         RpcOver::Rdma
     }
+}
+
+/// An RDMA device, by RDMA-CM.
+#[cfg(not(shuttle))]
+struct Verbs(Host);
+
+#[cfg(not(shuttle))]
+impl Dial for Verbs {
+    fn dial(&self, private_data: &[u8], deadline: Nanos) -> io::Result<Box<dyn QueuePair>> {
+        use odafs_fabric::verbs::{ConnectOptions, connect};
+        self.0.first_that_answers(|address| {
+            let standard = ConnectOptions::default();
+            let options = ConnectOptions {
+                deadline: left(deadline).min(standard.deadline),
+                ..standard
+            };
+            connect(address, private_data, &options)
+        })
+    }
+
+    fn fabric(&self) -> &'static str {
+        "verbs"
+    }
+
+    fn address(&self) -> String {
+        self.0.to_string()
+    }
+
+    fn rpc_over(&self) -> RpcOver {
+        RpcOver::Rdma
+    }
+}
+
+#[cfg(not(shuttle))]
+impl Host {
+    /// What `connect` makes of the first of the host's addresses that answers.
+    fn first_that_answers<T>(
+        &self,
+        connect: impl Fn(std::net::SocketAddr) -> io::Result<T>,
+    ) -> io::Result<T> {
+        use std::net::ToSocketAddrs as _;
+        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host's name has no address");
+        for address in (self.name.as_str(), self.port).to_socket_addrs()? {
+            match connect(address) {
+                Ok(pair) => return Ok(pair),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+}
+
+#[cfg(not(shuttle))]
+fn left(deadline: Nanos) -> Nanos {
+    deadline.since(odafs_fabric::clock::now())
 }

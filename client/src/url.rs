@@ -20,7 +20,7 @@ pub struct Url {
     pub server: ServerAddress,
     /// The path, which begins with the export's name; always absolute.
     pub path: Vec<u8>,
-    /// TCP port of the MOUNT program, where the file port does not answer it (`nfs://` and `odafs://`).
+    /// TCP port of the MOUNT program, where the file port does not answer it (all but `odafs+shm://`).
     pub mount_port: Option<u16>,
     /// Whether the fabric is to checksum what it carries (`odafs://` only; TCP's own checksum is weak).
     pub crc: bool,
@@ -121,9 +121,6 @@ fn parse_host(
     };
     let server = address(parse_authority(authority, port)?);
     let (mount_port, crc) = parse_query(query)?;
-    if mount_port.is_some() && matches!(server, ServerAddress::Verbs(_)) {
-        return Err("mountport= is for nfs:// and odafs:// URLs alone");
-    }
     if crc && !matches!(server, ServerAddress::Tcp(_)) {
         return Err("crc= is for odafs:// URLs alone");
     }

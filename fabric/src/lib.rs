@@ -26,6 +26,9 @@ pub mod sync;
 pub mod tcp;
 #[cfg(all(feature = "verbs", not(shuttle)))]
 pub mod verbs;
+#[cfg(all(not(feature = "verbs"), not(shuttle)))]
+#[path = "verbs_absent.rs"]
+pub mod verbs;
 pub mod wake;
 
 pub use fabric::{

@@ -36,8 +36,10 @@ pub struct ServerConfig {
     pub rdma: Option<SocketAddr>,
     /// Socket of the shared-memory fabric.
     pub shm: Option<PathBuf>,
-    /// RDMA hardware.
+    /// An RDMA device: RPC over RDMA and direct reads.
     pub verbs: Option<SocketAddr>,
+    /// Let the device fetch pages of the cache on demand where it can, in place of pinning all of it.
+    pub on_demand_paging: bool,
     /// State directory; `None` for the default.
     pub state: Option<PathBuf>,
     /// Page cache, bytes.
@@ -81,6 +83,7 @@ impl ServerConfig {
             rdma: None,
             shm: None,
             verbs: None,
+            on_demand_paging: false,
             state: None,
             cache_bytes: 1 << 30,
             page: PageSize::DEFAULT,

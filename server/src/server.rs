@@ -9,7 +9,7 @@ use std::sync::Arc;
 use odafs_common::session::Identity;
 use odafs_fabric::Listener;
 use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
-use odafs_fabric::{shm, tcp as iwarp};
+use odafs_fabric::{shm, tcp as iwarp, verbs};
 use odafs_nic::calls::Transport;
 use odafs_nic::engine::EngineConfig;
 use odafs_nic::nic::NicConfig;
@@ -35,7 +35,7 @@ pub struct Addresses {
     pub rdma: Option<SocketAddr>,
     /// Socket of the shared-memory fabric.
     pub shm: Option<PathBuf>,
-    /// RDMA hardware.
+    /// An RDMA device.
     pub verbs: Option<SocketAddr>,
     /// Metrics.
     pub metrics: Option<SocketAddr>,
@@ -183,14 +183,10 @@ fn metrics_text(
 
 /// What this server does not have, and what it would not work with.
 fn check(config: &ServerConfig) -> Result<(), StartError> {
-    let missing = [
-        (config.verbs.is_some(), "the RDMA listener (--verbs)"),
-        (config.trace.is_some(), "the packet trace (--trace)"),
-    ];
-    if let Some((_, what)) = missing.iter().find(|(asked, _)| *asked) {
-        return Err(StartError::Config(format!(
-            "{what} is not part of this build: leave it out"
-        )));
+    if config.trace.is_some() {
+        return Err(StartError::Config(
+            "the packet trace (--trace) is not part of this build: leave it out".to_owned(),
+        ));
     }
     let frames = config.cache_bytes >> config.page.shift();
     if frames < 64 {
@@ -303,12 +299,25 @@ impl Doors {
             rdma = Some(listener.local_addr());
             fabrics.push((Box::new(listener), Transport::Rdma));
         }
+        let mut device = None;
+        if let Some(address) = config.verbs {
+            let limits = verbs::Limits {
+                odp: config.on_demand_paging,
+                ..verbs::Limits::default()
+            };
+            let listener = trying(
+                format!("listen on {address} by an RDMA device"),
+                verbs::Listener::bind(address, limits),
+            )?;
+            device = Some(listener.local_addr());
+            fabrics.push((Box::new(listener), Transport::Verbs));
+        }
         let addresses = Addresses {
             rdma,
+            verbs: device,
             nfs: nfs.as_ref().map(|(_, address)| *address),
             metrics: metrics.as_ref().map(|(_, address)| *address),
             shm: config.shm.clone(),
-            ..Addresses::default()
         };
         Ok(Doors {
             nfs: nfs.map(|(listener, _)| listener),

@@ -15,8 +15,8 @@ use crate::floors::{Peer, Wait, shm, tcp};
 use crate::histogram::Latencies;
 use crate::random::Random;
 
-/// Reads before the first that counts.
-const WARM_UP: u64 = 2000;
+/// Reads before the first that counts: so many, or as many as a row's time allows, but at least the other number.
+const WARM_UP: (u64, u64) = (100, 2000);
 
 /// The figures of one row in one round, times in nanoseconds.
 #[derive(Clone, Debug, Default)]
@@ -162,7 +162,12 @@ fn remote(spec: &Spec, setting: &Setting) -> Result<Round> {
         touch(&file, setting.file_bytes())?;
     }
     // References are learned, pages of the mapping touched, and both engines awake.
-    for _ in 0..WARM_UP {
+    let (least, most) = WARM_UP;
+    let begin = Instant::now();
+    for number in 0..most {
+        if number >= least && begin.elapsed() > setting.time() {
+            break;
+        }
         read()?;
     }
     let before = file.client().statistics();

@@ -1,5 +1,6 @@
 //! Which rows there are, and which of them are wanted.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -25,6 +26,8 @@ pub struct Plan {
     pub rounds: u32,
     /// Which rows.
     pub filter: Filter,
+    /// Address of the RDMA device for the rows of `verbs`; without it there are none.
+    pub verbs: Option<IpAddr>,
     /// A file on a server that runs already, to be read in place of our own.
     pub url: Option<odafs::Url>,
 }
@@ -115,7 +118,13 @@ impl Plan {
             .flat_map(|(i, &size)| rows(size, i == 0))
             .collect();
         let at_server = self.url.as_ref().map(|url| fabric_of(&url.server));
-        specs.retain(|spec| self.filter.wants(spec) && at_server.is_none_or(|f| suits(spec, f)));
+        specs.retain(|spec| {
+            self.filter.wants(spec)
+                && match at_server {
+                    Some(fabric) => suits(spec, fabric),
+                    None => spec.fabric != "verbs" || self.verbs.is_some(),
+                }
+        });
         specs
     }
 }
@@ -123,7 +132,9 @@ impl Plan {
 /// The rows of one size; the main size has those that only matter once.
 fn rows(size: usize, main: bool) -> Vec<Spec> {
     let mut rows = on_this_host(size, main);
-    rows.extend(over_tcp(size, main));
+    rows.extend(WAITS.map(|wait| Spec::new("tcp", "floor", wait, size)));
+    rows.extend(over_rdma("tcp", size, main));
+    rows.extend(over_rdma("verbs", size, main));
     rows
 }
 
@@ -183,12 +194,12 @@ fn on_this_host(size: usize, main: bool) -> Vec<Spec> {
     rows
 }
 
-/// Rows of RDMA over TCP.
-fn over_tcp(size: usize, main: bool) -> Vec<Spec> {
-    let tcp = |route, wait| Spec::new("tcp", route, wait, size);
+/// Rows of a fabric that is RDMA.
+fn over_rdma(fabric: &'static str, size: usize, main: bool) -> Vec<Spec> {
+    let over = |route, wait| Spec::new(fabric, route, wait, size);
     let guarded = |wait, mac| Spec {
         mac,
-        ..tcp("guarded", wait)
+        ..over("guarded", wait)
     };
     let kind = if size <= RDMA_INLINE {
         "inline"
@@ -197,25 +208,24 @@ fn over_tcp(size: usize, main: bool) -> Vec<Spec> {
     };
     let rpc = |wait, kind| Spec {
         rpc: Some(kind),
-        ..tcp("rpc", wait)
+        ..over("rpc", wait)
     };
     let deep = |spec: Spec| Spec { depth: 8, ..spec };
-    let mut rows = WAITS.map(|wait| tcp("floor", wait)).to_vec();
-    rows.extend([
-        tcp("one-sided", "spin"),
+    let mut rows = vec![
+        over("one-sided", "spin"),
         guarded("spin", "blake3"),
         rpc("spin", kind),
-    ]);
+    ];
     if main {
         rows.extend([
             guarded("spin", "hmac-sha256"),
             rpc("spin", "worker"),
-            deep(tcp("one-sided", "spin")),
+            deep(over("one-sided", "spin")),
             deep(guarded("spin", "blake3")),
             deep(rpc("spin", kind)),
         ]);
         rows.extend([
-            tcp("one-sided", "block"),
+            over("one-sided", "block"),
             guarded("block", "blake3"),
             rpc("block", kind),
             rpc("block", "worker"),
@@ -270,6 +280,7 @@ mod tests {
             time: Duration::from_millis(1),
             rounds: 1,
             filter,
+            verbs: Some([10, 0, 0, 1].into()),
             url: None,
         }
     }

@@ -52,13 +52,20 @@ const fn tcp(pick: Pick) -> Pick {
     }
 }
 
+const fn verbs(pick: Pick) -> Pick {
+    Pick {
+        fabric: "verbs",
+        ..pick
+    }
+}
+
 type Figure = fn(&Round) -> u64;
 
 const P50: Figure = |round| round.p50_ns;
 const PER_READ: Figure = |round| round.per_read_ns;
 
 /// The ratios that are printed, as (name, above, below, figure).
-const RATIOS: [(&str, Pick, Pick, Figure); 23] = [
+const RATIOS: [(&str, Pick, Pick, Figure); 27] = [
     (
         "one-sided / mmap",
         pick("one-sided", "spin", ""),
@@ -197,6 +204,30 @@ const RATIOS: [(&str, Pick, Pick, Figure); 23] = [
         tcp(pick("rpc", "spin", "")),
         PER_READ,
     ),
+    (
+        "verbs: one-sided / rpc",
+        verbs(pick("one-sided", "spin", "")),
+        verbs(pick("rpc", "spin", "")),
+        P50,
+    ),
+    (
+        "verbs: guarded blake3 / rpc",
+        verbs(pick("guarded", "spin", "blake3")),
+        verbs(pick("rpc", "spin", "")),
+        P50,
+    ),
+    (
+        "verbs, blocking: one-sided / rpc",
+        verbs(pick("one-sided", "block", "")),
+        verbs(pick("rpc", "block", "")),
+        P50,
+    ),
+    (
+        "verbs, blocking: guarded blake3 / rpc",
+        verbs(pick("guarded", "block", "blake3")),
+        verbs(pick("rpc", "block", "")),
+        P50,
+    ),
 ];
 
 /// All ratios for which both rows were measured.
@@ -270,6 +301,7 @@ mod tests {
             time: Duration::ZERO,
             rounds: 3,
             filter: Filter::default(),
+            verbs: Some([10, 0, 0, 1].into()),
             url: None,
         };
         let round = |p50_ns| Round {

@@ -126,9 +126,10 @@ impl Setting {
         self.small = Some(LocalFile::open(&path, false)?);
         let remote = |s: &&Spec| s.fabric != "local" && s.route != "floor";
         let mut fabrics = vec![Fabric::Shm];
-        if specs.iter().filter(remote).any(|s| s.fabric == "tcp") {
-            fabrics.push(Fabric::Tcp);
-        }
+        let has_rows = |fabric| specs.iter().filter(remote).any(|s| s.fabric == fabric);
+        fabrics.extend(has_rows("tcp").then_some(Fabric::Tcp));
+        let device = plan.verbs.filter(|_| has_rows("verbs"));
+        fabrics.extend(device.map(Fabric::Verbs));
         for spec in specs.iter().filter(remote) {
             let kind = Kind::of(spec);
             if self.servers.iter().any(|(k, _)| *k == kind) {
@@ -163,15 +164,15 @@ impl Setting {
             cpus: self.placement.as_ref().map(|p| p.server.clone()),
             arguments,
         })?;
-        let file_at = |fabric| {
-            Some(Url {
+        let file_at = |fabric: &Fabric| {
+            anyhow::Ok(Url {
                 path: format!("/{FILE}").into_bytes(),
-                ..process.url(fabric).ok()?
+                ..process.url(*fabric)?
             })
         };
-        let urls = [Fabric::Shm, Fabric::Tcp].into_iter().filter_map(file_at);
+        let urls: Result<Vec<Url>> = fabrics.iter().map(file_at).collect();
         let mut server = Server {
-            urls: urls.collect(),
+            urls: urls?,
             process: Some(process),
             backing: 4096,
         };
@@ -235,6 +236,11 @@ impl Setting {
     /// Bytes of the file.
     pub fn file_bytes(&self) -> u64 {
         self.file_bytes
+    }
+
+    /// Time for a row, if it is not measured by reads.
+    pub fn time(&self) -> Duration {
+        self.time
     }
 
     /// Whether a row has been measured long enough.

@@ -99,7 +99,7 @@ fn case(spec: &Spec, server: usize) -> Case {
     };
     Case {
         server,
-        fabric: "tcp",
+        fabric: "rdma",
         rdma: Rdma {
             credits,
             ..Rdma::default()

@@ -21,6 +21,7 @@ pub use setting::{Case, Counters, Setting};
 
 use crate::histogram::median;
 use crate::machine::{Machine, commit};
+use crate::process::Fabric;
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -35,6 +36,8 @@ pub struct Conditions {
     pub rounds: u32,
     /// Time for a row in a round.
     pub time: Duration,
+    /// The fabric that RPC-over-RDMA goes by: `tcp`, or a device.
+    pub rdma: Fabric,
 }
 
 /// What these benches print as JSON.

@@ -1,5 +1,5 @@
-//! `odafs bench registration`: the four strategies of registering memory, with what a cost model of hardware makes of them
-//! ("Designing NFS with RDMA for Security, Performance and Scalability", figures 10-15).
+//! `odafs bench registration`: the four strategies of registering memory, on an RDMA device or with what a cost model of
+//! hardware makes of them ("Designing NFS with RDMA for Security, Performance and Scalability", figures 10-15).
 
 use std::time::Duration;
 
@@ -7,15 +7,13 @@ use anyhow::Result;
 use odafs::RdmaDesign;
 use serde::Serialize;
 
-use super::{Case, Conditions, Counters, Operation, Rate, Report, Round, Setting, report};
+use super::{Case, Conditions, Operation, Rate, Report, Round, Setting, report};
 use crate::histogram::median;
 use crate::machine::Machine;
+use crate::process::Fabric;
 
 /// The strategies of the server, as `odafs serve --registration` calls them.
 pub const STRATEGIES: [&str; 4] = ["per-operation", "pooled", "cached", "all-physical"];
-
-/// Longest data of one call of our client's over this fabric.
-const CALL_BYTES_MAX: usize = 256 << 10;
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -26,7 +24,7 @@ pub struct Plan {
     pub threads: Vec<u32>,
     /// Bytes of a record.
     pub record_bytes: Vec<usize>,
-    /// What the server's engine spends on each registration, as hardware would.
+    /// What the server's engine spends on each registration over TCP, as hardware would. A device has prices of its own.
     pub costs: Costs,
 }
 
@@ -73,7 +71,7 @@ pub struct Row {
 pub struct Breakdown {
     /// All of it.
     pub ns_per_call: u64,
-    /// Registering and pinning: what was counted, at the model's price.
+    /// Registering and pinning, fresh tags: as the server's engine measured it.
     pub register_ns_per_call: u64,
     /// Ending registrations.
     pub invalidate_ns_per_call: u64,
@@ -82,16 +80,19 @@ pub struct Breakdown {
 }
 
 impl Breakdown {
-    fn of(spec: &Spec, costs: &Costs, round: &Round) -> Self {
-        let calls = round.counters.calls.max(1);
-        let (register, invalidate) = charged(spec, costs, &round.counters);
-        let ns_per_call = round.elapsed_ns / calls;
-        let (register, invalidate) = (register / calls, invalidate / calls);
+    fn of(round: &Round) -> Self {
+        let counters = &round.counters;
+        let each = |ns: u64| ns / counters.calls.max(1);
+        let (all, register, invalidate) = (
+            each(round.elapsed_ns),
+            each(counters.registering_ns),
+            each(counters.invalidating_ns),
+        );
         Self {
-            ns_per_call,
+            ns_per_call: all,
             register_ns_per_call: register,
             invalidate_ns_per_call: invalidate,
-            other_ns_per_call: ns_per_call.saturating_sub(register + invalidate),
+            other_ns_per_call: all.saturating_sub(register + invalidate),
         }
     }
 
@@ -104,24 +105,6 @@ impl Breakdown {
             other_ns_per_call: middle(|r| r.other_ns_per_call),
         }
     }
-}
-
-/// What the server's engine has spent, by the model: a registration is an operation and pins its pages, a fresh tag pins
-/// them, and the ends of registrations are operations, of pooled ones one for each batch.
-fn charged(spec: &Spec, costs: &Costs, counters: &Counters) -> (u64, u64) {
-    let (operation, page) = (
-        costs.operation.as_nanos() as u64,
-        costs.page.as_nanos() as u64,
-    );
-    let pages = spec.record_bytes.min(CALL_BYTES_MAX).div_ceil(4096) as u64;
-    let register =
-        counters.registrations * (operation + pages * page) + counters.bindings * pages * page;
-    let ends = match spec.registration {
-        "per-operation" => counters.registrations,
-        "pooled" => counters.flushes,
-        _ => counters.bindings,
-    };
-    (register, ends * operation)
 }
 
 impl Plan {
@@ -165,13 +148,16 @@ fn case(spec: &Spec, server: usize) -> Case {
 pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
     let machine = Machine::here();
     let mut setting = Setting::new(&plan.conditions)?;
+    let model = plan.conditions.rdma == Fabric::Tcp;
     let [operation, page] =
         [plan.costs.operation, plan.costs.page].map(|t| format!("{}ns", t.as_nanos()));
     let mut servers = Vec::new();
     for strategy in STRATEGIES {
         tick(&format!("starting and filling a server ({strategy})"));
         let mut arguments = vec!["--registration", strategy, "--design", "read-read"];
-        arguments.extend(["--registration-cost", &operation, "--pinning-cost", &page]);
+        if model {
+            arguments.extend(["--registration-cost", &operation, "--pinning-cost", &page]);
+        }
         servers.push((strategy, setting.start(false, &arguments)?));
     }
     let specs = plan.specs().into_iter().filter_map(|spec| {
@@ -188,10 +174,7 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
         specs.collect(),
         &mut tick,
         |spec, rounds| {
-            let parts: Vec<_> = rounds
-                .iter()
-                .map(|round| Breakdown::of(&spec, &plan.costs, round))
-                .collect();
+            let parts: Vec<_> = rounds.iter().map(Breakdown::of).collect();
             Row {
                 rate: Rate::of(rounds),
                 breakdown: Breakdown::median(&parts),
@@ -203,44 +186,29 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Counters;
     use super::*;
 
     #[test]
-    fn each_strategy_is_charged_for_what_it_did() {
-        let costs = Costs {
-            operation: Duration::from_nanos(1000),
-            page: Duration::from_nanos(10),
-        };
-        let spec = |registration| Spec {
-            registration,
-            operation: Operation::Write,
-            threads: 1,
-            record_bytes: 1 << 20,
-        };
-        let counters = |registrations, bindings, flushes| Counters {
-            calls: 100,
-            registrations,
-            bindings,
-            flushes,
-            ..Counters::default()
-        };
-        // 64 pages a call.
-        let of = |name, counters: Counters| charged(&spec(name), &costs, &counters);
-        assert_eq!(of("per-operation", counters(100, 0, 0)), (164_000, 100_000));
-        assert_eq!(of("pooled", counters(1, 100, 3)), (65_640, 3_000));
-        assert_eq!(of("cached", counters(1, 0, 0)), (1_640, 0));
-        assert_eq!(of("all-physical", counters(0, 0, 0)), (0, 0));
+    fn the_time_of_a_call_has_parts() {
         let round = Round {
             elapsed_ns: 1_000_000,
-            counters: counters(100, 0, 0),
+            counters: Counters {
+                calls: 100,
+                registering_ns: 164_000,
+                invalidating_ns: 100_000,
+                ..Counters::default()
+            },
             ..Round::default()
         };
-        let parts = Breakdown::of(&spec("per-operation"), &costs, &round);
+        let parts = Breakdown::of(&round);
         assert_eq!(parts.ns_per_call, 10_000);
         assert_eq!(
             (parts.register_ns_per_call, parts.invalidate_ns_per_call),
             (1_640, 1_000)
         );
         assert_eq!(parts.other_ns_per_call, 7_360);
+        // Nothing measured is no division by nothing.
+        assert_eq!(Breakdown::of(&Round::default()), Breakdown::default());
     }
 }

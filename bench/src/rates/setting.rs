@@ -26,7 +26,7 @@ const FILE: &str = "file";
 pub struct Case {
     /// At which server, in the order of their start.
     pub server: usize,
-    /// Over which fabric: `shm`, `tcp` or `nfs`.
+    /// Over which fabric: `shm`, `tcp`, `verbs`, `nfs`, or `rdma`: tcp or verbs, as the conditions say.
     pub fabric: &'static str,
     /// How calls travel over RDMA.
     pub rdma: Rdma,
@@ -56,7 +56,7 @@ impl Case {
     ) -> Self {
         Self {
             server,
-            fabric: "tcp",
+            fabric: "rdma",
             rdma: Rdma {
                 design,
                 ..Rdma::default()
@@ -108,13 +108,15 @@ impl Setting {
         let everyone = std::fs::Permissions::from_mode(0o666);
         std::fs::set_permissions(&path, everyone).context("cannot open a file to writers")?;
         let arguments = [&["--metrics", "127.0.0.1:0"], arguments].concat();
+        let mut fabrics = vec![Fabric::Shm, Fabric::Tcp];
+        fabrics.extend(Some(self.conditions.rdma).filter(|rdma| *rdma != Fabric::Tcp));
         let process = ServerProcess::start(&ServerPlan {
             program: self.conditions.program.clone(),
             directory: directory.path().to_owned(),
             read_only: false,
             // Pages that are written move to fresh frames, and one strategy of registration lives on free ones.
             cache_bytes: 2 * bytes + (64 << 20),
-            fabrics: vec![Fabric::Shm, Fabric::Tcp],
+            fabrics,
             spin: if spins { SPIN } else { Duration::ZERO },
             nfs: true,
             cpus: self.placement.as_ref().map(|p| p.server.clone()),
@@ -155,7 +157,7 @@ impl Setting {
             // Engines that polled for the row before fall asleep.
             std::thread::sleep(SPIN * 3 / 2);
         }
-        let url = url(process, case.fabric)?;
+        let url = self.url(process, case.fabric)?;
         let mut files = Vec::new();
         for _ in 0..case.clients {
             let file = open(&url, options(case.spins, case.threads, case.rdma))?;
@@ -178,24 +180,25 @@ impl Setting {
             ..round
         })
     }
-}
 
-fn url(process: &ServerProcess, fabric: &str) -> Result<Url> {
-    match fabric {
-        "shm" => process.url(Fabric::Shm),
-        "tcp" => process.url(Fabric::Tcp),
-        _ => {
-            let address = process.nfs().context("the server has no NFS port")?;
-            let host = odafs::Host {
-                name: address.ip().to_string(),
-                port: address.port(),
-            };
-            Ok(Url {
-                server: odafs::ServerAddress::Nfs(host),
-                path: b"/".to_vec(),
-                mount_port: None,
-                crc: false,
-            })
+    fn url(&self, process: &ServerProcess, fabric: &str) -> Result<Url> {
+        match fabric {
+            "shm" => process.url(Fabric::Shm),
+            "tcp" => process.url(Fabric::Tcp),
+            "rdma" | "verbs" => process.url(self.conditions.rdma),
+            _ => {
+                let address = process.nfs().context("the server has no NFS port")?;
+                let host = odafs::Host {
+                    name: address.ip().to_string(),
+                    port: address.port(),
+                };
+                Ok(Url {
+                    server: odafs::ServerAddress::Nfs(host),
+                    path: b"/".to_vec(),
+                    mount_port: None,
+                    crc: false,
+                })
+            }
         }
     }
 }
@@ -234,6 +237,10 @@ pub struct Counters {
     pub flushes: u64,
     /// Replies that clients fetched.
     pub fetched: u64,
+    /// Time that registrations and fresh tags took.
+    pub registering_ns: u64,
+    /// Time that their ends took.
+    pub invalidating_ns: u64,
 }
 
 impl Counters {
@@ -253,6 +260,8 @@ impl Counters {
             bindings: value("odafs_rdma_bindings_total"),
             flushes: value("odafs_rdma_flushes_total"),
             fetched: value("odafs_rdma_exposed_total"),
+            registering_ns: value("odafs_rdma_registering_nanoseconds_total"),
+            invalidating_ns: value("odafs_rdma_invalidating_nanoseconds_total"),
         }
     }
 
@@ -263,6 +272,8 @@ impl Counters {
             bindings: self.bindings - before.bindings,
             flushes: self.flushes - before.flushes,
             fetched: self.fetched - before.fetched,
+            registering_ns: self.registering_ns - before.registering_ns,
+            invalidating_ns: self.invalidating_ns - before.invalidating_ns,
         }
     }
 }

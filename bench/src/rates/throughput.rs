@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::{Case, Conditions, Operation, Rate, Report, Setting, report};
 use crate::machine::Machine;
 
-/// The fabrics: NFS over TCP, shared memory, RPC over RDMA by iWARP.
-pub const FABRICS: [&str; 3] = ["nfs", "shm", "tcp"];
+/// The fabrics: NFS over TCP, shared memory, RPC over RDMA by iWARP over TCP and by a device.
+pub const FABRICS: [&str; 4] = ["nfs", "shm", "tcp", "verbs"];
 
 /// What is measured.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use clap::Args;
 use odafs_bench::rates::credits::{self, Plan, Row};
 use odafs_bench::table::{Table, bytes};
 
-use super::rates::{Common, RATE, cells};
+use super::rates::{Common, Over, RATE, cells};
 use crate::units;
 
 /// RPC-over-RDMA: adaptive credits against fixed ones
@@ -16,7 +16,7 @@ use crate::units;
 Does it pay to give credits by need, and is it fair? Each client has one connection and would have --in-flight
 reads under way; credits bound that, and the receive buffers that the server keeps for it. Fairness is Jain's
 index of the clients' rates (1: all the same), slowest what the slowest got of a fair share; both of the least
-fair round. By iWARP over TCP, both sides asleep while they wait.")]
+fair round. By iWARP over TCP or a device (--fabric verbs), both sides asleep while they wait.")]
 pub struct Arguments {
     /// How many clients there are [may be repeated; default: 1, 4, 16 and 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -30,6 +30,8 @@ pub struct Arguments {
     /// Bytes of a read
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "4KiB")]
     size: u64,
+    #[command(flatten)]
+    over: Over,
     #[command(flatten)]
     common: Common,
 }
@@ -51,14 +53,15 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     arguments
         .common
         .check(&[arguments.size], most * (arguments.in_flight + 1))?;
+    let rdma = arguments.over.fabric()?;
     let mut plan = Plan {
-        conditions: arguments.common.conditions(1)?,
+        conditions: arguments.common.conditions(1, rdma)?,
         fixed: or(&arguments.fixed, &[2, 8, 128]),
         clients,
         in_flight: arguments.in_flight,
         record_bytes: arguments.size as usize,
     };
-    plan.conditions = arguments.common.conditions(plan.specs().len())?;
+    plan.conditions = arguments.common.conditions(plan.specs().len(), rdma)?;
     Ok(plan)
 }
 

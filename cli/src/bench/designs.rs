@@ -5,7 +5,7 @@ use clap::Args;
 use odafs_bench::rates::designs::{self, Plan, Row};
 use odafs_bench::table::{Table, bytes, count};
 
-use super::rates::{Callers, Common, RATE, cells, word};
+use super::rates::{Callers, Common, Over, RATE, cells, word};
 
 /// RPC-over-RDMA: the Read-Read design against Read-Write
 #[derive(Args)]
@@ -15,10 +15,13 @@ use super::rates::{Callers, Common, RATE, cells, word};
 What does it cost that a client fetches its replies? In the Read-Write design (RFC 8166) the server moves
 all data. In the Read-Read design clients read replies from the server's memory and say when they have:
 one more RDMA Read and one more message for each call. Writes are the same in both.
-By iWARP over TCP, both sides asleep while they wait; each thread has a connection.")]
+By iWARP over TCP, or by an RDMA device (--fabric verbs); both sides asleep while they wait; each thread has a
+connection.")]
 pub struct Arguments {
     #[command(flatten)]
     callers: Callers,
+    #[command(flatten)]
+    over: Over,
     #[command(flatten)]
     common: Common,
 }
@@ -32,12 +35,13 @@ pub fn run(arguments: Arguments) -> Result<()> {
 
 fn plan(arguments: &Arguments) -> Result<Plan> {
     let (record_bytes, threads) = arguments.callers.checked(&arguments.common)?;
+    let rdma = arguments.over.fabric()?;
     let mut plan = Plan {
-        conditions: arguments.common.conditions(1)?,
+        conditions: arguments.common.conditions(1, rdma)?,
         threads,
         record_bytes,
     };
-    plan.conditions = arguments.common.conditions(plan.specs().len())?;
+    plan.conditions = arguments.common.conditions(plan.specs().len(), rdma)?;
     Ok(plan)
 }
 

@@ -11,6 +11,7 @@ use odafs_bench::latency::{self, Filter, Plan, Report, Row, WAITS};
 use odafs_bench::report::{Bar, Page};
 use odafs_bench::table::{Table, bytes, count, time};
 
+use super::rates::DeviceAddress;
 use crate::connection::url;
 use crate::{Usage, output, units};
 
@@ -21,11 +22,13 @@ use crate::{Usage, output, units};
   odafs bench latency --route one-sided --route mmap      two of them
   odafs bench latency --wait spin --depth 1 --size 4096 --json
   odafs bench latency --url odafs+shm:///run/odafs.sock?/big.bin
+  odafs bench latency --fabric verbs --wait block         by an RDMA device of this machine
+  odafs bench latency --url odafs+verbs://SERVER/big.bin  by RDMA devices of two
 
 Local rows read a file by pread, and by mmap and memcpy. A floor row hands a page over between
 two threads with nothing around it: through shared memory, or for tcp by a request of 64 bytes and
-a page in answer on a bare TCP socket. RPC over tcp is RPC-over-RDMA: a reply that does not fit its
-4096 bytes is direct. The server runs in a process of its
+a page in answer on a bare TCP socket. RPC over tcp and verbs is RPC-over-RDMA: a reply that does not fit
+its 4096 bytes is direct. The server runs in a process of its
 own on a file in memory; with two processors or more, the client is bound to the first and the
 server to the second. Every row is measured once a round, in turn, on a new connection; rows
 are the medians of the rounds, ratios are of rows of the same round. The clock is looked at
@@ -40,9 +43,11 @@ pub struct Arguments {
     /// Reads of a row in a round [default: as many as its time allows]
     #[arg(long, value_name = "N")]
     reads: Option<u64>,
-    /// Only this fabric's rows [may be repeated]
+    /// Only this fabric's rows; verbs has rows only if it is named [may be repeated]
     #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["local", "shm", "tcp", "verbs"]))]
     fabric: Vec<String>,
+    #[command(flatten)]
+    device: DeviceAddress,
     /// Only this route's rows [may be repeated]
     #[arg(
         long,
@@ -134,13 +139,16 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
             depths: arguments.depth.clone(),
             backings: arguments.backing.clone(),
         },
+        verbs: match (&arguments.url, arguments.fabric.iter().any(|f| f == "verbs")) {
+            (None, true) => Some(arguments.device.address()?),
+            _ => None,
+        },
         url: arguments.url.clone(),
     };
     let rows = plan.specs().len() as u32;
     if rows == 0 {
         bail!(Usage(
-            "no row is left: the options exclude each other (or name what is not in this version)"
-                .to_owned()
+            "no row is left: the options exclude each other".to_owned()
         ));
     }
     if let Some(seconds) = arguments.seconds {

@@ -1,14 +1,17 @@
 //! What the benches of throughput have in common: options, tables.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use clap::builder::PossibleValuesParser;
+use odafs_bench::process::Fabric;
 use odafs_bench::rates::{Conditions, Rate, Report};
 use odafs_bench::table::{Table, bytes, count, time};
 use serde::Serialize;
 
-use crate::{Usage, output, units};
+use crate::{Usage, devices, output, units};
 
 /// Options of each.
 #[derive(Args)]
@@ -50,7 +53,7 @@ impl Common {
     }
 
     /// What the bench is told; it has so many rows.
-    pub fn conditions(&self, rows: usize) -> Result<Conditions> {
+    pub fn conditions(&self, rows: usize, rdma: Fabric) -> Result<Conditions> {
         let steps = rows as u32 * self.rounds;
         Ok(Conditions {
             program: std::env::current_exe().context("cannot find this program")?,
@@ -59,6 +62,7 @@ impl Common {
             time: self
                 .seconds
                 .map_or(Duration::from_millis(200), |all| all / steps.max(1)),
+            rdma,
         })
     }
 
@@ -82,6 +86,46 @@ impl Common {
             report.rounds
         ))?;
         output::table(&table(&report.rows))
+    }
+}
+
+/// By which RDMA.
+#[derive(Args)]
+pub struct Over {
+    /// RDMA over TCP, or an RDMA device
+    #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["tcp", "verbs"]), default_value = "tcp")]
+    fabric: String,
+    #[command(flatten)]
+    device: DeviceAddress,
+}
+
+/// Which RDMA device.
+#[derive(Args)]
+pub struct DeviceAddress {
+    /// Address of the RDMA device's network interface, for verbs [default: that of the first device that has one]
+    #[arg(long, value_name = "ADDR")]
+    address: Option<IpAddr>,
+}
+
+impl Over {
+    /// The fabric.
+    pub fn fabric(&self) -> Result<Fabric> {
+        match self.fabric.as_str() {
+            "verbs" => self.device.fabric(),
+            _ => Ok(Fabric::Tcp),
+        }
+    }
+}
+
+impl DeviceAddress {
+    /// The fabric of that device.
+    pub fn fabric(&self) -> Result<Fabric> {
+        Ok(Fabric::Verbs(self.address()?))
+    }
+
+    /// Its address.
+    pub fn address(&self) -> Result<IpAddr> {
+        devices::address(self.address)
     }
 }
 

@@ -7,30 +7,33 @@ use clap::Args;
 use odafs_bench::rates::registration::{self, Costs, Plan, Row};
 use odafs_bench::table::{Table, bytes, time};
 
-use super::rates::{Callers, Common, RATE, cells, word};
+use super::rates::{Callers, Common, Over, RATE, cells, word};
 use crate::units;
 
 /// RPC-over-RDMA: four ways to register memory, and where the time goes
 #[derive(Args)]
 #[command(after_help = "Example:
   odafs bench registration --threads 1 --threads 8 --size 128KiB --operation-cost 0us --page-cost 0ns
+  odafs bench registration --fabric verbs --threads 1 --size 128KiB
 
 What does registration cost a server, and which strategy spares it? per-operation registers memory for each
 call; pooled gives memory that is registered a fresh tag for each; cached uses it again; all-physical reads
-into free frames of the page cache. Soft RDMA has nothing to tell an adapter and no pages to pin, so the
-server's engine spends the time instead that --operation-cost and --page-cost name: an assumption, no
-measurement of hardware. The columns behind the rates are the time of a call, by what the server counted at
-these prices. Writes are in the Read-Write design; reads in Read-Read, as the server registers nothing for
+into free frames of the page cache. On an RDMA device (--fabric verbs) memory is really registered. RDMA over
+TCP has nothing to tell an adapter and no pages to pin, so there the server's engine spends the time instead
+that --operation-cost and --page-cost name: an assumption, no measurement of hardware. The columns behind the
+rates are the time of a call: what the engine measured around registrations and their ends, and the rest. Writes are in the Read-Write design; reads in Read-Read, as the server registers nothing for
 reads in the other.")]
 pub struct Arguments {
     #[command(flatten)]
     callers: Callers,
-    /// Time that an adapter takes for a registration, or for the end of some
+    /// Time that an adapter takes for a registration, or for the end of some (RDMA over TCP only)
     #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "10us")]
     operation_cost: Duration,
-    /// Time that it takes to pin a page of 4 KiB
+    /// Time that it takes to pin a page of 4 KiB (RDMA over TCP only)
     #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "250ns")]
     page_cost: Duration,
+    #[command(flatten)]
+    over: Over,
     #[command(flatten)]
     common: Common,
 }
@@ -44,8 +47,9 @@ pub fn run(arguments: Arguments) -> Result<()> {
 
 fn plan(arguments: &Arguments) -> Result<Plan> {
     let (record_bytes, threads) = arguments.callers.checked(&arguments.common)?;
+    let rdma = arguments.over.fabric()?;
     let mut plan = Plan {
-        conditions: arguments.common.conditions(1)?,
+        conditions: arguments.common.conditions(1, rdma)?,
         threads,
         record_bytes,
         costs: Costs {
@@ -53,7 +57,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
             page: arguments.page_cost,
         },
     };
-    plan.conditions = arguments.common.conditions(plan.specs().len())?;
+    plan.conditions = arguments.common.conditions(plan.specs().len(), rdma)?;
     Ok(plan)
 }
 

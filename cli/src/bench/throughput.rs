@@ -3,11 +3,12 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use odafs_bench::process::Fabric;
 use odafs_bench::rates::Operation;
 use odafs_bench::rates::throughput::{self, FABRICS, Plan, Row};
 use odafs_bench::table::{Table, bytes};
 
-use super::rates::{Common, RATE, cells, word};
+use super::rates::{Common, DeviceAddress, RATE, cells, word};
 use crate::{Usage, units};
 
 /// Sequential reads and writes, record size x requests in flight, over each fabric
@@ -17,10 +18,10 @@ use crate::{Usage, units};
   odafs bench throughput --fabric nfs --fabric tcp --operation read --size 32KiB --json
 
 How much goes through, and what it costs either side? Fabrics: nfs is NFS over TCP, shm shared memory,
-tcp RPC-over-RDMA by iWARP over TCP; all by calls, none read directly, the client's data cache off.
+tcp RPC-over-RDMA by iWARP over TCP, verbs the same by an RDMA device (if named); all by calls, none read directly, the client's data cache off.
 A read ahead of N keeps N further records under way with the one that is waited for: reads are
 a batch on one connection (of 16 calls at most at a time), writes have a thread and a connection each.
-Records longer than the longest call (shm 64KiB, tcp 256KiB, nfs 512KiB) are several calls.
+Records longer than the longest call (shm 64KiB, tcp and verbs 256KiB, nfs 512KiB) are several calls.
 Writes are unstable, with one COMMIT for each row, which counts.")]
 pub struct Arguments {
     /// Bytes of a record [may be repeated; default: 512, 4096, 32KiB, 256KiB and 1MiB]
@@ -38,6 +39,8 @@ pub struct Arguments {
     /// How both sides wait: block (asleep) or spin (polling) [may be repeated; default: block]
     #[arg(long, value_name = "W", value_parser = PossibleValuesParser::new(["spin", "block"]))]
     wait: Vec<String>,
+    #[command(flatten)]
+    device: DeviceAddress,
     #[command(flatten)]
     common: Common,
 }
@@ -68,9 +71,17 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     };
     let most = read_ahead.iter().max().copied().unwrap_or(0);
     arguments.common.check(&sizes, most + 2)?;
+    let rdma = match arguments.fabric.iter().any(|fabric| fabric == "verbs") {
+        true => arguments.device.fabric()?,
+        false => Fabric::Tcp,
+    };
+    let fabrics = match arguments.fabric.is_empty() {
+        true => FABRICS.into_iter().filter(|f| *f != "verbs").collect(),
+        false => chosen(&FABRICS, &arguments.fabric),
+    };
     let mut plan = Plan {
-        conditions: arguments.common.conditions(1)?,
-        fabrics: chosen(&FABRICS, &arguments.fabric),
+        conditions: arguments.common.conditions(1, rdma)?,
+        fabrics,
         operations: match arguments.operation.as_deref() {
             Some("read") => vec![Operation::Read],
             Some(_) => vec![Operation::Write],
@@ -83,7 +94,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     if plan.specs().is_empty() {
         bail!(Usage("no row is left".to_owned()));
     }
-    plan.conditions = arguments.common.conditions(plan.specs().len())?;
+    plan.conditions = arguments.common.conditions(plan.specs().len(), rdma)?;
     Ok(plan)
 }
 

@@ -4,6 +4,9 @@ use std::net::IpAddr;
 /// Why there is no RDMA, and what helps.
 #[derive(Debug, thiserror::Error)]
 pub enum VerbsError {
+    /// The program has no part that speaks to devices.
+    #[error("{}", super::NOT_BUILT_IN)]
+    NotBuiltIn,
     /// The kernel has no RDMA at all.
     #[error(
         "the kernel's RDMA modules are not loaded: `modprobe ib_uverbs rdma_ucm`; without an adapter also \
@@ -56,7 +59,7 @@ pub enum VerbsError {
 impl From<VerbsError> for io::Error {
     fn from(error: VerbsError) -> Self {
         let kind = match &error {
-            VerbsError::NoModule | VerbsError::NoDevice => io::ErrorKind::Unsupported,
+            VerbsError::NotBuiltIn | VerbsError::NoModule | VerbsError::NoDevice => io::ErrorKind::Unsupported,
             VerbsError::NoDeviceAt(_) => io::ErrorKind::AddrNotAvailable,
             VerbsError::NoPermission { .. } => io::ErrorKind::PermissionDenied,
             VerbsError::LockedMemory { .. } => io::ErrorKind::OutOfMemory,
