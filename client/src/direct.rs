@@ -10,15 +10,16 @@ use crate::{
     transport::{Broken, Patience},
 };
 use odafs_common::{
-    direct::{Completion, ExposedMemory, Feedback, Request},
+    direct::{self, Completion, ExposedMemory, Feedback, Request},
     exception::Exception,
     mac::{MacAlgorithm, MacKey},
     reference::{Epoch, Reference},
 };
 use odafs_fabric::{
-    Access, Completion as Event, Local, MARKS_BYTES, PostError, Posted, QueuePair, Region, Remote,
-    Sink, SteeringTag, clock::Nanos, mark_step, sync::Arc,
+    Access, Completion as Event, Local, MARKS_BYTES, PostError, Posted, QueuePair, ReadOrder, Region,
+    Remote, Sink, SteeringTag, clock::Nanos, mark_step, sync::Arc,
 };
+use std::collections::VecDeque;
 
 /// Reads in flight on one connection.
 pub const DEPTH: usize = 32;
@@ -49,10 +50,23 @@ pub struct DirectPair {
     reading: u32,
     /// Slots of RDMA Reads that were over when they were posted.
     over_already: Vec<usize>,
+    /// Slots whose stamp is to be read, as soon as there is room.
+    due: VecDeque<usize>,
+    /// Something of that was posted and not flushed.
+    unflushed: bool,
     exposed: Option<ExposedMemory>,
     page_shift: u32,
     wait: Wait,
     feedback: Feedback,
+}
+
+/// What a one-sided read consists of.
+#[derive(Clone, Copy)]
+enum Half {
+    /// So many bytes of a page.
+    Data(u32),
+    /// Its stamp.
+    Stamp,
 }
 
 /// What a slot of the sink is used for.
@@ -68,11 +82,13 @@ enum Slot {
     Late {
         sequence: u64,
     },
-    /// Waits for `left` RDMA Reads with this id, wanted by this part if by any.
+    /// Waits for `left` RDMA Reads with this id, wanted by this part if by any; and then for that of the stamp, if that
+    /// has not been posted.
     Reading {
         id: u64,
         part: Option<usize>,
         left: u8,
+        stamp: Option<Remote>,
         length: u32,
         epoch: Epoch,
     },
@@ -152,6 +168,8 @@ impl DirectPair {
             waiting: 0,
             reading: 0,
             over_already: Vec::new(),
+            due: VecDeque::new(),
+            unflushed: false,
             exposed: attached.exposed,
             page_shift: session.page.shift(),
             wait: calls.wait(),
@@ -273,8 +291,8 @@ impl DirectPair {
         Ok(())
     }
 
-    /// Posts RDMA Reads of `length` bytes from `within` the page on, then of the page's stamp.
-    /// They are served in the order of their posts, so the stamp is from after the data.
+    /// Posts RDMA Reads of `length` bytes from `within` the page on, then of the page's stamp: at once if the device
+    /// serves them in the order of their posts, else when the data is there. So the stamp is from after the data.
     pub fn post_one_sided(
         &mut self,
         reference: &Reference,
@@ -282,7 +300,7 @@ impl DirectPair {
         length: u32,
         part: usize,
     ) -> Result<(), NotPosted> {
-        let Some(tags) = self.exposed else {
+        let Some(exposed) = self.exposed else {
             return Err(NotPosted::Broken(Broken(
                 "the connection was granted no RDMA Reads".into(),
             )));
@@ -290,52 +308,85 @@ impl DirectPair {
         if self.reading + READS > self.pair.reads_max() {
             return Err(NotPosted::Full);
         }
+        let place = |memory: direct::Place, offset: u64| Remote {
+            tag: SteeringTag(memory.tag),
+            offset: memory.address.wrapping_add(offset),
+        };
+        let within = reference.address.wrapping_add(within.into());
+        let data = place(exposed.arena, within);
+        let stamp = place(exposed.stamps, (reference.address >> self.page_shift) * 8);
         let slot = self.next_slot()?;
-        let at = slot * self.slot_bytes;
-        let data = (
-            at,
-            length as usize,
-            tags.arena,
-            reference.address.wrapping_add(within.into()),
-        );
-        let stamp = (
-            at + self.slot_bytes - STAMP,
-            8,
-            tags.stamps,
-            (reference.address >> self.page_shift) * 8,
-        );
-        let mut left = 0;
-        for (offset, length, place, remote) in [data, stamp] {
-            let into = Sink::Region(Local {
-                region: &self.sink,
-                offset,
-                length,
-            });
-            let from = Remote {
-                tag: SteeringTag(place.tag),
-                offset: place.address.wrapping_add(remote),
-            };
-            match self.pair.post_read(self.sequence, into, from) {
-                Ok(Posted::Pending) => left += 1,
-                Ok(Posted::Done) => {}
-                // A fabric that has less room than it said: without data there is nothing to check.
-                Err(PostError::Full) if left == 0 => return Err(NotPosted::Full),
-                Err(error) => return Err(NotPosted::Broken(Broken(error.to_string()))),
-            }
-        }
+        let posted = match self.post_read(slot, self.sequence, Half::Data(length), data) {
+            Ok(posted) => posted,
+            Err(PostError::Full) => return Err(NotPosted::Full),
+            Err(error) => return Err(NotPosted::Broken(Broken(error.to_string()))),
+        };
         self.slots[slot] = Slot::Reading {
             id: self.sequence,
             part: Some(part),
-            left,
+            left: u8::from(posted == Posted::Pending),
+            stamp: Some(stamp),
             length,
             epoch: reference.epoch,
         };
         self.waiting += 1;
-        self.reading += u32::from(left);
-        if left == 0 {
-            self.over_already.push(slot);
+        if posted == Posted::Done || self.pair.read_order() == ReadOrder::Ordered {
+            self.due.push_back(slot);
+            self.post_stamps().map_err(NotPosted::Broken)?;
         }
         Ok(())
+    }
+
+    /// Posts the RDMA Reads of stamps, as many as there is room for.
+    fn post_stamps(&mut self) -> Result<(), Broken> {
+        while let Some(&slot) = self.due.front() {
+            let Slot::Reading {
+                id,
+                stamp: Some(from),
+                ..
+            } = self.slots[slot]
+            else {
+                self.due.pop_front();
+                continue;
+            };
+            let posted = match self.post_read(slot, id, Half::Stamp, from) {
+                Ok(posted) => posted,
+                Err(PostError::Full) => return Ok(()),
+                Err(error) => return Err(Broken(error.to_string())),
+            };
+            self.due.pop_front();
+            self.unflushed = true;
+            if let Slot::Reading { left, stamp, .. } = &mut self.slots[slot] {
+                *stamp = None;
+                *left += u8::from(posted == Posted::Pending);
+                if *left == 0 {
+                    self.over_already.push(slot);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn post_read(
+        &mut self,
+        slot: usize,
+        id: u64,
+        half: Half,
+        from: Remote,
+    ) -> Result<Posted, PostError> {
+        let at = slot * self.slot_bytes;
+        let (offset, length) = match half {
+            Half::Data(length) => (at, length as usize),
+            Half::Stamp => (at + self.slot_bytes - STAMP, 8),
+        };
+        let into = Sink::Region(Local {
+            region: &self.sink,
+            offset,
+            length,
+        });
+        let posted = self.pair.post_read(id, into, from)?;
+        self.reading += u32::from(posted == Posted::Pending);
+        Ok(posted)
     }
 
     /// The next sequence number whose slot is free; that is `sequence % DEPTH`, so some are left out. With nothing in
@@ -361,6 +412,7 @@ impl DirectPair {
 
     /// Sees off what was posted.
     pub fn flush(&mut self) {
+        self.unflushed = false;
         self.pair.flush();
     }
 
@@ -383,6 +435,7 @@ impl DirectPair {
 
     /// Looks once whether a read is over.
     fn look(&mut self) -> Result<Look, Broken> {
+        self.post_stamps()?;
         let over = if let Some(slot) = self.over_already.pop() {
             self.read_over(slot)
         } else {
@@ -402,7 +455,12 @@ impl DirectPair {
                 None if self.pair.is_closed() => {
                     return Err(Broken("the server closed the connection".into()));
                 }
-                None => return Ok(Look::Nothing),
+                None => {
+                    if self.unflushed {
+                        self.flush();
+                    }
+                    return Ok(Look::Nothing);
+                }
             }
         };
         Ok(over.map_or(Look::Other, Look::Over))
@@ -411,13 +469,29 @@ impl DirectPair {
     /// One of the RDMA Reads with this id is over.
     fn read_done(&mut self, id: u64) -> Option<Answer> {
         let slot = id as usize % DEPTH;
-        match &mut self.slots[slot] {
-            Slot::Reading {
-                id: waiting, left, ..
-            } if *waiting == id => {
-                *left = left.saturating_sub(1);
-                (*left == 0).then(|| self.read_over(slot)).flatten()
+        let Slot::Reading {
+            id: waiting,
+            part,
+            left,
+            stamp,
+            ..
+        } = &mut self.slots[slot]
+        else {
+            return None;
+        };
+        if *waiting != id {
+            return None;
+        }
+        *left = left.saturating_sub(1);
+        match (*left, part, stamp) {
+            (0, Some(_), Some(_)) => {
+                // It may be due already, having found no room.
+                if !self.due.contains(&slot) {
+                    self.due.push_back(slot);
+                }
+                None
             }
+            (0, ..) => self.read_over(slot),
             _ => None,
         }
     }
@@ -434,6 +508,10 @@ impl DirectPair {
             return None;
         };
         self.slots[slot] = Slot::Free;
+        if !self.due.is_empty() {
+            // Of a read that nobody wants any more.
+            self.due.retain(|due| *due != slot);
+        }
         let part = part?;
         self.waiting -= 1;
         let at = slot * self.slot_bytes;

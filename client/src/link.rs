@@ -9,7 +9,7 @@ use crate::{
     url::{Host, ServerAddress, Url},
 };
 use odafs_common::connect::{PrivateData, Role};
-use odafs_fabric::{QueuePair, clock::Nanos, sync::Arc};
+use odafs_fabric::{QueuePair, RemoteInvalidation, clock::Nanos, sync::Arc};
 use std::io;
 
 /// A fabric and an address on it: how connections to one server are made.
@@ -21,6 +21,18 @@ pub trait Dial: Send + Sync {
     /// # Errors
     /// Nobody answers, or the server refuses.
     fn dial(&self, private_data: &[u8], deadline: Nanos) -> io::Result<Box<dyn QueuePair>>;
+
+    /// The same, with private data that depends on which tags of ours the peer can end.
+    ///
+    /// # Errors
+    /// As [`dial`](Self::dial).
+    fn dial_with(
+        &self,
+        private_data: &dyn Fn(RemoteInvalidation) -> Vec<u8>,
+        deadline: Nanos,
+    ) -> io::Result<Box<dyn QueuePair>> {
+        self.dial(&private_data(RemoteInvalidation::Any), deadline)
+    }
 
     /// The fabric's name: `shm`, `tcp`, `verbs` or `sim`.
     fn fabric(&self) -> &'static str;
@@ -88,8 +100,9 @@ impl Link {
     pub fn rpc(&self, wait: Wait, deadline: Nanos) -> io::Result<Box<dyn Transport>> {
         match self {
             Self::Fabric(fabric, rdma) if fabric.rpc_over() == RpcOver::Rdma => {
-                let ours = rdma::private_data(*rdma);
-                let pair = fabric.dial(&ours.encode(), deadline)?;
+                let ours = |invalidation| rdma::private_data(*rdma, invalidation);
+                let pair = fabric.dial_with(&|known| ours(known).encode().to_vec(), deadline)?;
+                let ours = ours(pair.remote_invalidation());
                 Ok(Box::new(RdmaTransport::new(pair, &ours, *rdma, wait)))
             }
             Self::Fabric(fabric, _) => {
@@ -210,14 +223,22 @@ struct Verbs(Host);
 #[cfg(not(shuttle))]
 impl Dial for Verbs {
     fn dial(&self, private_data: &[u8], deadline: Nanos) -> io::Result<Box<dyn QueuePair>> {
-        use odafs_fabric::verbs::{ConnectOptions, connect};
+        self.dial_with(&|_| private_data.to_vec(), deadline)
+    }
+
+    fn dial_with(
+        &self,
+        private_data: &dyn Fn(RemoteInvalidation) -> Vec<u8>,
+        deadline: Nanos,
+    ) -> io::Result<Box<dyn QueuePair>> {
+        use odafs_fabric::verbs::{ConnectOptions, connect_with};
         self.0.first_that_answers(|address| {
             let standard = ConnectOptions::default();
             let options = ConnectOptions {
                 deadline: left(deadline).min(standard.deadline),
                 ..standard
             };
-            connect(address, private_data, &options)
+            connect_with(address, private_data, &options)
         })
     }
 

@@ -21,7 +21,9 @@ use odafs_common::{
     },
     wire::{rpc, xdr::Writer},
 };
-use odafs_fabric::{Access, Completion, PostError, QueuePair, SteeringTag, clock::Nanos};
+use odafs_fabric::{
+    Access, Completion, PostError, QueuePair, RemoteInvalidation, SteeringTag, clock::Nanos,
+};
 use std::collections::{HashMap, VecDeque};
 
 /// Longest RPC message either way: 1 MiB of data, and what comes with it.
@@ -36,11 +38,15 @@ const ADAPTIVE: AdaptiveRequests = AdaptiveRequests {
     factor_percent: 200,
 };
 
-/// What we say of ourselves when we connect (RFC 8797).
-pub fn private_data(rdma: Rdma) -> PrivateData {
+/// What we say of ourselves when we connect (RFC 8797), over a device of which the peer can end these tags.
+pub fn private_data(rdma: Rdma, invalidation: RemoteInvalidation) -> PrivateData {
     PrivateData {
         // A tag of memory that stays lent is not for the server to end.
-        remote_invalidate: rdma.registration != Registration::Cached,
+        remote_invalidate: match rdma.registration {
+            Registration::Cached => false,
+            Registration::Pooled => invalidation != RemoteInvalidation::Never,
+            Registration::PerOperation => invalidation == RemoteInvalidation::Any,
+        },
         read_read: rdma.design == RdmaDesign::ReadRead,
         ..PrivateData::default()
     }

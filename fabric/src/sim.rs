@@ -45,6 +45,10 @@ pub struct NetworkConfig {
     /// Whether connections are iWARP streams, in pieces of any size. Then there are no `loads`,
     /// and `slow` and `receives` change nothing: they always are.
     pub iwarp: bool,
+    /// Whether the devices are of the simplest kind: RDMA Reads see memory in any order, unless one is posted when the
+    /// other is over; ranges get no tags of their own, and no tag is invalidated by the peer. They are `slow`; not for
+    /// `iwarp`.
+    pub bare: bool,
     /// Posts and messages (or pieces) that a direction holds. 0: 1024.
     pub depth: u32,
 }

@@ -1,9 +1,9 @@
 //! Memory for RDMA on behalf of calls, by the registration strategies of "Designing NFS with RDMA for Security,
 //! Performance and Scalability" (section 4.3).
 //!
-//! What makes registration dear is hardware: it must be told of each page, and the pages must be pinned. A soft fabric
-//! needs neither, so that there the strategies differ only in how memory is allocated. [`Costs`] puts the price back,
-//! for whoever wants to compare them.
+//! What makes registration dear is a device: it must be told of each page, and the pages must be pinned. A fabric in
+//! software needs neither, so that there the strategies differ only in how memory is allocated. [`Costs`] puts the price
+//! back, for whoever wants to compare them.
 //!
 //! | strategy | memory | when the price is paid |
 //! |---|---|---|
@@ -27,13 +27,23 @@ pub enum Strategy {
     /// Registered for each call.
     PerOperation,
     /// Fast registration: each use binds a fresh tag to memory that is there. Tags that are of no use any more are
-    /// invalidated in batches: until then they are good.
+    /// invalidated in batches: until then they are good. On a device, memory that the peer has no right to needs no tag,
+    /// and where it has no memory windows, what the peer may read is registered for each use.
     Pooled,
     /// Registered memory is kept for the next call.
     #[default]
     Cached,
     /// Frames of the arena that hold no page: what is known to the adapter as a whole needs no registration.
     AllPhysical,
+}
+
+/// Who is told of registrations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adapter {
+    /// Software, for which they cost nothing: [`Costs`] are charged instead.
+    Soft,
+    /// A device, with prices of its own.
+    Device,
 }
 
 /// What registration costs, in time that the engine spends. Nothing by default.
@@ -108,6 +118,18 @@ pub struct RegistrationCounters {
     pub flushes: AtomicU64,
     /// Times that there was no memory: the call waited.
     pub refused: AtomicU64,
+    /// Nanoseconds that engines spent on registrations and fresh tags.
+    pub registering_ns: AtomicU64,
+    /// Nanoseconds that they spent on ending them.
+    pub invalidating_ns: AtomicU64,
+}
+
+/// Adds the time that `work` takes.
+fn timed<T>(counter: &AtomicU64, work: impl FnOnce() -> T) -> T {
+    let began = clock::now();
+    let done = work();
+    counter.fetch_add(clock::now().since(began).0, Ordering::Relaxed);
+    done
 }
 
 fn count(counter: &AtomicU64) {
@@ -327,6 +349,9 @@ const IDLE_MAX: Nanos = Nanos::from_secs(2);
 /// Gets memory for the calls of one connection.
 pub struct Registrar {
     config: RegistrationConfig,
+    adapter: Adapter,
+    /// There are no tags for ranges: what the peer may reach is registered for each use.
+    never_binds: bool,
     supply: Supply,
     budget: Arc<Budget>,
     /// Buffers that are kept for the next call; the longest unused in front.
@@ -338,10 +363,15 @@ pub struct Registrar {
 
 impl Registrar {
     /// Memory for a connection.
-    pub fn new(config: RegistrationConfig, supply: Supply) -> Registrar {
+    pub fn new(mut config: RegistrationConfig, adapter: Adapter, supply: Supply) -> Registrar {
+        if adapter == Adapter::Device {
+            config.costs = Costs::default();
+        }
         Registrar {
             budget: Budget::new(config.connection_bytes_max),
             config,
+            adapter,
+            never_binds: false,
             supply,
             idle: VecDeque::new(),
             dirty: Vec::new(),
@@ -396,7 +426,7 @@ impl Registrar {
         access: Access,
     ) -> Option<Lease> {
         let strategy = self.config.strategy;
-        if strategy == Strategy::PerOperation {
+        if strategy == Strategy::PerOperation || self.never_binds && access != Access::LOCAL {
             let buffer = self.register(qp, length.max(1), access).ok()??;
             let name = Name::Own(buffer.region.remote(0));
             return Some(Lease::of(buffer, name, length));
@@ -406,21 +436,26 @@ impl Registrar {
             Some(buffer) => buffer,
             None => self.make_room_for(qp, bytes)?,
         };
-        // What the peer may reach has a tag of its own, and what is pooled always has.
-        if access == Access::LOCAL && strategy != Strategy::Pooled {
+        // What the peer may reach has a tag of its own, and what is pooled always has, where tags are but numbers.
+        let bare = strategy != Strategy::Pooled || self.adapter == Adapter::Device;
+        if access == Access::LOCAL && bare {
             return Some(Lease::of(buffer, Name::Local, length));
         }
-        match qp.bind(&buffer.region, 0, length.max(1), access) {
+        let counters = Arc::clone(&self.supply.counters);
+        let bound = timed(&counters.registering_ns, || {
+            let bound = qp.bind(&buffer.region, 0, length.max(1), access);
+            self.config.costs.charge(0, length);
+            bound
+        });
+        match bound {
             Ok(remote) => {
-                count(&self.supply.counters.bound);
-                self.config.costs.charge(0, length);
+                count(&counters.bound);
                 Some(Lease::of(buffer, Name::Bound(remote), length))
             }
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                self.never_binds = true;
                 self.deregister(qp, buffer);
-                let buffer = self.register(qp, bytes, access).ok()??;
-                let name = Name::Own(buffer.region.remote(0));
-                Some(Lease::of(buffer, name, length))
+                self.lease_buffer(qp, length, access)
             }
             Err(_) => {
                 // There may be room for a tag later.
@@ -463,9 +498,11 @@ impl Registrar {
         let Some(charges) = self.charges(bytes) else {
             return Ok(None);
         };
-        let region = qp.register(bytes, access)?;
+        let region = timed(&self.supply.counters.registering_ns, || {
+            self.config.costs.charge(1, bytes);
+            qp.register(bytes, access)
+        })?;
         count(&self.supply.counters.registered);
-        self.config.costs.charge(1, bytes);
         Ok(Some(Buffer {
             region,
             _charges: charges,
@@ -477,8 +514,12 @@ impl Registrar {
     }
 
     fn deregister(&self, qp: &mut dyn QueuePair, buffer: Buffer) {
-        qp.invalidate(buffer.region.tag());
-        self.config.costs.charge(1, 0);
+        timed(&self.supply.counters.invalidating_ns, || {
+            qp.invalidate(buffer.region.tag());
+            self.config.costs.charge(1, 0);
+            // A device lets go of the memory here.
+            drop(buffer);
+        });
     }
 
     /// Takes memory back. Nothing may be reading into it any more.
@@ -496,8 +537,10 @@ impl Registrar {
                 }
             }
             Name::Bound(remote) => {
-                qp.invalidate(remote.tag);
-                self.config.costs.charge(1, 0);
+                timed(&self.supply.counters.invalidating_ns, || {
+                    qp.invalidate(remote.tag);
+                    self.config.costs.charge(1, 0);
+                });
                 self.idle.push_back(buffer);
             }
         }
@@ -505,12 +548,15 @@ impl Registrar {
 
     /// Invalidates the tags that are of no use.
     fn flush(&mut self, qp: &mut dyn QueuePair) {
-        count(&self.supply.counters.flushes);
-        self.config.costs.charge(1, 0);
-        for (tag, buffer) in self.dirty.drain(..) {
-            qp.invalidate(tag);
-            self.idle.push_back(buffer);
-        }
+        let counters = Arc::clone(&self.supply.counters);
+        count(&counters.flushes);
+        timed(&counters.invalidating_ns, || {
+            self.config.costs.charge(1, 0);
+            for (tag, buffer) in self.dirty.drain(..) {
+                qp.invalidate(tag);
+                self.idle.push_back(buffer);
+            }
+        });
     }
 
     /// Gives back what nobody has used for a while.

@@ -34,6 +34,10 @@ const FRAMES: u32 = 4;
 
 impl Room {
     fn new(strategy: Strategy) -> Room {
+        Room::at(strategy, Adapter::Soft, NetworkConfig::default())
+    }
+
+    fn at(strategy: Strategy, adapter: Adapter, network: NetworkConfig) -> Room {
         let arena = Arena::create(&ArenaConfig {
             frames: FRAMES,
             page: PageSize::DEFAULT,
@@ -54,7 +58,7 @@ impl Room {
             budget: Budget::new(config.bytes_max),
             counters: Arc::default(),
         };
-        let network = Network::new(1, NetworkConfig::default());
+        let network = Network::new(1, network);
         let mut listener = network.listen("server").unwrap();
         let client = thread::spawn(move || network.connect("server", b"").unwrap());
         let incoming = loop {
@@ -64,7 +68,7 @@ impl Room {
             }
         };
         Room {
-            registrar: Registrar::new(config, supply.clone()),
+            registrar: Registrar::new(config, adapter, supply.clone()),
             supply,
             spare,
             qp: incoming.accept(b"", 8).unwrap(),
@@ -118,6 +122,47 @@ fn each_strategy_pays_when_it_should() {
             room.release(lease);
         }
         assert_eq!(room.counts(), expected, "{strategy:?}");
+    }
+}
+
+/// On a device, what we alone read into needs no tag, whatever the strategy.
+#[test]
+fn a_device_binds_nothing_that_the_peer_has_no_right_to() {
+    for (strategy, expected) in [
+        (Strategy::PerOperation, [5, 0, 0, 0]),
+        (Strategy::Pooled, [1, 0, 4, 0]),
+        (Strategy::Cached, [1, 0, 4, 0]),
+        (Strategy::AllPhysical, [0, 0, 0, 0]),
+    ] {
+        let mut room = Room::at(strategy, Adapter::Device, NetworkConfig::default());
+        for _ in 0..5 {
+            let lease = room.lease(5000, Access::LOCAL).unwrap();
+            room.release(lease);
+        }
+        assert_eq!(room.counts(), expected, "{strategy:?}");
+    }
+}
+
+/// Where there are no tags for ranges, what the peer may reach is registered for each use.
+#[test]
+fn without_tags_for_ranges_memory_is_registered_for_each_use() {
+    let bare = NetworkConfig {
+        bare: true,
+        ..NetworkConfig::default()
+    };
+    for strategy in [Strategy::Pooled, Strategy::Cached, Strategy::AllPhysical] {
+        let mut room = Room::at(strategy, Adapter::Device, bare);
+        let mut tags = Vec::new();
+        for _ in 0..3 {
+            let lease = room.lease(5000, Access::READ).unwrap();
+            tags.push(lease.remote().unwrap().tag);
+            room.release(lease);
+            assert_eq!(room.supply.budget.used(), 0, "{strategy:?}");
+        }
+        tags.dedup();
+        assert_eq!(tags.len(), 3, "{strategy:?}");
+        // One more: the first time it was not known.
+        assert_eq!(room.counts(), [4, 0, 0, 0], "{strategy:?}");
     }
 }
 

@@ -184,6 +184,8 @@ pub(crate) fn rdma_text(out: &mut String, counts: &RdmaCounters) {
         ("rdma_done_timeouts", "Replies not fetched in time.", &counts.done_timeouts),
         ("rdma_registrations", "Regions registered.", &registration.registered),
         ("rdma_bindings", "Fresh tags for registered memory.", &registration.bound),
+        ("rdma_registering_nanoseconds", "Time spent on registrations and fresh tags.", &registration.registering_ns),
+        ("rdma_invalidating_nanoseconds", "Time spent on ending them.", &registration.invalidating_ns),
         ("rdma_flushes", "Batches of tags invalidated.", &registration.flushes),
         ("rdma_registrations_reused", "Uses of memory registered before.", &registration.reused),
         ("rdma_memory_waits", "Calls that waited for memory to read into.", &registration.refused),

@@ -15,6 +15,7 @@ const KEPT_BYTES_MAX: usize = 16 << 20;
 
 /// The registered memory of one connection.
 pub struct Memory {
+    /// As it was asked for; where ranges get no tags of their own, not [`Registration::Pooled`].
     registration: Registration,
     /// Regions that are not in use, by their size and access.
     idle: BTreeMap<(usize, bool, bool), Vec<Arc<Region>>>,
@@ -60,6 +61,11 @@ impl Memory {
             Registration::Pooled if access != Access::LOCAL => {
                 match pair.bind(&region, 0, bytes, access) {
                     Ok(remote) => remote,
+                    Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                        pair.invalidate(region.tag());
+                        self.pool_no_longer(pair);
+                        return self.lend(pair, bytes, access);
+                    }
                     Err(error) => {
                         self.put(key, region);
                         return Err(error);
@@ -100,6 +106,15 @@ impl Memory {
         } else {
             pair.invalidate(buffer.region.tag());
         }
+    }
+
+    /// There are no tags for ranges: what is lent is registered for it from now on.
+    fn pool_no_longer(&mut self, pair: &mut dyn QueuePair) {
+        self.registration = Registration::PerOperation;
+        for region in std::mem::take(&mut self.idle).into_values().flatten() {
+            pair.invalidate(region.tag());
+        }
+        self.idle_bytes = 0;
     }
 
     fn put(&mut self, key: (usize, bool, bool), region: Arc<Region>) {
@@ -173,6 +188,41 @@ mod tests {
                 return client.join().unwrap();
             }
         }
+    }
+
+    /// Where ranges get no tags of their own, pooled memory is registered for each use.
+    #[test]
+    fn without_tags_for_ranges_memory_is_registered_for_each_use() {
+        use odafs_fabric::sim::{Network, NetworkConfig};
+        let network = Network::new(
+            1,
+            NetworkConfig {
+                bare: true,
+                ..NetworkConfig::default()
+            },
+        );
+        let mut listener = network.listen("server").unwrap();
+        let client = std::thread::spawn(move || network.connect("server", b"").unwrap());
+        let _server = loop {
+            if let Some(incoming) = listener.poll_accept().unwrap() {
+                break incoming.accept(b"", 0).unwrap();
+            }
+        };
+        let (mut pair, mut memory) = (client.join().unwrap(), Memory::new(Registration::Pooled));
+        let local = memory.lend(&mut *pair, 100, Access::LOCAL).unwrap();
+        let mut tags = Vec::new();
+        for _ in 0..3 {
+            let lent = memory.lend(&mut *pair, 5000, Access::WRITE).unwrap();
+            assert_eq!(lent.region().len(), 5000, "for this use alone");
+            tags.push(lent.remote.tag);
+            memory.end_access(&mut *pair, &lent, None);
+            memory.take_back(&mut *pair, lent);
+        }
+        tags.dedup();
+        assert_eq!(tags.len(), 3);
+        memory.end_access(&mut *pair, &local, None);
+        memory.take_back(&mut *pair, local);
+        assert_eq!(memory.idle_bytes, 0);
     }
 
     /// Memory that is not kept is gone: the connection holds on to nothing.

@@ -200,7 +200,7 @@ impl Link {
         for from in [CLIENT, SERVER] {
             while let Some(post) = state.due(from, now, &self.config) {
                 moved = true;
-                if !state.arrive(from, post) {
+                if !state.arrive(from, post, self.config.bare) {
                     self.end(&mut state);
                 }
             }
@@ -216,6 +216,9 @@ impl Link {
         let mut state = self.state.lock();
         if state.ends[from].posted.is_empty() {
             return;
+        }
+        if self.config.bare {
+            state.ends[from].turn_reads();
         }
         let now = clock::now();
         while let Some(post) = state.ends[from].posted.pop_front() {
@@ -247,6 +250,16 @@ impl Link {
         } else {
             let span = until.since(clock::now());
             drop(self.changed.wait_timeout(state, span));
+        }
+    }
+}
+
+impl End {
+    /// Has RDMA Reads that were posted one after the other see memory the other way round.
+    fn turn_reads(&mut self) {
+        let reads = |a: &Post, b: &Post| [a, b].iter().all(|post| matches!(post, Post::Read { .. }));
+        for run in self.posted.make_contiguous().chunk_by_mut(reads) {
+            run.reverse();
         }
     }
 }
@@ -298,12 +311,12 @@ impl LinkState {
     }
 
     /// `false`: what arrived ends the connection.
-    fn arrive(&mut self, from: usize, post: Post) -> bool {
+    fn arrive(&mut self, from: usize, post: Post, bare: bool) -> bool {
         if let Post::Send(message) = post {
             let to = &mut self.ends[1 - from];
             to.receives = to.receives.saturating_sub(1);
             if let Some(tag) = message.invalidated
-                && !matches!(to.memories.remove(&tag.0), Some(Memory::Region { .. }))
+                && (bare || !matches!(to.memories.remove(&tag.0), Some(Memory::Region { .. })))
             {
                 return false;
             }

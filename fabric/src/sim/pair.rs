@@ -59,7 +59,7 @@ impl Pair {
     /// Posts an RDMA operation, or does it here and now.
     fn post(&self, post: Post) -> Result<Posted, PostError> {
         let mut state = self.open()?;
-        if self.link.config().slow {
+        if self.link.config().slow || self.link.config().bare {
             state.ends[self.end].posted.push_back(post);
             return Ok(Posted::Pending);
         }
@@ -250,6 +250,9 @@ impl QueuePair for Pair {
         length: usize,
         access: Access,
     ) -> io::Result<Remote> {
+        if self.link.config().bare {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
         if !region.memory().holds(offset, length) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -273,11 +276,17 @@ impl QueuePair for Pair {
     }
 
     fn remote_invalidation(&self) -> RemoteInvalidation {
-        RemoteInvalidation::Any
+        match self.link.config().bare {
+            true => RemoteInvalidation::Never,
+            false => RemoteInvalidation::Any,
+        }
     }
 
     fn read_order(&self) -> ReadOrder {
-        ReadOrder::Ordered
+        match self.link.config().bare {
+            true => ReadOrder::Fence,
+            false => ReadOrder::Ordered,
+        }
     }
 
     fn expose(&mut self, arena: &Arc<Arena>, life: &LifeWord) -> io::Result<Exposed> {

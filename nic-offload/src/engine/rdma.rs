@@ -17,7 +17,7 @@ use super::outbox::{Answer, Outbox, release};
 use super::returns::{Place, Returned};
 use super::{Now, Serves, Turn};
 use crate::calls::{Caller, ChunkWrite, Job, Outcome, Placed, Transport};
-use crate::registration::{Lease, Registrar};
+use crate::registration::{Adapter, Lease, Registrar};
 
 mod config;
 mod pieces;
@@ -84,6 +84,10 @@ impl RdmaLine {
                 done_timeout: Duration::from_nanos(config.done_time_max.0),
             },
         });
+        let adapter = match transport {
+            Transport::Verbs => Adapter::Device,
+            _ => Adapter::Soft,
+        };
         qp.post_receives(responder.receives_due());
         count(&now.serves.rdma.connections);
         RdmaLine {
@@ -96,7 +100,7 @@ impl RdmaLine {
             },
             out: Outbox::new(qp, now.time),
             responder,
-            registrar: Registrar::new(config.registration, now.supply.clone()),
+            registrar: Registrar::new(config.registration, adapter, now.supply.clone()),
             parked: VecDeque::new(),
             pulling: VecDeque::new(),
             running: HashMap::new(),

@@ -70,6 +70,15 @@ impl<D: Dial> Dial for Tapped<D> {
         }))
     }
 
+    /// Of RPC-over-RDMA, which is not tapped.
+    fn dial_with(
+        &self,
+        private_data: &dyn Fn(RemoteInvalidation) -> Vec<u8>,
+        deadline: Nanos,
+    ) -> io::Result<Box<dyn QueuePair>> {
+        self.dial.dial_with(private_data, deadline)
+    }
+
     fn fabric(&self) -> &'static str {
         self.dial.fabric()
     }

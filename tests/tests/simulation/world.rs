@@ -17,7 +17,7 @@ use odafs_common::wire::nfs3::SetAttributes;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sim::{Network, NetworkConfig};
 use odafs_fabric::sync::{Arc, Mutex, thread};
-use odafs_fabric::{Completion as Event, QueuePair, entropy};
+use odafs_fabric::{Completion as Event, QueuePair, RemoteInvalidation, entropy};
 use odafs_server::store::{CreateHow, Credential, MemoryStore, ObjectId, OutsideChange, Store};
 use odafs_tests::linear::Action;
 use odafs_tests::page::PAGE;
@@ -96,6 +96,7 @@ fn rdma() -> Rdma {
 struct Sim {
     network: Network,
     rpc_over: RpcOver,
+    invalidation: RemoteInvalidation,
 }
 
 impl Dial for Sim {
@@ -107,6 +108,14 @@ impl Dial for Sim {
                 Err(_) => clock::sleep(Nanos::from_millis(1)),
             }
         }
+    }
+
+    fn dial_with(
+        &self,
+        private_data: &dyn Fn(RemoteInvalidation) -> Vec<u8>,
+        deadline: Nanos,
+    ) -> io::Result<Box<dyn QueuePair>> {
+        self.dial(&private_data(self.invalidation), deadline)
     }
 
     fn fabric(&self) -> &'static str {
@@ -125,6 +134,8 @@ impl Dial for Sim {
 /// What the threads of a run share.
 struct World {
     network: Network,
+    /// Its devices have the least.
+    bare: bool,
     history: History,
     captured: Arc<Captured>,
     tally: Mutex<Tally>,
@@ -159,10 +170,13 @@ fn value_of(page: &[u8], history: &History, place: Place) -> u64 {
 
 /// Runs the world of `seed` on the scheduler that it is called under.
 pub fn run(seed: u64) -> (String, Tally) {
+    // Devices that have the least, RDMA Reads in order, or memory to load from.
+    let (bare, loads) = [(true, false), (false, false), (false, true)][below(3) as usize];
     let config = NetworkConfig {
         delay_max: Nanos(below(3) * 2000),
         cut_one_in: [0, 0, 150][below(3) as usize],
-        loads: true,
+        loads,
+        bare,
         slow: below(2) == 0,
         receives: below(2) == 0,
         iwarp: false,
@@ -174,6 +188,7 @@ pub fn run(seed: u64) -> (String, Tally) {
     let state = PathBuf::from(format!("life-{seed}-{:?}", std::thread::current().id()));
     let world = Arc::new(World {
         network: network.clone(),
+        bare,
         history: History::default(),
         captured: Arc::default(),
         tally: Mutex::default(),
@@ -265,6 +280,10 @@ fn client(world: &World, number: u32) {
         dial: Sim {
             network: world.network.clone(),
             rpc_over,
+            invalidation: match world.bare {
+                true => RemoteInvalidation::Never,
+                false => RemoteInvalidation::Any,
+            },
         },
         captured: Arc::clone(&world.captured),
     };

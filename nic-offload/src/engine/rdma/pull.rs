@@ -181,7 +181,7 @@ impl Pulling {
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
-    use crate::registration::{Budget, Registrar, RegistrationConfig, Supply};
+    use crate::registration::{Adapter, Budget, Registrar, RegistrationConfig, Supply};
     use odafs_common::page::PageSize;
     use odafs_common::rpcrdma::{
         GrantPolicy, PrivateData, ReadRead, Responder, ResponderConfig, Step, Terms,
@@ -252,7 +252,7 @@ mod tests {
             budget: Budget::new(1 << 20),
             counters: Arc::default(),
         };
-        let mut registrar = Registrar::new(RegistrationConfig::default(), supply);
+        let mut registrar = Registrar::new(RegistrationConfig::default(), Adapter::Soft, supply);
         let lease = registrar.lease(&mut *qp, 100, Access::LOCAL).unwrap();
         let mut pulling = Pulling::new(arrived(), lease, Nanos(0));
         assert_eq!(pulling.post(&mut *qp, &mut 0), Ok((0, 0)));
