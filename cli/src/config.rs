@@ -213,14 +213,14 @@ impl ServeOptions {
             bail!(Usage(format!("--verbs: {}", verbs::NOT_BUILT_IN)));
         }
         if self.odp && self.verbs.is_none() {
-            bail!(Usage("--odp: it is for an RDMA device, name one with --verbs".to_owned()));
+            bail!(Usage(
+                "--odp: it is for an RDMA device, name one with --verbs".to_owned()
+            ));
         }
         check_directory(&dir)?;
         let mut config = ServerConfig::new(dir);
-        let named = self.nfs.is_some()
-            || self.rdma.is_some()
-            || self.shm.is_some()
-            || self.verbs.is_some();
+        let named =
+            self.nfs.is_some() || self.rdma.is_some() || self.shm.is_some() || self.verbs.is_some();
         config.verbs = self.verbs;
         config.on_demand_paging = self.odp;
         config.rdma = if named {

@@ -218,7 +218,10 @@ fn print_usages(devices: &[Device]) -> Result<()> {
         let mut any = false;
         for (serve, url) in device.ports.iter().flat_map(usages) {
             any = true;
-            output::text(&format!("\n{}: odafs serve DIR {serve}; clients: {url}", device.name))?;
+            output::text(&format!(
+                "\n{}: odafs serve DIR {serve}; clients: {url}",
+                device.name
+            ))?;
         }
         if !any {
             output::text(&format!(

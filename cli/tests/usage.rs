@@ -132,7 +132,10 @@ fn devices_are_listed_or_there_is_a_remedy() {
     } else {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("modprobe") || said.contains("/dev/infiniband"), "{said}");
+        assert!(
+            said.contains("modprobe") || said.contains("/dev/infiniband"),
+            "{said}"
+        );
     }
 }
 

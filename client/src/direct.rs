@@ -16,8 +16,8 @@ use odafs_common::{
     reference::{Epoch, Reference},
 };
 use odafs_fabric::{
-    Access, Completion as Event, Local, MARKS_BYTES, PostError, Posted, QueuePair, ReadOrder, Region,
-    Remote, Sink, SteeringTag, clock::Nanos, mark_step, sync::Arc,
+    Access, Completion as Event, Local, MARKS_BYTES, PostError, Posted, QueuePair, ReadOrder,
+    Region, Remote, Sink, SteeringTag, clock::Nanos, mark_step, sync::Arc,
 };
 use std::collections::VecDeque;
 

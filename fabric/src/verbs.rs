@@ -8,9 +8,7 @@ mod types;
 pub use device::devices;
 pub use error::VerbsError;
 pub use listener::Listener;
-pub use types::{
-    ConnectOptions, Device, Limits, NOT_BUILT_IN, Port, PortState, Transport,
-};
+pub use types::{ConnectOptions, Device, Limits, NOT_BUILT_IN, Port, PortState, Transport};
 
 use crate::fabric::{QueuePair, RemoteInvalidation};
 use std::io;

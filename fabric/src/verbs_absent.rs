@@ -15,9 +15,7 @@ mod error;
 mod types;
 
 pub use error::VerbsError;
-pub use types::{
-    ConnectOptions, Device, Limits, NOT_BUILT_IN, Port, PortState, Transport,
-};
+pub use types::{ConnectOptions, Device, Limits, NOT_BUILT_IN, Port, PortState, Transport};
 
 /// Whether this program has the fabric.
 pub const BUILT_IN: bool = false;

@@ -139,7 +139,10 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
             depths: arguments.depth.clone(),
             backings: arguments.backing.clone(),
         },
-        verbs: match (&arguments.url, arguments.fabric.iter().any(|f| f == "verbs")) {
+        verbs: match (
+            &arguments.url,
+            arguments.fabric.iter().any(|f| f == "verbs"),
+        ) {
             (None, true) => Some(arguments.device.address()?),
             _ => None,
         },

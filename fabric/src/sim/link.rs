@@ -257,7 +257,8 @@ impl Link {
 impl End {
     /// Has RDMA Reads that were posted one after the other see memory the other way round.
     fn turn_reads(&mut self) {
-        let reads = |a: &Post, b: &Post| [a, b].iter().all(|post| matches!(post, Post::Read { .. }));
+        let reads =
+            |a: &Post, b: &Post| [a, b].iter().all(|post| matches!(post, Post::Read { .. }));
         for run in self.posted.make_contiguous().chunk_by_mut(reads) {
             run.reverse();
         }

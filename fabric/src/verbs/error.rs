@@ -59,7 +59,9 @@ pub enum VerbsError {
 impl From<VerbsError> for io::Error {
     fn from(error: VerbsError) -> Self {
         let kind = match &error {
-            VerbsError::NotBuiltIn | VerbsError::NoModule | VerbsError::NoDevice => io::ErrorKind::Unsupported,
+            VerbsError::NotBuiltIn | VerbsError::NoModule | VerbsError::NoDevice => {
+                io::ErrorKind::Unsupported
+            }
             VerbsError::NoDeviceAt(_) => io::ErrorKind::AddrNotAvailable,
             VerbsError::NoPermission { .. } => io::ErrorKind::PermissionDenied,
             VerbsError::LockedMemory { .. } => io::ErrorKind::OutOfMemory,

@@ -163,7 +163,10 @@ impl PortState {
 impl Device {
     /// Addresses at which its ports can be connected to.
     pub fn reachable_at(&self) -> impl Iterator<Item = IpAddr> {
-        let active = self.ports.iter().filter(|port| port.state == PortState::Active);
+        let active = self
+            .ports
+            .iter()
+            .filter(|port| port.state == PortState::Active);
         active.flat_map(|port| port.addresses.iter().copied())
     }
 }

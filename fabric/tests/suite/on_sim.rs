@@ -1,7 +1,7 @@
 use crate::{Subject, suite};
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::sim::{Network, NetworkConfig};
-use odafs_fabric::{Access, Listener, QueuePair};
+use odafs_fabric::{Access, Completion, Listener, Local, QueuePair, ReadOrder, Sink};
 use std::io;
 
 struct Sim {
@@ -56,6 +56,52 @@ mod iwarp {
         iwarp: true,
         ..NetworkConfig::default()
     }));
+}
+
+mod bare {
+    use super::*;
+
+    fn sim() -> Sim {
+        Sim::new(NetworkConfig {
+            bare: true,
+            ..NetworkConfig::default()
+        })
+    }
+
+    suite!(sim());
+
+    /// Of two RDMA Reads that are under way together the later may see less; of two with a completion between them it
+    /// does not.
+    #[test]
+    fn reads_see_memory_in_any_order() {
+        let mut ends = crate::connected(&sim());
+        assert_eq!(ends.client.read_order(), ReadOrder::Fence);
+        let theirs = ends.server.register(8, Access::READ).unwrap();
+        let mine = ends.client.register(16, Access::LOCAL).unwrap();
+        let read = |client: &mut dyn QueuePair, id: u64| {
+            let into = Sink::Region(Local {
+                region: &mine,
+                offset: 0,
+                length: 8,
+            });
+            client.post_read(id, into, theirs.remote(0)).unwrap();
+        };
+        read(&mut *ends.client, 1);
+        read(&mut *ends.client, 2);
+        ends.client.flush();
+        let over = |client: &mut dyn QueuePair| match crate::next(client) {
+            Some(Completion::Read { id, result: Ok(()) }) => id,
+            other => panic!("{other:?} instead of the end of a read"),
+        };
+        assert_eq!([0; 2].map(|_| over(&mut *ends.client)), [2, 1]);
+        for id in [3, 4] {
+            read(&mut *ends.client, id);
+            ends.client.flush();
+            assert_eq!(over(&mut *ends.client), id);
+        }
+        let bound = ends.server.bind(&theirs, 0, 8, Access::READ);
+        assert_eq!(bound.unwrap_err().kind(), io::ErrorKind::Unsupported);
+    }
 }
 
 /// A killed server's ends are dead at once, on both sides; its name is free.
