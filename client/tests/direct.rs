@@ -25,7 +25,7 @@ macro_rules! on_each_fabric {
         mod tcp {
             $(#[test] fn $test() { super::$test(super::Fabric::Tcp) })*
         }
-        #[cfg(feature = "verbs")]
+        // With the feature `verbs`.
         mod verbs {
             $(
                 #[test]
