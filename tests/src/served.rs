@@ -17,6 +17,8 @@ pub struct Served {
     pub nfs: String,
     /// `HOST:PORT` of the RDMA listener; empty where there is none.
     pub rdma: String,
+    /// `HOST:PORT` of the verbs listener; empty where there is none.
+    pub verbs: String,
     /// Socket of the shm listener.
     pub shm: PathBuf,
 }
@@ -38,6 +40,22 @@ pub fn binary() -> PathBuf {
         binary.display()
     );
     binary
+}
+
+/// Options of `odafs serve` for an RDMA device of this machine, whose address `ODAFS_VERBS_ADDRESS` says.
+///
+/// # Panics
+/// It says none.
+pub fn verbs_options() -> Vec<String> {
+    let address = std::env::var("ODAFS_VERBS_ADDRESS")
+        .expect("ODAFS_VERBS_ADDRESS: the address of an interface with an RDMA device");
+    let options = [
+        "--verbs",
+        &format!("{address}:0"),
+        "--allow",
+        &format!("{address}/32"),
+    ];
+    options.map(str::to_owned).into()
 }
 
 impl Served {
@@ -72,11 +90,13 @@ impl Served {
             ("--state", scratch.join("state").display().to_string()),
             ("--cache", "64MiB".to_owned()),
         ] {
-            arguments.extend([name.to_owned(), value]);
+            if !options.contains(&name) {
+                arguments.extend([name.to_owned(), value]);
+            }
         }
         arguments.extend(options.iter().map(|&o| o.to_owned()));
         let (child, ready) = spawn(command, &arguments);
-        for listener in ["nfs", "rdma"] {
+        for listener in ["nfs", "rdma", "verbs"] {
             let option = arguments.iter().position(|a| *a == format!("--{listener}"));
             if let Some(at) = option {
                 arguments[at + 1].clone_from(&ready[listener]);
@@ -88,6 +108,7 @@ impl Served {
             arguments,
             nfs: address("nfs"),
             rdma: address("rdma"),
+            verbs: address("verbs"),
             shm,
         }
     }
@@ -142,6 +163,11 @@ impl Served {
     /// URL of `path` over RDMA, if it was started with `--rdma`.
     pub fn rdma_url(&self, path: &str) -> String {
         format!("odafs://{}{path}", self.rdma)
+    }
+
+    /// URL of `path` over verbs, if it was started with [`verbs_options`].
+    pub fn verbs_url(&self, path: &str) -> String {
+        format!("odafs+verbs://{}{path}", self.verbs)
     }
 
     /// URL of `path` over NFS.
