@@ -1,9 +1,45 @@
-//! The upper-layer binding (RFC 8267, sections 3 to 5): how long replies may be. What of them may travel apart is said
-//! by the types: whatever is a [`Payload`](crate::wire::nfs3::Payload).
+//! The upper-layer binding (RFC 8267, sections 3 to 5): how long replies may be, and what of calls may come apart. What
+//! of replies may travel apart is said by the types: whatever is a [`Payload`](crate::wire::nfs3::Payload).
+
+use std::ops::Range;
 
 use crate::wire::nfs3::{ATTRIBUTES_BYTES, MAX_FILE_HANDLE};
 use crate::wire::odafs::{MAX_HANDSHAKE, MAX_READ_REFERENCES};
+use crate::wire::rpc::CallHeader;
+use crate::wire::xdr::{Decode as _, Reader, padding};
 use crate::wire::{mount3, nfs3, odafs};
+
+/// Whether these bytes of a call may have come apart from it: they are its DDP-eligible argument, all of it, padded or
+/// not (RFC 8267, section 4; RFC 8166, sections 3.4.5.2 and 6.1). `arguments` stands behind the header of the whole
+/// message.
+pub fn may_come_apart(call: &CallHeader<'_>, arguments: &Reader<'_>, apart: &Range<u32>) -> bool {
+    let bytes = apart.len();
+    argument(call, arguments.clone()).is_some_and(|(start, length)| {
+        start == apart.start as usize && [length, length + padding(length)].contains(&bytes)
+    })
+}
+
+/// Where the DDP-eligible argument of a call begins, and its bytes.
+fn argument(call: &CallHeader<'_>, mut r: Reader<'_>) -> Option<(usize, usize)> {
+    use nfs3::Procedure as P;
+    if (call.program, call.version) != (nfs3::PROGRAM, nfs3::VERSION) {
+        return None;
+    }
+    match P::from_code(call.procedure)? {
+        P::Write => {
+            nfs3::FileHandle::decode(&mut r).ok()?;
+            // Offset, count, how stable.
+            r.opaque_fixed::<16>().ok()?;
+        }
+        P::Symlink => {
+            nfs3::DirectoryName::decode(&mut r).ok()?;
+            nfs3::SetAttributes::decode(&mut r).ok()?;
+        }
+        _ => return None,
+    }
+    let length = r.u32().ok()?;
+    Some((r.position(), length as usize))
+}
 
 /// What a reply takes at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

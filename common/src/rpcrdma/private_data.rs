@@ -61,9 +61,15 @@ impl PrivateData {
         out
     }
 
-    /// The private data of an RPC-over-RDMA peer, if these bytes begin with it. Flags of later versions and bytes
-    /// behind (RDMA-CM pads with zeros) are ignored.
+    /// The private data of an RPC-over-RDMA peer, if these bytes hold it: other layers may have put theirs in front of
+    /// it, at no alignment (RFC 8797, section 5.2). Flags of later versions and bytes behind (RDMA-CM pads with zeros)
+    /// are ignored.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let last = bytes.len().checked_sub(Self::BYTES)?;
+        (0..=last).find_map(|at| Self::decode_front(&bytes[at..]))
+    }
+
+    fn decode_front(bytes: &[u8]) -> Option<Self> {
         let (head, rest) = bytes.split_first_chunk::<{ Self::BYTES }>()?;
         if head[..4] != MAGIC.to_be_bytes() || head[4] != VERSION {
             return None;

@@ -146,7 +146,7 @@ pub enum Failure {
     /// The server could not take the chunks, or the reply did not fit them.
     #[error("the server refuses the call's chunks, or the reply does not fit them")]
     Chunk,
-    /// The reply makes no sense. The connection should be closed.
+    /// The reply's lists are not those that the call can have brought about. The connection should be closed.
     #[error("malformed reply")]
     Malformed,
 }
@@ -175,7 +175,7 @@ pub enum Event {
         /// Of the message.
         xid: u32,
     },
-    /// Not a message for a requester.
+    /// Not a message for a requester, or none that can be read.
     Ignored,
 }
 
@@ -267,15 +267,16 @@ impl Requester {
         let mut r = Reader::new(message);
         let header = match Header::decode(&mut r) {
             Ok(header) => header,
-            Err(error) => return self.malformed(error.xid()),
+            // What cannot be read is dropped (RFC 8166, section 4.5), and whatever it was to answer still waits.
+            Err(_) => return Event::Ignored,
         };
         let inline = message.len() - r.rest().len()..message.len();
         match &header.body {
             Body::Done => Event::Ignored,
             Body::Msg(_) if is_call(r.rest()) => Event::Ignored,
-            // Another xid than that of its header (RFC 8166, section 4.2.1).
-            Body::Msg(_) if r.rest().get(..4) != Some(&header.xid.to_be_bytes()) => {
-                self.malformed(Some(header.xid))
+            // Of another xid than its header: that is no header either (RFC 8166, section 4.5.2).
+            Body::Msg(_) if r.rest().first_chunk() != Some(&header.xid.to_be_bytes()) => {
+                Event::Ignored
             }
             Body::Msg(chunks) => self.reply(&header, chunks, &Reduced::Inline(inline)),
             Body::Nomsg(chunks) => self.reply(&header, chunks, &Reduced::Chunk),
@@ -286,19 +287,6 @@ impl Requester {
                 };
                 self.failed(&header, why)
             }
-        }
-    }
-
-    fn malformed(&mut self, xid: Option<u32>) -> Event {
-        match xid {
-            None => Event::Ignored,
-            Some(xid) => match self.end(xid) {
-                Err(event) => event,
-                Ok(_) => Event::Failed {
-                    xid,
-                    why: Failure::Malformed,
-                },
-            },
         }
     }
 

@@ -203,7 +203,7 @@ impl Responder {
             Ok(header) => header,
             Err(error) => {
                 return match error.answer(self.granted) {
-                    Some(answer) => Step::Answer(answer.to_bytes()),
+                    Some(answer) => Step::Answer(answer),
                     None => Step::Ignore(Ignored::Unanswerable),
                 };
             }
@@ -213,6 +213,10 @@ impl Responder {
             Body::Done => self.done(header.xid),
             Body::Error(_) => Step::Ignore(Ignored::Error),
             Body::Msg(_) if is_reply(r.rest()) => Step::Ignore(Ignored::Reply),
+            // Of another xid than its header (RFC 8166, section 4.5.2). Where it has to be read first, who reads it looks.
+            Body::Msg(_) if r.rest().first_chunk() != Some(&header.xid.to_be_bytes()) => {
+                Step::Answer(refusal(header.xid, self.granted).to_bytes())
+            }
             Body::Msg(chunks) => self.call(&header, chunks, &Reduced::Inline(inline)),
             Body::Nomsg(chunks) => self.call(&header, chunks, &Reduced::Chunk),
         }

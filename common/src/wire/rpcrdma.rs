@@ -276,15 +276,13 @@ pub struct Header {
 /// Why bytes are no header that can be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// Not even what every version begins with: there is nobody to answer.
+    /// Shorter than any header that carries a message: what stands where an xid would is not to be trusted, and there is
+    /// nobody to answer.
     #[error("the message is shorter than any header")]
     Short,
     /// An error message that does not decode: an error is never answered with another.
     #[error("malformed error message")]
-    Error {
-        /// Of the message.
-        xid: u32,
-    },
+    Error,
     /// Another version: `ERR_VERS`.
     #[error("version {version} instead of 1")]
     Version {
@@ -312,35 +310,24 @@ pub enum HeaderError {
 }
 
 impl HeaderError {
-    /// The xid of the message, if it has one.
-    pub fn xid(&self) -> Option<u32> {
-        match *self {
-            Self::Short => None,
-            Self::Error { xid }
-            | Self::Version { xid, .. }
-            | Self::Procedure { xid, .. }
-            | Self::Chunks { xid, .. } => Some(xid),
-        }
-    }
-
-    /// The error message that answers it, if there is one.
-    pub fn answer(&self, credits: u32) -> Option<Header> {
-        let (xid, error) = match *self {
-            Self::Short | Self::Error { .. } => return None,
-            Self::Version { xid, .. } => (
-                xid,
-                TransportError::Version {
-                    low: VERSION,
-                    high: VERSION,
-                },
-            ),
-            Self::Procedure { xid, .. } | Self::Chunks { xid, .. } => (xid, TransportError::Chunk),
+    /// The error message that answers it, if there is one. It is of the version of what it answers (RFC 8166, section
+    /// 4.5).
+    pub fn answer(&self, credits: u32) -> Option<Vec<u8>> {
+        let (low, high) = (VERSION, VERSION);
+        let (xid, version, error) = match *self {
+            Self::Short | Self::Error => return None,
+            Self::Version { xid, version } => (xid, version, TransportError::Version { low, high }),
+            Self::Procedure { xid, .. } | Self::Chunks { xid, .. } => {
+                (xid, VERSION, TransportError::Chunk)
+            }
         };
-        Some(Header {
-            xid,
-            credits,
-            body: Body::Error(error),
-        })
+        let mut message = Vec::new();
+        let mut w = Writer::new(&mut message);
+        for word in [xid, version, credits, ERROR] {
+            w.u32(word);
+        }
+        error.encode(&mut w);
+        Some(message)
     }
 }
 
@@ -358,42 +345,56 @@ impl Encode for Header {
         match &self.body {
             Body::Msg(chunks) | Body::Nomsg(chunks) => chunks.encode(w),
             Body::Done => {}
-            Body::Error(TransportError::Version { low, high }) => {
-                for word in [ERR_VERS, *low, *high] {
-                    w.u32(word);
-                }
-            }
-            Body::Error(TransportError::Chunk) => w.u32(ERR_CHUNK),
+            Body::Error(error) => error.encode(w),
         }
     }
 }
 
 impl Header {
-    /// Reads the header at the front of a message; what the reader has left follows it.
+    /// Reads the header at the front of a message; what the reader has left follows it. `ERR_VERS` is taken in any
+    /// version: it looks the same in all.
     ///
     /// # Errors
     /// See [`HeaderError`].
     pub fn decode(r: &mut Reader<'_>) -> Result<Self, HeaderError> {
         let mut word = || r.u32().map_err(|_| HeaderError::Short);
         let (xid, version, credits, procedure) = (word()?, word()?, word()?, word()?);
+        let done = version == VERSION && procedure == DONE;
+        if r.rest().len() < HEADER_BYTES_MIN - FIXED_BYTES && !done && procedure != ERROR {
+            return Err(HeaderError::Short);
+        }
+        if procedure == ERROR {
+            let error = TransportError::decode(r).map_err(|_| HeaderError::Error)?;
+            if version != VERSION && error == TransportError::Chunk {
+                return Err(HeaderError::Error);
+            }
+            let body = Body::Error(error);
+            return Ok(Self { xid, credits, body });
+        }
         if version != VERSION {
-            // The first words, and what an error is, are the same in all versions (RFC 8166, section 7).
-            return Err(match procedure {
-                ERROR => HeaderError::Error { xid },
-                _ => HeaderError::Version { xid, version },
-            });
+            return Err(HeaderError::Version { xid, version });
         }
         let malformed = |why| HeaderError::Chunks { xid, why };
         let body = match procedure {
             MSG => Body::Msg(Chunks::decode(r).map_err(malformed)?),
             NOMSG => Body::Nomsg(Chunks::decode(r).map_err(malformed)?),
             DONE => Body::Done,
-            ERROR => {
-                Body::Error(TransportError::decode(r).map_err(|_| HeaderError::Error { xid })?)
-            }
             _ => return Err(HeaderError::Procedure { xid, procedure }),
         };
         Ok(Self { xid, credits, body })
+    }
+}
+
+impl Encode for TransportError {
+    fn encode(&self, w: &mut Writer<'_>) {
+        match *self {
+            Self::Version { low, high } => {
+                for word in [ERR_VERS, low, high] {
+                    w.u32(word);
+                }
+            }
+            Self::Chunk => w.u32(ERR_CHUNK),
+        }
     }
 }
 

@@ -107,15 +107,15 @@ impl<'a> Reader<'a> {
         self.rest
     }
 
-    /// Checks that everything has been read.
+    /// Checks that everything has been read, what was brought apart included.
     ///
     /// # Errors
     /// [`XdrError::Trailing`] otherwise.
     pub fn finish(&self) -> Result<(), XdrError> {
-        if self.rest.is_empty() {
-            Ok(())
-        } else {
-            Err(XdrError::Trailing(self.rest.len()))
+        let apart = self.apart.map_or(0, |apart| apart.bytes as usize);
+        match self.rest.len() + apart {
+            0 => Ok(()),
+            left => Err(XdrError::Trailing(left)),
         }
     }
 

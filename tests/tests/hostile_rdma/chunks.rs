@@ -77,11 +77,16 @@ fn chunk_lists_out_of_bounds_are_answered_and_the_connection_goes_on() {
         },
         &call,
     );
-    assert_eq!([0, 3, 4, 5, 6].map(|i| word(&reply, i)), [xid, 4, 1, 1, 1]);
+    let said = [0, 1, 3, 4, 5, 6].map(|i| word(&reply, i));
+    assert_eq!(said, [xid, 2, 4, 1, 1, 1]);
+    // A call of another xid than its header.
+    let (xid, mut call) = raw.call(NULL);
+    call[3] ^= 1;
+    let reply = answer(&mut raw, &Header::message(xid), &call);
+    is_chunk_error(&reply, xid, "another xid");
     // Lists that end in their middle, or claim what does not follow.
     for words in [
-        vec![1_u32],
-        vec![1, 40, 1, 9],
+        vec![1_u32, 40, 1, 9],
         vec![0, 1, u32::MAX],
         vec![0, 0, 1, 0x7fff_ffff],
         vec![2, 0, 0],
@@ -107,6 +112,7 @@ fn chunk_lists_out_of_bounds_are_answered_and_the_connection_goes_on() {
             ..Header::message(9)
         }
         .bytes()[..16],
+        &Header::message(9).bytes()[..24],
         &[0; 3],
         &[],
     ] {

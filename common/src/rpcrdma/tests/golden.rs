@@ -180,6 +180,12 @@ fn private_data() {
         assert_eq!(PrivateData::decode(&other), None);
     }
     assert_eq!(PrivateData::decode(&bytes[..7]), None);
+    // Behind what another layer has put in front, at no alignment (RFC 8797, section 5.2).
+    for front in [&[0x80, 1, 0][..], &[0xf6], &[0xf6, 0xab, 0x0e, 0x18, 9]] {
+        let behind = [front, &bytes].concat();
+        assert_eq!(PrivateData::decode(&behind), Some(ours), "{front:x?}");
+        assert_eq!(PrivateData::decode(&behind[..front.len() + 7]), None);
+    }
 }
 
 #[test]

@@ -19,7 +19,6 @@ fn responder() -> Responder {
 }
 
 const ERR_CHUNK: &str = "00000007 00000001 00000001 00000004 00000002";
-const ERR_VERS: &str = "00000007 00000001 00000001 00000004 00000001 00000001 00000001";
 
 #[track_caller]
 fn answered(message: &str, with: &str) {
@@ -31,14 +30,53 @@ fn answered(message: &str, with: &str) {
 
 #[test]
 fn other_versions_and_kinds_are_refused() {
-    answered("00000007 00000002 00000080 00000000", ERR_VERS);
-    answered("00000007 00000000 00000080 00000000", ERR_VERS);
+    // The answer is of the version that is refused.
+    let lists = "00000000 00000000 00000000";
+    for version in ["00000002", "00000000", "ffffffff"] {
+        answered(
+            &format!("00000007 {version} 00000080 00000000 {lists}"),
+            &format!("00000007 {version} 00000001 00000004 00000001 00000001 00000001"),
+        );
+    }
     // RDMA_MSGP, and what does not exist.
     answered(
         "00000007 00000001 00000080 00000002 00000200 00000400 00000000 00000000 00000000",
         ERR_CHUNK,
     );
-    answered("00000007 00000001 00000080 00000005", ERR_CHUNK);
+    answered(
+        &format!("00000007 00000001 00000080 00000005 {lists}"),
+        ERR_CHUNK,
+    );
+}
+
+/// RFC 8166, section 4.5: whose xid is not to be trusted is not answered.
+#[test]
+fn what_is_shorter_than_a_header_is_dropped() {
+    for head in [
+        "00000007 00000001 00000080 00000000",
+        "00000007 00000001 00000080 00000001",
+        "00000007 00000001 00000080 00000002",
+        "00000007 00000001 00000080 00000009",
+        "00000007 00000002 00000080 00000000",
+        "00000007 00000002 00000080 00000003",
+    ] {
+        let whole = hex(&format!("{head} 00000001 ffffffff ffffffff"));
+        for bytes in 0..whole.len() {
+            let step = responder().receive(&whole[..bytes]);
+            let dropped = matches!(step, Step::Ignore(Ignored::Unanswerable));
+            assert!(dropped, "{head}, {bytes} bytes: {step:?}");
+        }
+        assert!(matches!(responder().receive(&whole), Step::Answer(_)));
+    }
+}
+
+/// RFC 8166, section 4.5.2.
+#[test]
+fn a_call_of_another_xid_than_its_header_is_refused() {
+    let header = "00000007 00000001 00000080 00000000 00000000 00000000 00000000";
+    for call in ["00000008 00000000 00000002", "00000000", ""] {
+        answered(&format!("{header} {call}"), ERR_CHUNK);
+    }
 }
 
 #[test]
@@ -154,7 +192,10 @@ fn write_lists_that_are_too_long_are_refused() {
         "00000007 00000001 00000080 00000000 00000000 00000000 00000001 00000010",
         ERR_CHUNK,
     );
-    answered("00000007 00000001 00000080 00000000 00000002", ERR_CHUNK);
+    answered(
+        "00000007 00000001 00000080 00000000 00000002 00000000 00000000",
+        ERR_CHUNK,
+    );
 }
 
 /// A chunk as long as can be claimed.
@@ -314,16 +355,9 @@ fn a_server_may_refuse_and_may_not_ask_for_memory() {
         failed(versions)
     );
     assert_eq!(
-        event("00000007 00000001 00000008 00000004 00000009"),
-        failed(Failure::Malformed)
-    );
-    assert_eq!(
-        event("00000007 00000003 00000008 00000000"),
-        failed(Failure::Malformed)
-    );
-    assert_eq!(
-        event("00000007 00000001 00000008 00000002"),
-        failed(Failure::Malformed)
+        event("00000007 00000002 00000008 00000004 00000001 00000002 00000003"),
+        failed(versions),
+        "in any version"
     );
     let read = call(MSG, &[(8, 4000)], "00000000 00000000 00000007 00000001");
     assert_eq!(
@@ -331,17 +365,44 @@ fn a_server_may_refuse_and_may_not_ask_for_memory() {
         failed(Failure::Malformed),
         "nobody agreed to the Read-Read design"
     );
-    let others = "00000007 00000001 00000008 00000000 00000000 00000000 00000000 00000008 00000001";
-    assert_eq!(
-        event(others),
-        failed(Failure::Malformed),
-        "the reply to another call"
-    );
     // A call in the other direction (RFC 8167) may have any xid.
     let backward =
         "00000007 00000001 00000008 00000000 00000000 00000000 00000000 00000007 00000000";
     assert_eq!(event(backward), Event::Ignored);
     assert_eq!(event("00000007 00000001 00000008 00000003"), Event::Ignored);
+}
+
+/// RFC 8166, sections 4.5 and 4.6: the call goes on waiting, and its reply is taken when it comes.
+#[test]
+fn replies_that_cannot_be_read_are_dropped() {
+    let lists = "00000000 00000000 00000000";
+    for dropped in [
+        // RDMA_ERROR of no known kind, cut short, of another version.
+        "00000007 00000001 00000008 00000004 00000009".to_owned(),
+        "00000007 00000001 00000008 00000004".to_owned(),
+        "00000007 00000001 00000008 00000004 00000001 00000002".to_owned(),
+        "00000007 00000002 00000008 00000004 00000002".to_owned(),
+        // Another version, another kind, RDMA_MSGP.
+        format!("00000007 00000003 00000008 00000000 {lists} 00000007 00000001"),
+        format!("00000007 00000001 00000008 00000009 {lists} 00000007 00000001"),
+        format!("00000007 00000001 00000008 00000002 {lists} 00000007 00000001"),
+        // No lists, and such as do not decode.
+        "00000007 00000001 00000008 00000000".to_owned(),
+        "00000007 00000001 00000008 00000000 00000002 00000000 00000000".to_owned(),
+        // The reply to another call, or to none.
+        format!("00000007 00000001 00000008 00000000 {lists} 00000008 00000001"),
+        format!("00000007 00000001 00000008 00000000 {lists}"),
+    ] {
+        let mut requester = offer(false, false);
+        assert_eq!(
+            requester.receive(&hex(&dropped)),
+            Event::Ignored,
+            "{dropped}"
+        );
+        assert_eq!((requester.under_way(), requester.granted()), (1, 1));
+        let reply = format!("00000007 00000001 00000008 00000000 {lists} 00000007 00000001");
+        assert!(matches!(requester.receive(&hex(&reply)), Event::Reply(_)));
+    }
 }
 
 proptest! {

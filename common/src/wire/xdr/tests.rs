@@ -213,4 +213,16 @@ fn a_payload_may_be_apart_from_its_message() {
         value: 5,
     };
     assert_eq!(reduced(brought(4, b"hell")), Err(other));
+    // What was brought and belongs nowhere.
+    let mut r = Reader::new(&without[..4]).reduced(brought(5, b"hello"));
+    assert_eq!(r.u32(), Ok(7));
+    assert_eq!(r.finish(), Err(XdrError::Trailing(5)));
+    let mut unused = Reader::new(&without[..4]).reduced(brought(0, b""));
+    assert_eq!(unused.u32(), Ok(7));
+    assert_eq!(unused.finish(), Ok(()));
+    // And what is here although there was a place for it.
+    let elsewhere = Reader::new(&bytes[4..])
+        .reduced(brought(0, b""))
+        .payload("data", 8);
+    assert!(elsewhere.is_err());
 }
