@@ -1,6 +1,8 @@
 //! What a transport and the procedures behind it say to each other: every transport (a fabric's queue pairs, TCP)
 //! hands calls to the same [`Calls`].
 
+use std::ops::Range;
+
 use odafs_fabric::memory::FrameNumber;
 use odafs_fabric::{Peer, Remote};
 
@@ -46,6 +48,9 @@ pub struct Caller {
     /// Bytes of memory that this call's results may be placed in ahead of the reply (RFC 8166: its write chunk).
     /// `None`: it named none, everything goes into the reply.
     pub placement: Option<u32>,
+    /// Bytes of this call's message that came apart from it, without padding (RFC 8166: its read chunk). That is for
+    /// what may (section 6.1), and for all of it.
+    pub apart: Option<Range<u32>>,
 }
 
 /// Work that may block. Fills the reply and says what to do with it; runs on the server's pool.
@@ -83,7 +88,7 @@ impl std::fmt::Debug for Outcome {
 pub struct Placed {
     /// Where in the reply the data (and its XDR padding, which is nowhere) would stand: right behind its length.
     pub at: usize,
-    /// Bytes; no more than the caller's placement.
+    /// Bytes. If they are more than the caller's placement, the call is answered by an error of the transport.
     pub length: u32,
     /// The data, in order. Frames are pinned.
     pub pieces: Vec<ChunkSource>,

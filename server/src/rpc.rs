@@ -8,6 +8,7 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
+use odafs_common::rpcrdma::binding;
 use odafs_common::wire::rpc::{self, Auth, AuthStat, CallHeader};
 use odafs_common::wire::xdr::{Encode, Reader, Writer, XdrError, padding};
 use odafs_fabric::Peer;
@@ -241,6 +242,14 @@ impl Service {
                 });
             }
         };
+        if let Some(apart) = &caller.apart
+            && !binding::may_come_apart(&header, &arguments, apart)
+        {
+            tracing::debug!(peer = %caller.peer, "a chunk for what has to be in the message");
+            count(&self.0.counts.refused);
+            rpc::garbage_args(&mut Writer::new(reply), header.xid);
+            return Ok(Outcome::Replied);
+        }
         match self.0.repeated(caller, &header, &arguments) {
             Repeated::Harmless if self.0.hand_over => Err(Later(None)),
             Repeated::Harmless => self
@@ -400,14 +409,13 @@ impl Programs {
     }
 }
 
-/// The reply is complete; but if the caller has a place for the payload in it, the payload goes there.
+/// The reply is complete; but if the caller has a place for the payload in it, the payload goes there, or nowhere
+/// (RFC 8166, section 4.3.2).
 fn replied(caller: &Caller, payload: Option<Range<usize>>, reply: &mut Vec<u8>) -> Outcome {
-    let (Some(room), Some(payload)) = (caller.placement, payload) else {
+    let Some(payload) = payload.filter(|payload| caller.placement.is_some() && !payload.is_empty())
+    else {
         return Outcome::Replied;
     };
-    if payload.is_empty() || payload.len() > room as usize {
-        return Outcome::Replied;
-    }
     let padded = payload.end + padding(payload.len());
     let mut data: Vec<u8> = reply.drain(payload.start..padded).collect();
     data.truncate(payload.len());

@@ -118,6 +118,7 @@ impl World {
                 transport: Transport::Sim,
                 reply_bytes_max: REPLY_BYTES_MAX,
                 placement: None,
+                apart: None,
             },
             xid: 0,
             handles: vec![root.to_vec()],

@@ -4,6 +4,7 @@
 //! The protocol itself is [`odafs_common::rpcrdma`]'s; this is the loop around it.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::time::Duration;
 
 use odafs_common::rpcrdma::{
@@ -97,6 +98,7 @@ impl RdmaLine {
                 transport,
                 reply_bytes_max: terms.inline.send,
                 placement: None,
+                apart: None,
             },
             out: Outbox::new(qp, now.time),
             responder,
@@ -179,6 +181,7 @@ impl RdmaLine {
                 count(&now.serves.rdma.malformed);
                 // Who sends nonsense and takes no answers is not answered for ever.
                 self.out.dead |= self.out.is_full(now);
+                self.post_receives();
                 self.out.send_message(&mut error);
             }
             Step::Ignore(Ignored::Done) => count(&now.serves.rdma.dones),
@@ -198,7 +201,7 @@ impl RdmaLine {
             && self.has_room(now)
         {
             reply.clear();
-            self.prepare(&ticket);
+            self.prepare(&ticket, None);
             let message = &self.out.qp.message()[whole];
             let outcome = now.serves.calls.call(&self.caller, message, reply);
             return self.served(outcome, ticket, reply, at, now);
@@ -225,7 +228,7 @@ impl RdmaLine {
             let bytes = arrived.pull_bytes();
             if bytes == 0 {
                 reply.clear();
-                self.prepare(&arrived.ticket);
+                self.prepare(&arrived.ticket, None);
                 let message = arrived.message.complete(None);
                 let outcome = now.serves.calls.call_owned(&self.caller, message, reply);
                 self.served(outcome, arrived.ticket, reply, at, now);
@@ -293,13 +296,16 @@ impl RdmaLine {
         };
         let failed = pulling.has_failed();
         let (ticket, message, lease) = pulling.into_parts();
-        if failed {
+        let contents = lease.contents();
+        // Of another xid than its header is no header at all (RFC 8166, section 4.5.2).
+        if failed || message.xid(&contents) != Some(ticket.xid()) {
+            drop(contents);
             self.registrar.release(&mut *self.out.qp, lease);
             return self.refuse(ticket, now);
         }
-        self.prepare(&ticket);
+        self.prepare(&ticket, message.apart.clone());
         // A worker puts the message together: it may be long, and calls that bring data may block anyway.
-        let (contents, caller) = (lease.contents(), self.caller.clone());
+        let caller = self.caller.clone();
         let calls = odafs_fabric::sync::Arc::clone(&now.serves.calls);
         let job: Job = Box::new(move |reply| {
             let message = message.complete(Some(&contents));
@@ -309,8 +315,10 @@ impl RdmaLine {
         self.defer(job, ticket, Some(lease), at, now);
     }
 
-    /// Tells the procedures how long this call's reply may be, and whether its data have a place.
-    fn prepare(&mut self, ticket: &Ticket) {
+    /// Tells the procedures how long this call's reply may be, whether its data have a place, and which of the call's
+    /// had one.
+    fn prepare(&mut self, ticket: &Ticket, apart: Option<Range<u32>>) {
+        self.caller.apart = apart;
         if self.responder.terms().read_read {
             self.caller.placement = Some(u32::MAX);
             self.caller.reply_bytes_max = EXPOSED_BYTES_MAX;
@@ -355,6 +363,8 @@ impl RdmaLine {
         if let Some(lease) = lease {
             self.registrar.release(&mut *self.out.qp, lease);
         }
+        // A reply is lost: the client is told by the end of its connection (RFC 8166, section 4.5.4).
+        self.out.dead |= !returned.served;
         self.answer(returned.outcome, ticket, &mut returned.reply, now);
         self.post_receives();
         self.out.qp.flush();

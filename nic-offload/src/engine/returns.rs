@@ -24,6 +24,8 @@ pub(super) struct Returned {
     pub place: Place,
     /// What shall be done; never `Deferred`.
     pub outcome: Outcome,
+    /// That is what the work came to; otherwise nobody has done it, or it came to grief.
+    pub served: bool,
     /// The reply.
     pub reply: Vec<u8>,
 }
@@ -75,6 +77,7 @@ impl Returns {
             returned: Some(Returned {
                 place,
                 outcome: Outcome::Dropped,
+                served: false,
                 reply: Vec::new(),
             }),
         };
@@ -87,6 +90,7 @@ impl Returns {
             }
             if let Some(returned) = &mut ticket.returned {
                 returned.outcome = outcome;
+                returned.served = true;
                 returned.reply = reply;
             }
         })

@@ -28,6 +28,7 @@ impl RpcLine {
             transport,
             reply_bytes_max: u32::try_from(qp.max_message()).unwrap_or(u32::MAX),
             placement: None,
+            apart: None,
         };
         RpcLine {
             out: Outbox::new(qp, now),

@@ -58,6 +58,7 @@ impl Room {
                 transport: Transport::Shm,
                 reply_bytes_max: 64 << 10,
                 placement: None,
+                apart: None,
             },
             who: owner(),
         }

@@ -112,6 +112,7 @@ impl<'a> Connection<'a> {
                 transport: Transport::Tcp,
                 reply_bytes_max: shared.limits.record_bytes,
                 placement: None,
+                apart: None,
             },
             records: Records::new(shared.limits.record_bytes),
             unread: Vec::new(),

@@ -208,6 +208,7 @@ pub fn caller(address: &str) -> Caller {
         transport: Transport::Tcp,
         reply_bytes_max: 2 << 20,
         placement: None,
+        apart: None,
     }
 }
 

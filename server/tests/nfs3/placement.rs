@@ -1,8 +1,10 @@
 //! Data that goes ahead of a reply into the caller's memory.
 
 use odafs_common::wire::nfs3::{
-    self, FileHandle, Payload, Procedure, ReadArgs, ReadLinkResult, SetAttributes, SymlinkArgs,
+    self, FileHandle, Payload, Procedure, ReadArgs, ReadLinkResult, SetAttributes, Stable,
+    SymlinkArgs, WriteArgs,
 };
+use odafs_common::wire::rpc::{Rejection, parse_reply};
 use odafs_common::wire::xdr::{Encode, padding};
 use odafs_nic::calls::{Caller, ChunkSource, Outcome, Placed, Transport};
 
@@ -157,10 +159,12 @@ fn what_links_say_is_placed_and_refusals_are_not() {
         server.same_with_placement(100, Procedure::ReadLink, &link),
         14
     );
-    assert_eq!(
-        server.same_with_placement(13, Procedure::ReadLink, &link),
-        0,
-        "there is no room for it"
+    // Where there is no room for it, it is not put elsewhere: that answers nothing.
+    let message = server.nfs_message(Procedure::ReadLink, &link);
+    let (outcome, _) = server.outcome(&placing(13), &message);
+    assert!(
+        matches!(outcome, Outcome::Placed(Placed { length: 14, .. })),
+        "{outcome:?}"
     );
     let root = server.root();
     assert_eq!(
@@ -175,4 +179,64 @@ fn what_links_say_is_placed_and_refusals_are_not() {
         server.same_with_placement(100, Procedure::GetAttributes, &root),
         0
     );
+}
+
+/// What of a call came in a chunk may be the data of WRITE and the target of SYMLINK, all of it, and nothing else (RFC
+/// 8166, section 6.1).
+#[test]
+fn chunks_of_calls_hold_what_they_may() {
+    let server = Server::new();
+    let file = server.create(server.root(), "f");
+    let write = WriteArgs {
+        file,
+        offset: 0,
+        count: 5,
+        stable: Stable::Unstable,
+        data: Payload(b"hello"),
+    };
+    let link = SymlinkArgs {
+        place: at(server.root(), "link"),
+        attributes: SetAttributes::default(),
+        target: Payload(b"here"),
+    };
+    let served = |procedure, arguments: &dyn Encode, from_end: u32, bytes: u32| {
+        let program = (nfs3::PROGRAM, nfs3::VERSION);
+        let arguments = arguments.to_bytes();
+        let message = server.message(program, procedure, &user(0, 0), &arguments);
+        let start = message.len() as u32 - from_end;
+        let caller = Caller {
+            apart: Some(start..start + bytes),
+            ..placing(100)
+        };
+        let (outcome, reply) = server.outcome(&caller, &message);
+        assert!(matches!(outcome, Outcome::Replied), "{outcome:?}");
+        match parse_reply(&reply).expect("a reply").body {
+            Ok(_) => true,
+            Err(Rejection::GarbageArguments) => false,
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    let (write_code, link_code) = (Procedure::Write.code(), Procedure::Symlink.code());
+    for (from_end, bytes, expected) in [
+        (8, 5, true),
+        (8, 8, true),
+        (8, 4, false),
+        (8, 6, false),
+        (8, 12, false),
+        (12, 5, false),
+        (4, 4, false),
+    ] {
+        let taken = served(write_code, &write, from_end, bytes);
+        assert_eq!(taken, expected, "{bytes} bytes at -{from_end}");
+    }
+    assert!(served(link_code, &link, 4, 4));
+    assert!(!served(link_code, &link, 8, 4));
+    // A file handle is no data.
+    let handle = file.to_bytes().len() as u32 - 4;
+    assert!(!served(
+        Procedure::GetAttributes.code(),
+        &file,
+        handle,
+        handle
+    ));
 }

@@ -1,6 +1,7 @@
 //! A call whose data is read from the client's memory before it is served.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use odafs_common::rpcrdma::{Assembly, Ticket};
 use odafs_fabric::clock::Nanos;
@@ -19,6 +20,8 @@ pub(super) struct Arrived {
 pub(super) struct Message {
     bytes: Vec<u8>,
     places: Vec<Place>,
+    /// Bytes of it that are a chunk of their own.
+    pub apart: Option<Range<u32>>,
 }
 
 /// Bytes of the sink that belong into the message.
@@ -65,7 +68,12 @@ impl Arrived {
             });
             sink += length;
         }
-        let message = Message { bytes, places };
+        let apart = assembly.data.clone();
+        let message = Message {
+            bytes,
+            places,
+            apart,
+        };
         Some(Arrived {
             ticket,
             message,
@@ -80,6 +88,19 @@ impl Arrived {
 }
 
 impl Message {
+    /// The xid that it begins with.
+    pub fn xid(&self, contents: &Contents) -> Option<u32> {
+        const BYTES: usize = 4;
+        let mut xid = *self.bytes.first_chunk::<BYTES>()?;
+        for place in self.places.iter().filter(|place| place.at < BYTES) {
+            let end = (place.at + place.length).min(BYTES);
+            if !contents.load(place.sink, &mut xid[place.at..end]) {
+                return None;
+            }
+        }
+        Some(u32::from_be_bytes(xid))
+    }
+
     /// The whole of it: for threads that may copy a megabyte.
     pub fn complete(mut self, contents: Option<&Contents>) -> Vec<u8> {
         if let Some(contents) = contents {

@@ -14,6 +14,9 @@ use crate::engine::RdmaConfig;
 use crate::registration::{RegistrationConfig, Strategy};
 use rig::{PAGE, PAGES, Rig, load, pages, segment};
 
+/// What an engine grants by default.
+const CREDITS: u32 = 128;
+
 fn networks() -> [NetworkConfig; 2] {
     let slow = NetworkConfig {
         slow: true,
@@ -51,7 +54,7 @@ fn calls_inline_and_credits() {
         }
         let message = client.message(b'e', &[]);
         let (header, _) = client.call(Chunks::default(), &message);
-        assert_eq!(header.credits, 128);
+        assert_eq!(header.credits, CREDITS);
         assert_eq!(Rig::count(&rig.counts.calls), 301);
         assert_eq!(Rig::count(&rig.counts.connections), 1);
         rig.end();
@@ -244,18 +247,95 @@ fn nonsense_is_answered_or_ignored() {
     let rig = Rig::new(NetworkConfig::default(), RdmaConfig::default());
     let mut client = rig.client();
     let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|w| w.to_be_bytes()).collect() };
-    client.qp.post_send(0, &[&words(&[7, 2, 1, 0])]).unwrap();
+    let another_version = words(&[7, 2, 1, 0, 0, 0, 0]);
+    client.qp.post_send(0, &[&another_version]).unwrap();
     client.qp.flush();
     let (header, _) = client.receive();
     let versions = TransportError::Version { low: 1, high: 1 };
     assert_eq!((header.xid, header.body), (7, Body::Error(versions)));
     // Neither a header nor anything that can be answered; a DONE for nothing.
-    client.qp.post_send(0, &[&[1, 2, 3]]).unwrap();
+    client.qp.post_send(0, &[&another_version[..24]]).unwrap();
     client.send(Body::Done, &[]);
     client.echo();
     assert_eq!(Rig::count(&rig.counts.malformed), 1);
     assert_eq!(Rig::count(&rig.counts.ignored), 1);
     assert_eq!(Rig::count(&rig.counts.dones), 1);
+    rig.end();
+}
+
+/// As many wrong calls as there are credits, at once, again and again: each is answered, and has its receive again by
+/// then.
+#[test]
+fn who_is_refused_keeps_his_credits() {
+    for network in networks() {
+        let rig = Rig::new(network, RdmaConfig::default());
+        let mut client = rig.client();
+        client.echo();
+        client.qp.post_receives(CREDITS);
+        for _ in 0..4 {
+            for _ in 0..CREDITS {
+                client.message(b'e', &[]);
+                client.send(Body::Nomsg(Chunks::default()), &[]);
+            }
+            for _ in 0..CREDITS {
+                let (header, _) = client.receive();
+                assert_eq!(header.body, Body::Error(TransportError::Chunk));
+            }
+        }
+        client.echo();
+        rig.end();
+    }
+}
+
+/// RFC 8166, section 4.5.2.
+#[test]
+fn a_long_call_of_another_xid_than_its_header_is_refused() {
+    let rig = Rig::new(NetworkConfig::default(), RdmaConfig::default());
+    let mut client = rig.client();
+    let message = client.message(b'w', &[9; 5000]);
+    let call = client.region(&message, Access::READ);
+    let its = client.xid;
+    // The xid in two segments, as well.
+    for cut in [2, 100] {
+        let bytes = message.len() as u32;
+        let parts = [
+            segment(&call, 0, cut),
+            segment(&call, cut.into(), bytes - cut),
+        ];
+        let reads = parts.map(|segment| ReadSegment {
+            position: 0,
+            segment,
+        });
+        let chunks = Chunks {
+            reads: ReadList::new(&reads).0,
+            ..Chunks::default()
+        };
+        for (other, taken) in [(0, true), (1, false), (0x0100_0000, false)] {
+            let xid = its ^ other;
+            client.xid = xid;
+            client.send(Body::Nomsg(chunks), &[]);
+            let (header, _) = client.receive();
+            let refused = header.body == Body::Error(TransportError::Chunk);
+            assert_eq!((header.xid, refused), (xid, !taken));
+        }
+    }
+    assert_eq!(rig.shelf.taken.lock().len(), 2);
+    rig.end();
+}
+
+/// RFC 8166, section 4.5.4: a reply that there will never be is told by the end of the connection.
+#[test]
+fn work_that_comes_to_grief_ends_its_connection_alone() {
+    let rig = Rig::new(NetworkConfig::default(), RdmaConfig::default());
+    let mut bystander = rig.client();
+    let mut client = rig.client();
+    let message = client.message(b'g', &[]);
+    client.send(Body::Msg(Chunks::default()), &message);
+    while !client.qp.is_closed() {
+        client.qp.poll();
+        let _ = client.qp.wait(None);
+    }
+    bystander.echo();
     rig.end();
 }
 

@@ -75,6 +75,9 @@ impl Calls for Shelf {
                     Outcome::Replied
                 }));
             }
+            b'g' => {
+                return Outcome::Deferred(Box::new(|_| std::panic::resume_unwind(Box::new(()))));
+            }
             _ => return Outcome::Dropped,
         }
         Outcome::Replied
