@@ -226,7 +226,11 @@ impl Calls {
             let data = data.as_deref().unwrap_or_default();
             match answer(&*line.transport, data, procedure) {
                 // The answer to a call that had timed out, or to one sent twice.
-                Ok((other, _)) if other != xid => {}
+                Ok((other, _)) if other != xid => {
+                    if clock::now() >= deadline {
+                        return Attempt::TimedOut;
+                    }
+                }
                 Ok((_, body)) => {
                     return match body.and_then(|mut r| {
                         let value =

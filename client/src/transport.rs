@@ -182,6 +182,13 @@ impl Patience {
         }
     }
 
+    /// To be called after a poll that found something, but not what is waited for: who sends that without end is not
+    /// waited for without end. False when the deadline has passed.
+    pub fn goes_on(&mut self) -> bool {
+        self.polls += 1;
+        !self.polls.is_multiple_of(Self::POLLS) || clock::now() < self.deadline
+    }
+
     /// To be called after a poll that found nothing. False when the deadline has passed.
     pub fn rest(&mut self, pair: &mut dyn QueuePair) -> Result<bool, Broken> {
         self.polls += 1;
