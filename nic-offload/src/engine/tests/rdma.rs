@@ -8,6 +8,7 @@ use odafs_common::wire::rpcrdma::{
     Body, Chunks, HEADER_BYTES_MIN, ReadList, ReadSegment, Segments, TransportError,
 };
 use odafs_fabric::Access;
+use odafs_fabric::memory::FrameNumber;
 use odafs_fabric::sim::NetworkConfig;
 
 use crate::engine::RdmaConfig;
@@ -89,6 +90,35 @@ fn results_go_from_the_frames_to_the_write_chunk() {
             assert_eq!(load(&region, 100, length as usize), pages());
         }
         drop(client);
+        rig.end();
+    }
+}
+
+/// Data that their chunk does not hold: nothing is written, nothing stays pinned.
+#[test]
+fn a_chunk_that_is_too_small_is_an_error() {
+    for network in networks() {
+        let rig = Rig::new(network, RdmaConfig::default());
+        let mut client = rig.client();
+        let length = PAGES * PAGE as u32 - 1;
+        let region = client.region(&vec![0; length as usize], Access::WRITE);
+        let chunks = Chunks {
+            write: Some(Segments::one(segment(&region, 0, length))),
+            ..Chunks::default()
+        };
+        let message = client.message(b'r', &[]);
+        let (header, _) = client.call(chunks, &message);
+        assert_eq!(header.body, Body::Error(TransportError::Chunk));
+        assert_eq!(Rig::count(&rig.counts.overruns), 1);
+        assert_eq!(Rig::count(&rig.counts.writes), 0);
+        assert!(
+            load(&region, 0, length as usize)
+                .iter()
+                .all(|byte| *byte == 0)
+        );
+        client.echo();
+        let arena = &rig.shelf.arena;
+        assert!((0..PAGES).all(|frame| !arena.is_pinned(FrameNumber(frame))));
         rig.end();
     }
 }
