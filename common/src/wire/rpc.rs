@@ -204,9 +204,18 @@ pub struct CallHeader<'a> {
 /// A message that is no call that can be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// No call at all, or not even its header: there is nobody to answer.
-    #[error("malformed call: {0}")]
+    /// No call at all: there is nobody to answer.
+    #[error("no call: {0}")]
     Malformed(#[from] XdrError),
+    /// A call whose header ends too early or does not decode: GARBAGE_ARGS, for who calls would wait for ever (RFC 8166,
+    /// section 4.5.2).
+    #[error("malformed header: {why}")]
+    Header {
+        /// Of the call.
+        xid: u32,
+        /// What is wrong.
+        why: XdrError,
+    },
     /// A reply where a call belongs; not answered.
     #[error("a reply where a call belongs")]
     NotCall,
@@ -233,6 +242,7 @@ impl CallError {
     pub fn reply(&self, w: &mut Writer<'_>) -> bool {
         match *self {
             Self::Malformed(_) | Self::NotCall => return false,
+            Self::Header { xid, .. } => garbage_args(w, xid),
             Self::RpcMismatch { xid, .. } => rpc_mismatch(w, xid),
             Self::BadAuth { xid, why } => auth_error(w, xid, why),
         }
@@ -258,13 +268,15 @@ pub fn parse_call(message: &[u8]) -> Result<(CallHeader<'_>, Reader<'_>), CallEr
             .into());
         }
     }
-    let version = r.u32()?;
+    let header = |why| CallError::Header { xid, why };
+    let version = r.u32().map_err(header)?;
     if version != RPC_VERSION {
         return Err(CallError::RpcMismatch { xid, version });
     }
-    let (program, version, procedure) = (r.u32()?, r.u32()?, r.u32()?);
-    let credential = OpaqueAuth::decode(&mut r)?;
-    let verifier = OpaqueAuth::decode(&mut r)?;
+    let mut word = || r.u32().map_err(header);
+    let (program, version, procedure) = (word()?, word()?, word()?);
+    let credential = OpaqueAuth::decode(&mut r).map_err(header)?;
+    let verifier = OpaqueAuth::decode(&mut r).map_err(header)?;
     let credential = credential.parse().map_err(|_| CallError::BadAuth {
         xid,
         why: AuthStat::BadCred,

@@ -64,12 +64,15 @@ fn a_call() {
     assert_eq!(args.u32(), Ok(77));
     assert_eq!(args.finish(), Ok(()));
     for end in 0..golden.len() {
-        let cut = parse_call(&message[..end]);
-        assert_eq!(
-            cut.err(),
-            Some(CallError::Malformed(XdrError::Short)),
-            "cut at {end}"
-        );
+        let (xid, why) = (0xdead_beef, XdrError::Short);
+        let expected = match end {
+            0..8 => CallError::Malformed(why),
+            _ => CallError::Header { xid, why },
+        };
+        let error = parse_call(&message[..end]).unwrap_err();
+        assert_eq!(error, expected, "cut at {end}");
+        let garbage = hex("deadbeef 00000001 00000000 00000000 00000000 00000004");
+        assert_eq!(answer(error), (end >= 8).then_some(garbage));
     }
 }
 
@@ -137,11 +140,14 @@ fn calls_that_cannot_be_served() {
     let error = parse_call(&changed(7, 401)).unwrap_err();
     assert!(matches!(
         error,
-        CallError::Malformed(XdrError::TooLong {
-            len: 401,
-            max: 400,
+        CallError::Header {
+            why: XdrError::TooLong {
+                len: 401,
+                max: 400,
+                ..
+            },
             ..
-        })
+        }
     ));
 }
 
