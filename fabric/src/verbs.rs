@@ -1,16 +1,28 @@
 //! RDMA adapters, hardware or soft (`rdma_rxe`, `siw`), by libibverbs and librdmacm.
 
+mod cm;
+mod context;
 mod device;
+mod domain;
 mod error;
 mod listener;
+mod pair;
+mod queue;
+mod sys;
 mod types;
+mod waiting;
 
 pub use device::devices;
 pub use error::VerbsError;
 pub use listener::Listener;
 pub use types::{ConnectOptions, Device, Limits, NOT_BUILT_IN, Port, PortState, Transport};
 
-use crate::fabric::{QueuePair, RemoteInvalidation};
+use crate::clock::{self, Nanos};
+use crate::fabric::{PRIVATE_DATA_MAX, Peer, QueuePair, RemoteInvalidation};
+use cm::{Channel, Event, Id, Kind, Terms};
+use domain::Domain;
+use pair::{Made, Pair};
+use queue::Queue;
 use std::io;
 use std::net::SocketAddr;
 
@@ -28,9 +40,117 @@ pub fn connect(
 
 /// The same, with private data that depends on what the device on the way to the peer can do.
 pub fn connect_with(
-    _address: SocketAddr,
-    _private_data: impl FnOnce(RemoteInvalidation) -> Vec<u8>,
-    _options: &ConnectOptions,
+    address: SocketAddr,
+    private_data: impl FnOnce(RemoteInvalidation) -> Vec<u8>,
+    options: &ConnectOptions,
 ) -> io::Result<Box<dyn QueuePair>> {
-    Err(io::ErrorKind::Unsupported.into())
+    let until = clock::now() + options.deadline;
+    let channel = Channel::new()?;
+    let id = Id::new(&channel)?;
+    id.resolve_address(address, left(until)?)
+        .and_then(|()| expect(&channel, until, address, &[Kind::AddressResolved]))
+        .map_err(|error| no_way(error, address))?;
+    id.resolve_route(left(until)?)?;
+    expect(&channel, until, address, &[Kind::RouteResolved])?;
+    let device = id.device().ok_or(VerbsError::NoDevice)?;
+    let domain = Domain::new(&device, options.odp)?;
+    let private_data = private_data(device::remote_invalidation(domain.context()));
+    if private_data.len() > PRIVATE_DATA_MAX {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "too much private data",
+        ));
+    }
+    let attributes = *domain.context().attributes();
+    let most = |wanted: u32, device: i32| {
+        let most = u32::try_from(device).unwrap_or(0).min(READS_MAX);
+        wanted.min(most) as u8
+    };
+    let inbound_reads = most(options.inbound_reads, attributes.max_qp_rd_atom);
+    let outbound_reads = most(options.outbound_reads, attributes.max_qp_init_rd_atom);
+    let queue = Queue::new(domain.pd())?;
+    let number = queue.number();
+    let mut pair = Pair::initialized(Made {
+        queue,
+        id,
+        domain,
+        peer: Peer::Address(address),
+        private_data: Vec::new(),
+        reads_max: 0,
+        is_server: false,
+        place: None,
+    })?;
+    let (queue, id) = pair.parts();
+    id.connect(&Terms {
+        private_data: &private_data,
+        inbound_reads,
+        outbound_reads,
+        queue: number,
+    })?;
+    let answer = expect(
+        &channel,
+        until,
+        address,
+        &[Kind::Response, Kind::Established],
+    )?;
+    let outbound_reads = outbound_reads.min(answer.outbound_reads);
+    if answer.kind == Kind::Response {
+        queue.connect(id, inbound_reads, outbound_reads)?;
+        id.establish()?;
+    }
+    pair.answered(answer.private_data, outbound_reads.into());
+    Ok(Box::new(pair))
+}
+
+/// RDMA Reads of a connection, either way.
+const READS_MAX: u32 = 128;
+
+/// The next event, which is one of these if all goes well.
+fn expect(
+    channel: &Channel,
+    until: Nanos,
+    address: SocketAddr,
+    kinds: &[Kind],
+) -> io::Result<Event> {
+    let event = channel.wait(until)?;
+    if kinds.contains(&event.kind) && event.status == 0 {
+        return Ok(event);
+    }
+    Err(match event.kind {
+        Kind::Rejected => {
+            let end = event.private_data.iter().rposition(|byte| *byte != 0);
+            let reason = &event.private_data[..end.map_or(0, |end| end + 1)];
+            let reason = match reason {
+                [] => format!("nobody takes RDMA connections at {address}"),
+                reason => format!("refused: {}", String::from_utf8_lossy(reason)),
+            };
+            io::Error::new(io::ErrorKind::ConnectionRefused, reason)
+        }
+        Kind::Unreachable => {
+            let what = format!("{address} does not answer to RDMA");
+            io::Error::new(io::ErrorKind::HostUnreachable, what)
+        }
+        _ if event.status < 0 => io::Error::from_raw_os_error(-event.status),
+        kind => io::Error::other(format!("{kind:?} instead of {kinds:?}")),
+    })
+}
+
+/// There may be no device on the way to an address.
+fn no_way(error: io::Error, address: SocketAddr) -> io::Error {
+    match (error.raw_os_error(), context::names()) {
+        (_, Err(no_list)) => no_list.into(),
+        (_, Ok(names)) if names.is_empty() => VerbsError::NoDevice.into(),
+        (Some(libc::ENODEV | libc::EADDRNOTAVAIL), _) => {
+            VerbsError::NoDeviceAt(address.ip()).into()
+        }
+        _ => error,
+    }
+}
+
+/// Time until a deadline that has not passed.
+fn left(until: Nanos) -> io::Result<Nanos> {
+    match until.since(clock::now()) {
+        Nanos(0) => Err(io::ErrorKind::TimedOut.into()),
+        left => Ok(left),
+    }
 }

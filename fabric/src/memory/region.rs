@@ -28,6 +28,15 @@ impl Region {
         }
     }
 
+    /// A region whose first byte its owner names otherwise than by 0.
+    #[cfg(feature = "verbs")]
+    pub(crate) fn at(memory: Mapping, remote: Remote) -> Self {
+        Self {
+            base: remote.offset,
+            ..Self::new(memory, remote.tag)
+        }
+    }
+
     /// A region that somebody's account pays for.
     #[cfg(not(shuttle))]
     pub(crate) fn charged(memory: Mapping, tag: SteeringTag, charge: Box<dyn Send + Sync>) -> Self {

@@ -1,42 +1,267 @@
-use super::Limits;
-use crate::fabric::{self, Incoming};
+use super::cm::{Channel, Id, Kind, Terms};
+use super::domain::Domain;
+use super::pair::{Made, Pair};
+use super::queue::Queue;
+use super::{Limits, VerbsError, context};
+use crate::clock::{self, Nanos};
+use crate::fabric::{self, PRIVATE_DATA_MAX, Peer, QueuePair};
+use crate::memory::Arena;
+use crate::sync::Mutex;
 use crate::wake::WakeSet;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+
+/// Events of one look.
+const BURST: u32 = 16;
+
+/// RDMA Reads that a server wants to have under way at a connection.
+const OUTBOUND_READS: u8 = 128;
 
 /// Takes connections at an address of a device.
 pub struct Listener {
+    channel: Arc<Channel>,
+    id: Id,
     address: SocketAddr,
+    limits: Limits,
+    asking: VecDeque<(Nanos, Incoming)>,
+    domains: Arc<Domains>,
+    /// One more holder for each connection.
+    places: Arc<()>,
+    set: Option<Arc<WakeSet>>,
+}
+
+/// The protection domains of a listener by device.
+struct Domains {
+    known: Mutex<HashMap<String, Arc<Domain>>>,
+    on_demand: bool,
+}
+
+impl Domains {
+    fn of(&self, id: &Id) -> io::Result<Arc<Domain>> {
+        let device = id.device().ok_or(VerbsError::NoDevice)?;
+        let mut known = self.known.lock();
+        if let Some(domain) = known.get(&device) {
+            return Ok(Arc::clone(domain));
+        }
+        let domain = Domain::new(&device, self.on_demand)?;
+        known.insert(device, Arc::clone(&domain));
+        Ok(domain)
+    }
 }
 
 impl Listener {
     /// Listens at `address`; port 0 takes a free one.
-    pub fn bind(_address: SocketAddr, _limits: Limits) -> io::Result<Listener> {
-        Err(io::ErrorKind::Unsupported.into())
+    pub fn bind(address: SocketAddr, limits: Limits) -> io::Result<Listener> {
+        if context::names()?.is_empty() {
+            return Err(VerbsError::NoDevice.into());
+        }
+        let channel = Channel::new()?;
+        let id = Id::new(&channel)?;
+        id.bind(address)?;
+        id.listen(limits.handshakes)?;
+        Ok(Listener {
+            address: SocketAddr::new(address.ip(), id.port()),
+            channel,
+            id,
+            limits,
+            asking: VecDeque::new(),
+            domains: Arc::new(Domains {
+                known: Mutex::default(),
+                on_demand: limits.odp,
+            }),
+            places: Arc::new(()),
+            set: None,
+        })
     }
 
     /// Where it listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
+
+    /// Registers an arena now rather than at the first read, so that what hinders it shows at once. Does nothing where
+    /// the device is known only once somebody connects (a listener at all addresses).
+    pub fn prepare(&self, arena: &Arc<Arena>) -> io::Result<()> {
+        match self.id.device() {
+            Some(_) => self.domains.of(&self.id)?.arena(arena).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes new requests from the kernel. The oldest makes room if there are too many.
+    fn look(&mut self, now: Nanos) -> io::Result<()> {
+        for _ in 0..BURST {
+            let Some(mut event) = self.channel.poll()? else {
+                break;
+            };
+            if event.kind != Kind::Request {
+                // Who asked has gone again.
+                self.asking.retain(|(_, incoming)| !incoming.is(event.of));
+                continue;
+            }
+            let Some(id) = event.take_new(&self.channel) else {
+                continue;
+            };
+            let Some(address) = id.peer() else {
+                id.reject(b"no address");
+                continue;
+            };
+            if Arc::strong_count(&self.places) > self.limits.connections as usize {
+                tracing::debug!(peer = %address, "refused: there are too many connections");
+                id.reject(b"there are too many connections");
+                continue;
+            }
+            if self.asking.len() >= self.limits.handshakes.max(1) as usize {
+                self.asking.pop_front();
+            }
+            let incoming = Incoming {
+                peer: Peer::Address(address),
+                private_data: event.private_data,
+                inbound_reads: event.inbound_reads,
+                outbound_reads: event.outbound_reads,
+                parts: Some(Parts {
+                    id,
+                    domains: Arc::clone(&self.domains),
+                    place: Arc::clone(&self.places),
+                }),
+            };
+            self.asking
+                .push_back((now + self.limits.handshake_deadline, incoming));
+        }
+        Ok(())
+    }
 }
 
 impl fabric::Listener for Listener {
-    fn poll_accept(&mut self) -> io::Result<Option<Box<dyn Incoming>>> {
-        Ok(None)
+    fn poll_accept(&mut self) -> io::Result<Option<Box<dyn fabric::Incoming>>> {
+        let now = clock::now();
+        while let Some((deadline, _)) = self.asking.front()
+            && *deadline <= now
+        {
+            self.asking.pop_front();
+        }
+        if self.asking.is_empty() {
+            self.look(now)?;
+        }
+        let asking = self.asking.pop_front();
+        Ok(asking.map(|(_, incoming)| Box::new(incoming) as Box<dyn fabric::Incoming>))
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+        Some(self.channel.as_fd())
     }
 
-    fn watch(&mut self, _set: &Arc<WakeSet>) -> io::Result<()> {
+    fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
+        set.add(self.channel.as_fd())?;
+        self.set = Some(Arc::clone(set));
         Ok(())
     }
 
     fn name(&self) -> String {
         self.address.to_string()
+    }
+}
+
+struct Parts {
+    id: Id,
+    domains: Arc<Domains>,
+    place: Arc<()>,
+}
+
+/// A connection request.
+struct Incoming {
+    peer: Peer,
+    private_data: Vec<u8>,
+    inbound_reads: u8,
+    outbound_reads: u8,
+    /// Until it is answered.
+    parts: Option<Parts>,
+}
+
+impl Incoming {
+    fn is(&self, number: usize) -> bool {
+        self.parts
+            .as_ref()
+            .is_some_and(|parts| parts.id.number() == number)
+    }
+
+    fn refuse(&mut self, reason: &str) {
+        if let Some(parts) = self.parts.take() {
+            let reason = reason.as_bytes();
+            parts
+                .id
+                .reject(&reason[..reason.len().min(PRIVATE_DATA_MAX)]);
+        }
+    }
+}
+
+impl fabric::Incoming for Incoming {
+    fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn accept(
+        mut self: Box<Self>,
+        private_data: &[u8],
+        inbound_reads: u32,
+    ) -> io::Result<Box<dyn QueuePair>> {
+        if private_data.len() > PRIVATE_DATA_MAX {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "too much private data",
+            ));
+        }
+        let Some(mut parts) = self.parts.take() else {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        };
+        let domain = parts.domains.of(&parts.id)?;
+        let attributes = *domain.context().attributes();
+        let most = |wanted: u8, device: i32| wanted.min(u8::try_from(device).unwrap_or(128));
+        let asked = u8::try_from(inbound_reads).unwrap_or(u8::MAX);
+        let inbound = most(self.inbound_reads.min(asked), attributes.max_qp_rd_atom);
+        let outbound = self.outbound_reads.min(OUTBOUND_READS);
+        let outbound = most(outbound, attributes.max_qp_init_rd_atom);
+        parts.id.migrate(&Channel::new()?)?;
+        let queue = Queue::new(domain.pd())?;
+        let number = queue.number();
+        let iwarp = domain.context().is_iwarp();
+        let mut pair = Pair::initialized(Made {
+            queue,
+            id: parts.id,
+            domain,
+            peer: self.peer.clone(),
+            private_data: std::mem::take(&mut self.private_data),
+            reads_max: outbound.into(),
+            is_server: true,
+            place: Some(parts.place),
+        })?;
+        let (queue, id) = pair.parts();
+        if !iwarp {
+            queue.connect(id, inbound, outbound)?;
+        }
+        id.accept(&Terms {
+            private_data,
+            inbound_reads: inbound,
+            outbound_reads: outbound,
+            queue: number,
+        })?;
+        Ok(Box::new(pair))
+    }
+
+    fn reject(mut self: Box<Self>, reason: &str) {
+        self.refuse(reason);
+    }
+}
+
+impl Drop for Incoming {
+    fn drop(&mut self) {
+        self.refuse("");
     }
 }

@@ -9,6 +9,8 @@ mod messages;
 mod on_shm;
 mod on_sim;
 mod on_tcp;
+#[cfg(feature = "verbs")]
+mod on_verbs;
 mod waiting;
 
 use odafs_fabric::clock::{self, Nanos};
@@ -25,6 +27,21 @@ pub trait Subject: Send + Sync + 'static {
 
     /// Whether [`QueuePair::map_exposed`] gives a view.
     fn has_loads(&self) -> bool;
+
+    /// The longest message is no shorter.
+    fn message_min(&self) -> usize {
+        68 << 10
+    }
+
+    /// Whether a sender may outrun the receives of its peer.
+    fn is_patient(&self) -> bool {
+        true
+    }
+
+    /// Whether a message tells of the tag that it ended.
+    fn tells_of_invalidation(&self) -> bool {
+        true
+    }
 
     /// Whether marked writes are marked.
     fn marks(&self) -> bool {
@@ -158,19 +175,28 @@ pub fn while_polled<T: Send>(
 /// One test for each promise, on a fabric.
 macro_rules! suite {
     // Where there are tags for ranges, and rights.
-    (windows: $subject:expr) => {
-        suite!($subject);
-        suite!(@ $subject; binding: bound_ranges, rights, invalidated, frame_sinks, no_reads);
+    (windows: $subject:expr $(, #[$when:meta])?) => {
+        suite!($subject $(, #[$when])?);
+        suite!(@ $subject $(, #[$when])?; binding: bound_ranges, rights, invalidated, frame_sinks, no_reads);
     };
-    ($subject:expr) => {
-        suite!(@ $subject; messages: in_order_and_whole, gathered, too_long, full, private_data, refused, nobody_listens);
-        suite!(@ $subject; memory: regions, written_before_sent, frames, marked, reads, out_of_range, arena);
-        suite!(@ $subject; waiting: ping_pong, wake_sets, timeouts);
-        suite!(@ $subject; closing: dropped_ends, last_words, many_connections);
+    ($subject:expr $(, #[$when:meta])?) => {
+        suite!(@ $subject $(, #[$when])?; messages: in_order_and_whole, gathered, too_long, full, private_data, refused, nobody_listens);
+        suite!(@ $subject $(, #[$when])?; memory: regions, written_before_sent, frames, marked, reads, out_of_range, arena);
+        suite!(@ $subject $(, #[$when])?; waiting: ping_pong, wake_sets, timeouts);
+        suite!(@ $subject $(, #[$when])?; closing: dropped_ends, last_words, many_connections);
     };
     (@ $subject:expr; $room:ident: $($promise:ident),*) => {
         $(
             #[test]
+            fn $promise() {
+                crate::$room::$promise(&$subject);
+            }
+        )*
+    };
+    (@ $subject:expr, #[$when:meta]; $room:ident: $($promise:ident),*) => {
+        $(
+            #[test]
+            #[$when]
             fn $promise() {
                 crate::$room::$promise(&$subject);
             }

@@ -1,0 +1,518 @@
+//! Protection domains, and the memory that is registered in them.
+
+#![allow(unsafe_code)]
+
+use super::VerbsError;
+use super::context::Context;
+use crate::fabric::{Access, Remote, SteeringTag};
+use crate::memory::mapping::Mapping;
+use crate::memory::{Arena, Region};
+use crate::sync::Mutex;
+use ibverbs_sys::{IBV_MW_TYPE_2, ibv_access_flags, ibv_mr, ibv_mw, ibv_pd};
+use std::io;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// Bytes of a slot: the longest message.
+pub const SLOT_BYTES: usize = 4096;
+
+/// Slots that are registered at a time.
+const SLAB_SLOTS: usize = 256;
+
+/// Slots of a domain: those of 4,096 connections with all their receives posted.
+const SLOTS_MAX: usize = 2 << 20;
+
+const LOCAL: u32 = ibv_access_flags::IBV_ACCESS_LOCAL_WRITE.0;
+const ON_DEMAND: u32 = ibv_access_flags::IBV_ACCESS_ON_DEMAND.0;
+const BINDS: u32 = ibv_access_flags::IBV_ACCESS_MW_BIND.0;
+
+/// The rights of the peer as libibverbs names them.
+pub fn flags(access: Access) -> u32 {
+    let read = u32::from(access.remote_read) * ibv_access_flags::IBV_ACCESS_REMOTE_READ.0;
+    let write = u32::from(access.remote_write) * ibv_access_flags::IBV_ACCESS_REMOTE_WRITE.0;
+    read | write
+}
+
+/// A protection domain: what is registered in one is of no use in another.
+pub struct Pd {
+    pd: NonNull<ibv_pd>,
+    context: Arc<Context>,
+}
+
+// SAFETY: libibverbs may be called from any thread.
+unsafe impl Send for Pd {}
+// SAFETY: as above.
+unsafe impl Sync for Pd {}
+
+impl Pd {
+    fn new(context: &Arc<Context>) -> io::Result<Arc<Pd>> {
+        // SAFETY: the context is open.
+        let pd = NonNull::new(unsafe { ibverbs_sys::ibv_alloc_pd(context.raw()) });
+        Ok(Arc::new(Pd {
+            pd: pd.ok_or_else(io::Error::last_os_error)?,
+            context: Arc::clone(context),
+        }))
+    }
+
+    /// For calls of libibverbs while `self` lives.
+    pub fn raw(&self) -> *mut ibv_pd {
+        self.pd.as_ptr()
+    }
+
+    /// The device.
+    pub fn context(&self) -> &Arc<Context> {
+        &self.context
+    }
+}
+
+impl Drop for Pd {
+    fn drop(&mut self) {
+        // SAFETY: all that was made in the domain holds it.
+        unsafe { ibverbs_sys::ibv_dealloc_pd(self.pd.as_ptr()) };
+    }
+}
+
+/// Memory that the device knows.
+pub struct Registration {
+    /// `None`: it is over.
+    region: Mutex<Option<NonNull<ibv_mr>>>,
+    local_key: u32,
+    tag: SteeringTag,
+    memory: Arc<dyn Memory>,
+    _pd: Arc<Pd>,
+}
+
+// SAFETY: libibverbs may be called from any thread, and the region is behind a lock.
+unsafe impl Send for Registration {}
+// SAFETY: as above.
+unsafe impl Sync for Registration {}
+
+/// What can be registered: it stays where it is for as long as it lives.
+pub trait Memory: Send + Sync {
+    /// The memory.
+    fn mapping(&self) -> &Mapping;
+}
+
+impl Memory for Mapping {
+    fn mapping(&self) -> &Mapping {
+        self
+    }
+}
+
+impl Memory for Region {
+    fn mapping(&self) -> &Mapping {
+        self.memory()
+    }
+}
+
+impl Registration {
+    /// Registers a range of memory.
+    fn new(
+        pd: &Arc<Pd>,
+        memory: Arc<dyn Memory>,
+        offset: usize,
+        length: usize,
+        access: u32,
+    ) -> io::Result<Registration> {
+        let region = tell(pd, memory.mapping(), offset, length, access)?;
+        Ok(Registration::of(pd, region, memory))
+    }
+
+    /// Registers memory and makes a region of it.
+    fn of_region(
+        pd: &Arc<Pd>,
+        memory: Mapping,
+        access: u32,
+    ) -> io::Result<(Registration, Arc<Region>)> {
+        let mr = tell(pd, &memory, 0, memory.len(), access)?;
+        // SAFETY: the region is ours.
+        let tag = SteeringTag(unsafe { mr.as_ref().rkey });
+        let offset = memory.address(0, 0) as u64;
+        let region = Arc::new(Region::at(memory, Remote { tag, offset }));
+        let kept: Arc<dyn Memory> = Arc::clone(&region) as _;
+        Ok((Registration::of(pd, mr, kept), region))
+    }
+
+    fn of(pd: &Arc<Pd>, region: NonNull<ibv_mr>, memory: Arc<dyn Memory>) -> Registration {
+        // SAFETY: the region is ours.
+        let (local_key, tag) = unsafe { (region.as_ref().lkey, region.as_ref().rkey) };
+        Registration {
+            region: Mutex::new(Some(region)),
+            local_key,
+            tag: SteeringTag(tag),
+            memory,
+            _pd: Arc::clone(pd),
+        }
+    }
+
+    /// Under which our own work requests name it.
+    pub fn local_key(&self) -> u32 {
+        self.local_key
+    }
+
+    /// Under which the peer names it.
+    pub fn tag(&self) -> SteeringTag {
+        self.tag
+    }
+
+    /// Address of a byte, for the device and the peer alike.
+    pub fn address(&self, offset: usize, length: usize) -> u64 {
+        self.memory.mapping().address(offset, length) as u64
+    }
+
+    /// Ends it. What the device still does with it fails.
+    pub fn end(&self) {
+        let mut region = self.region.lock();
+        if let Some(mr) = *region {
+            // SAFETY: the region is ours and ends once; the memory outlives this call.
+            let result = unsafe { ibverbs_sys::ibv_dereg_mr(mr.as_ptr()) };
+            if result == 0 {
+                *region = None;
+            } else {
+                let error = io::Error::from_raw_os_error(result.abs());
+                tracing::warn!(%error, "memory cannot be deregistered");
+            }
+        }
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Tells the device of a range of memory, which its caller keeps where it is until the device has been told again.
+fn tell(
+    pd: &Pd,
+    memory: &Mapping,
+    offset: usize,
+    length: usize,
+    access: u32,
+) -> io::Result<NonNull<ibv_mr>> {
+    let address = memory.address(offset, length).cast_mut();
+    // SAFETY: the range was just checked, and the device reaches it by its pages, which the kernel keeps for it.
+    let region =
+        unsafe { ibverbs_sys::ibv_reg_mr(pd.raw(), address.cast(), length, access.cast_signed()) };
+    NonNull::new(region).ok_or_else(|| refused(length))
+}
+
+fn refused(bytes: usize) -> io::Error {
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::ENOMEM | libc::EAGAIN | libc::EPERM) => {
+            VerbsError::LockedMemory { bytes, error }.into()
+        }
+        _ => error,
+    }
+}
+
+/// A memory window: a tag for a range of a registration.
+pub struct Window {
+    window: NonNull<ibv_mw>,
+    of: Arc<Registration>,
+    tag: u32,
+}
+
+// SAFETY: libibverbs may be called from any thread.
+unsafe impl Send for Window {}
+
+impl Window {
+    /// A window that is bound to nothing yet.
+    pub fn new(pd: &Pd, of: &Arc<Registration>) -> io::Result<Window> {
+        let context = pd.context().raw();
+        // SAFETY: the context is open.
+        let allocate = unsafe { (*context).ops.alloc_mw }.ok_or(io::ErrorKind::Unsupported)?;
+        // SAFETY: the domain lives.
+        let window = NonNull::new(unsafe { allocate(pd.raw(), IBV_MW_TYPE_2) });
+        let window = window.ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: the window is ours.
+        let tag = unsafe { window.as_ref().rkey };
+        Ok(Window {
+            window,
+            of: Arc::clone(of),
+            // Its owner makes up the last 8 bits, which must be others at each use.
+            tag: tag & !0xff | tag.wrapping_add(1) & 0xff,
+        })
+    }
+
+    /// The tag that it is to be bound under.
+    pub fn tag(&self) -> SteeringTag {
+        SteeringTag(self.tag)
+    }
+
+    /// For a work request that binds it.
+    pub fn raw(&self) -> *mut ibv_mw {
+        self.window.as_ptr()
+    }
+
+    /// For a work request that binds it. Null: there is no memory any more.
+    pub fn region(&self) -> *mut ibv_mr {
+        self.of
+            .region
+            .lock()
+            .map_or(std::ptr::null_mut(), NonNull::as_ptr)
+    }
+
+    /// Whether it is one over `registration`.
+    pub fn is_of(&self, registration: &Arc<Registration>) -> bool {
+        Arc::ptr_eq(&self.of, registration)
+    }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // SAFETY: the window is ours, its context is open (the registration holds it), and ends once.
+        unsafe {
+            let context = self.window.as_ref().context;
+            if let Some(deallocate) = (*context).ops.dealloc_mw {
+                deallocate(self.window.as_ptr());
+            }
+        }
+    }
+}
+
+/// What is registered of an arena.
+struct OfArena {
+    data: Arc<Mapping>,
+    /// For our own reads and writes.
+    local: Arc<Registration>,
+    /// For the peers' reads: the frames, and the stamps.
+    exposed: Option<[Arc<Registration>; 2]>,
+}
+
+/// A protection domain, and what its connections share in it.
+pub struct Domain {
+    pd: Arc<Pd>,
+    on_demand: bool,
+    arenas: Mutex<Vec<OfArena>>,
+    pool: Arc<Pool>,
+}
+
+impl Domain {
+    /// A new one on a device.
+    pub fn new(device: &str, on_demand: bool) -> io::Result<Arc<Domain>> {
+        let context = Context::open(device)?;
+        let on_demand = on_demand && {
+            let offered = pages_on_demand(&context);
+            if !offered {
+                tracing::warn!(device, "no on-demand paging: memory for RDMA is pinned");
+            }
+            offered
+        };
+        let pd = Pd::new(&context)?;
+        Ok(Arc::new(Domain {
+            pool: Arc::new(Pool {
+                pd: Arc::clone(&pd),
+                state: Mutex::default(),
+            }),
+            pd,
+            on_demand,
+            arenas: Mutex::default(),
+        }))
+    }
+
+    /// The protection domain.
+    pub fn pd(&self) -> &Arc<Pd> {
+        &self.pd
+    }
+
+    /// The device.
+    pub fn context(&self) -> &Context {
+        &self.pd.context
+    }
+
+    /// Whether memory is registered for on-demand paging.
+    pub fn is_on_demand(&self) -> bool {
+        self.on_demand
+    }
+
+    fn flags(&self, access: Access) -> u32 {
+        let binds = u32::from(self.context().has_windows()) * BINDS;
+        let on_demand = u32::from(self.on_demand) * ON_DEMAND;
+        LOCAL | flags(access) | binds | on_demand
+    }
+
+    /// Memory that the peer may use so, and we.
+    pub fn region(
+        &self,
+        length: usize,
+        access: Access,
+    ) -> io::Result<(Arc<Registration>, Arc<Region>)> {
+        let memory = Mapping::new(length)?;
+        let (registration, region) = Registration::of_region(&self.pd, memory, self.flags(access))?;
+        Ok((Arc::new(registration), region))
+    }
+
+    /// One more registration of a range of memory.
+    pub fn again(
+        &self,
+        memory: Arc<dyn Memory>,
+        offset: usize,
+        length: usize,
+        access: Access,
+    ) -> io::Result<Arc<Registration>> {
+        let flags = self.flags(access);
+        Registration::new(&self.pd, memory, offset, length, flags).map(Arc::new)
+    }
+
+    fn register_plain(
+        &self,
+        memory: &Arc<Mapping>,
+        access: Access,
+        written: bool,
+    ) -> io::Result<Arc<Registration>> {
+        let mut flags = flags(access) | u32::from(written) * LOCAL;
+        if self.on_demand {
+            flags |= ON_DEMAND;
+        }
+        let kept: Arc<dyn Memory> = Arc::clone(memory) as _;
+        Registration::new(&self.pd, kept, 0, memory.len(), flags).map(Arc::new)
+    }
+
+    /// The arena, registered for our own reads and writes alone. At the first use the device is told of all of it.
+    pub fn arena(&self, arena: &Arc<Arena>) -> io::Result<Arc<Registration>> {
+        let mut arenas = self.arenas.lock();
+        if let Some(known) = arenas
+            .iter()
+            .find(|known| Arc::ptr_eq(&known.data, arena.data()))
+        {
+            return Ok(Arc::clone(&known.local));
+        }
+        let local = self.register_plain(arena.data(), Access::LOCAL, true)?;
+        arenas.push(OfArena {
+            data: Arc::clone(arena.data()),
+            local: Arc::clone(&local),
+            exposed: None,
+        });
+        Ok(local)
+    }
+
+    /// The arena and its stamps, registered for the peers to read.
+    pub fn exposed(&self, arena: &Arc<Arena>) -> io::Result<[Remote; 2]> {
+        self.arena(arena)?;
+        let mut arenas = self.arenas.lock();
+        let known = arenas
+            .iter_mut()
+            .find(|known| Arc::ptr_eq(&known.data, arena.data()))
+            .ok_or(io::ErrorKind::NotFound)?;
+        if known.exposed.is_none() {
+            known.exposed = Some([
+                self.register_plain(arena.data(), Access::READ, false)?,
+                self.register_plain(arena.stamps(), Access::READ, false)?,
+            ]);
+        }
+        let exposed = known.exposed.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        Ok([&exposed[0], &exposed[1]].map(|registration| Remote {
+            tag: registration.tag(),
+            offset: registration.address(0, 0),
+        }))
+    }
+
+    /// A slot for a message. `None`: there is no memory for it now.
+    pub fn slot(&self) -> Option<Slot> {
+        self.pool.take()
+    }
+}
+
+/// Whether a device takes memory whose pages are not pinned: tried, as the query for it is no function of the library.
+pub fn pages_on_demand(context: &Arc<Context>) -> bool {
+    let tried = || {
+        let pd = Pd::new(context)?;
+        let memory = Arc::new(Mapping::new(SLOT_BYTES)?);
+        Registration::new(&pd, memory, 0, SLOT_BYTES, LOCAL | ON_DEMAND)
+    };
+    tried().is_ok()
+}
+
+/// The slots of a domain's connections. Who is idle has none but for its receives.
+struct Pool {
+    pd: Arc<Pd>,
+    state: Mutex<PoolState>,
+}
+
+#[derive(Default)]
+struct PoolState {
+    free: Vec<(Arc<Slab>, usize)>,
+    slots: usize,
+}
+
+struct Slab {
+    memory: Arc<Mapping>,
+    registration: Registration,
+}
+
+impl Pool {
+    fn take(self: &Arc<Self>) -> Option<Slot> {
+        let mut state = self.state.lock();
+        if state.free.is_empty() {
+            if state.slots >= SLOTS_MAX {
+                return None;
+            }
+            let slab = match self.slab() {
+                Ok(slab) => Arc::new(slab),
+                Err(error) => {
+                    tracing::warn!(%error, "no memory for messages");
+                    return None;
+                }
+            };
+            state.slots += SLAB_SLOTS;
+            let slots = (0..SLAB_SLOTS).map(|at| (Arc::clone(&slab), at * SLOT_BYTES));
+            state.free.extend(slots);
+        }
+        let (slab, offset) = state.free.pop()?;
+        Some(Slot {
+            slab,
+            offset,
+            pool: Arc::clone(self),
+        })
+    }
+
+    fn slab(&self) -> io::Result<Slab> {
+        let memory = Arc::new(Mapping::new(SLAB_SLOTS * SLOT_BYTES)?);
+        let kept: Arc<dyn Memory> = Arc::clone(&memory) as _;
+        let registration = Registration::new(&self.pd, kept, 0, memory.len(), LOCAL)?;
+        Ok(Slab {
+            memory,
+            registration,
+        })
+    }
+}
+
+/// Registered memory for a message, or for a part of a longer write.
+pub struct Slot {
+    slab: Arc<Slab>,
+    offset: usize,
+    pool: Arc<Pool>,
+}
+
+impl Slot {
+    /// Copies into it.
+    pub fn store(&self, offset: usize, from: &[u8]) {
+        assert!(offset + from.len() <= SLOT_BYTES, "beyond the slot");
+        self.slab.memory.store(self.offset + offset, from);
+    }
+
+    /// Copies from it.
+    pub fn load(&self, into: &mut [u8]) {
+        assert!(into.len() <= SLOT_BYTES, "beyond the slot");
+        self.slab.memory.load(self.offset, into);
+    }
+
+    /// Its address, for the device.
+    pub fn address(&self) -> u64 {
+        self.slab.registration.address(self.offset, SLOT_BYTES)
+    }
+
+    /// Under which the device knows it.
+    pub fn local_key(&self) -> u32 {
+        self.slab.registration.local_key()
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let slab = Arc::clone(&self.slab);
+        self.pool.state.lock().free.push((slab, self.offset));
+    }
+}

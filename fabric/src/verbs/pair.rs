@@ -1,0 +1,847 @@
+use super::cm::{Channel, Id, Kind};
+use super::device::{read_order, remote_invalidation};
+use super::domain::{Domain, Registration, SLOT_BYTES, Slot, Window};
+use super::queue::{Chain, DEPTH, Done, Piece, Queue, Side, Work};
+use super::waiting::Waiting;
+use crate::clock::{self, Nanos};
+use crate::fabric::{
+    Access, Completion, Exposed, Fault, Peer, PostError, Posted, QueuePair, ReadOrder, Region,
+    Remote, RemoteInvalidation, Sink, Source, SteeringTag,
+};
+use crate::memory::{Arena, ArenaView, LifeWord, Target};
+use crate::wake::WakeSet;
+use ibverbs_sys::ibv_wc_status;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+/// Receives that are posted even if the caller has made no room: what a peer sends at once finds them.
+const RECEIVES_MIN: u32 = 8;
+
+/// Slots that a write of bytes takes at most; longer ones are registered for the occasion.
+const SLOTS_MAX: usize = 8;
+
+/// Empty looks between two looks for the end of the connection.
+const LOOKS: u32 = 64;
+
+/// How long a connection that is dropped waits until what was sent has left.
+const LAST_WORDS: Nanos = Nanos::from_millis(100);
+
+/// How long a bind may take.
+const BIND: Nanos = Nanos::from_secs(1);
+
+/// A responder of iWARP must not speak before its peer (RFC 5044 section 7.1.1). So long after the accept the peer has
+/// understood the answer, even if it says nothing.
+const SILENCE: Nanos = Nanos::from_millis(20);
+
+/// Something that the device was told to do.
+struct Flight {
+    number: u64,
+    what: What,
+    kept: Kept,
+}
+
+enum What {
+    /// Its end is told to nobody.
+    Quiet,
+    Write(u64),
+    Read(u64),
+}
+
+/// What must stay until the end of a flight.
+#[expect(dead_code, reason = "only kept")]
+enum Kept {
+    Nothing,
+    Slot(Slot),
+    Registration(Arc<Registration>),
+}
+
+/// What a tag of ours names.
+enum Held {
+    Region(Arc<Registration>),
+    /// Bound by the work request with this number.
+    Window(Window, u64),
+}
+
+enum Event {
+    Over(Completion),
+    Came {
+        slot: Slot,
+        bytes: u32,
+        invalidated: Option<SteeringTag>,
+    },
+}
+
+/// What a connection was made with.
+pub struct Made {
+    pub queue: Queue,
+    pub id: Id,
+    pub domain: Arc<Domain>,
+    pub peer: Peer,
+    pub private_data: Vec<u8>,
+    /// RDMA Reads that we may have under way.
+    pub reads_max: u32,
+    /// The peer asked for the connection.
+    pub is_server: bool,
+    /// Counts as a connection of its listener.
+    pub place: Option<Arc<()>>,
+}
+
+/// One end of a connection. Its fields go in this order: the queue pair first, then what the device used for it.
+pub struct Pair {
+    queue: Queue,
+    waiting: Waiting,
+    chain: Chain,
+    flights: VecDeque<Flight>,
+    next: u64,
+    /// Flights whose end is told.
+    told: u32,
+    reads: u32,
+    reads_max: u32,
+    /// A post found no room since there was some.
+    starved: bool,
+    receives: VecDeque<Slot>,
+    next_receive: u64,
+    /// Messages that the caller has made room for, beyond those that came.
+    wanted: u32,
+    events: VecDeque<Event>,
+    message: Box<[u8; SLOT_BYTES]>,
+    message_bytes: usize,
+    table: HashMap<u32, Held>,
+    /// Whose end nobody saw.
+    left: Vec<Kept>,
+    looks: u32,
+    silent_until: Option<Nanos>,
+    closed: bool,
+    set: Option<Arc<WakeSet>>,
+    peer: Peer,
+    private_data: Vec<u8>,
+    domain: Arc<Domain>,
+    id: Id,
+    channel: Arc<Channel>,
+    _place: Option<Arc<()>>,
+}
+
+impl Pair {
+    /// Takes receives from now on, before the connection is there.
+    pub fn initialized(made: Made) -> io::Result<Pair> {
+        let Made {
+            mut queue,
+            id,
+            domain,
+            peer,
+            private_data,
+            reads_max,
+            is_server,
+            place,
+        } = made;
+        queue.initialize(&id)?;
+        let waits = is_server && domain.context().is_iwarp();
+        let channel = Arc::clone(id.channel());
+        let mut pair = Pair {
+            waiting: Waiting::new(queue.as_fd(), channel.as_fd())?,
+            queue,
+            chain: Chain::default(),
+            flights: VecDeque::new(),
+            next: 0,
+            told: 0,
+            reads: 0,
+            reads_max,
+            starved: false,
+            receives: VecDeque::new(),
+            next_receive: 0,
+            wanted: 0,
+            events: VecDeque::new(),
+            message: Box::new([0; SLOT_BYTES]),
+            message_bytes: 0,
+            table: HashMap::new(),
+            left: Vec::new(),
+            looks: 0,
+            silent_until: waits.then(|| clock::now() + SILENCE),
+            closed: false,
+            set: None,
+            peer,
+            private_data,
+            domain,
+            id,
+            channel,
+            _place: place,
+        };
+        pair.fill_receives();
+        match pair.closed {
+            true => Err(io::ErrorKind::OutOfMemory.into()),
+            false => Ok(pair),
+        }
+    }
+
+    /// For the steps of the handshake.
+    pub fn parts(&mut self) -> (&mut Queue, &Id) {
+        (&mut self.queue, &self.id)
+    }
+
+    /// What the peer answered.
+    pub fn answered(&mut self, private_data: Vec<u8>, reads_max: u32) {
+        self.private_data = private_data;
+        self.reads_max = reads_max;
+    }
+
+    fn open(&self) -> Result<(), PostError> {
+        match self.closed {
+            true => Err(PostError::Closed),
+            false => Ok(()),
+        }
+    }
+
+    fn fill_receives(&mut self) {
+        let wanted = (self.wanted.max(RECEIVES_MIN) as usize).min(DEPTH);
+        while self.receives.len() < wanted && !self.closed {
+            let Some(slot) = self.domain.slot() else {
+                return;
+            };
+            if let Err(error) = self.queue.receive(self.next_receive, &slot) {
+                return self.close(&error);
+            }
+            self.next_receive += 1;
+            self.receives.push_back(slot);
+        }
+    }
+
+    /// Room for so many work requests.
+    fn room(&mut self, count: usize) -> Result<(), PostError> {
+        self.open()?;
+        if self.flights.len() + count > DEPTH {
+            self.reap();
+            self.open()?;
+        }
+        match self.flights.len() + count <= DEPTH {
+            true => Ok(()),
+            false => {
+                self.starved = true;
+                Err(PostError::Full)
+            }
+        }
+    }
+
+    /// Queues a work request, for which there is room.
+    fn post(&mut self, work: &Work<'_>, piece: Option<Piece>, what: What, kept: Kept) {
+        let told = !matches!(what, What::Quiet);
+        self.told += u32::from(told);
+        self.chain.push(self.next, work, piece, told);
+        self.flights.push_back(Flight {
+            number: self.next,
+            what,
+            kept,
+        });
+        self.next += 1;
+    }
+
+    fn send(&mut self, parts: &[&[u8]], ends: Option<SteeringTag>) -> Result<Posted, PostError> {
+        self.open()?;
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        if length > SLOT_BYTES {
+            return Err(PostError::TooLong);
+        }
+        self.room(1)?;
+        let slot = self.slot()?;
+        let mut at = 0;
+        for part in parts {
+            slot.store(at, part);
+            at += part.len();
+        }
+        let piece = piece(&slot, length);
+        self.post(
+            &Work::Send(ends),
+            Some(piece),
+            What::Quiet,
+            Kept::Slot(slot),
+        );
+        Ok(Posted::Done)
+    }
+
+    fn slot(&mut self) -> Result<Slot, PostError> {
+        let slot = self.domain.slot();
+        self.starved |= slot.is_none();
+        slot.ok_or(PostError::Full)
+    }
+
+    fn write_bytes(&mut self, bytes: &[u8], to: Remote) -> Result<Posted, PostError> {
+        if bytes.len() > SLOTS_MAX * SLOT_BYTES {
+            return self.write_long(bytes, to);
+        }
+        self.room(bytes.len().div_ceil(SLOT_BYTES))?;
+        let pieces = bytes.chunks(SLOT_BYTES);
+        let slots: Vec<Slot> = pieces
+            .clone()
+            .map(|_| self.slot())
+            .collect::<Result<_, _>>()?;
+        for (at, (slot, part)) in slots.into_iter().zip(pieces).enumerate() {
+            slot.store(0, part);
+            let to = to.ahead((at * SLOT_BYTES) as u64);
+            let work = Work::Write {
+                tag: to.tag,
+                address: to.offset,
+            };
+            let piece = piece(&slot, part.len());
+            self.post(&work, Some(piece), What::Quiet, Kept::Slot(slot));
+        }
+        Ok(Posted::Done)
+    }
+
+    fn write_long(&mut self, bytes: &[u8], to: Remote) -> Result<Posted, PostError> {
+        self.room(1)?;
+        let registered = self.domain.region(bytes.len(), Access::LOCAL);
+        let (registration, region) = registered.map_err(|error| {
+            tracing::warn!(%error, "no memory for a write");
+            PostError::Full
+        })?;
+        if !region.store(0, bytes) {
+            return Err(PostError::BadRange);
+        }
+        let work = Work::Write {
+            tag: to.tag,
+            address: to.offset,
+        };
+        let piece = Piece {
+            address: registration.address(0, bytes.len()),
+            length: u32::try_from(bytes.len()).map_err(|_| PostError::BadRange)?,
+            key: registration.local_key(),
+        };
+        let kept = Kept::Registration(registration);
+        self.post(&work, Some(piece), What::Quiet, kept);
+        Ok(Posted::Done)
+    }
+
+    /// The registration of a region of ours.
+    fn registered(&self, region: &Region) -> Option<&Arc<Registration>> {
+        match self.table.get(&region.tag().0)? {
+            Held::Region(registration) if registration.address(0, 0) == region.remote(0).offset => {
+                Some(registration)
+            }
+            _ => None,
+        }
+    }
+
+    fn arena(&mut self, arena: &Arc<Arena>) -> Result<Arc<Registration>, PostError> {
+        self.domain.arena(arena).map_err(|error| {
+            tracing::error!(%error, "the page cache cannot be registered");
+            self.close(&error);
+            PostError::Closed
+        })
+    }
+
+    /// Takes what has come, and what is over.
+    fn look(&mut self) {
+        if self.closed {
+            return;
+        }
+        self.speak();
+        self.gather();
+        let sends = self.told > 0 || self.starved || self.flights.len() > DEPTH / 2;
+        if sends && !self.closed {
+            self.reap();
+        }
+        if self.events.is_empty() && !self.closed {
+            self.looks += 1;
+            if self.looks >= LOOKS {
+                self.heed();
+            }
+        }
+    }
+
+    /// Looks for messages; whether there may be more.
+    fn gather(&mut self) -> bool {
+        let mut failed = None;
+        let (receives, events) = (&mut self.receives, &mut self.events);
+        let mut came = 0;
+        let more = self.queue.poll(Side::Receives, |done| {
+            let Some(slot) = receives.pop_front() else {
+                return;
+            };
+            if !done.is_ok() {
+                failed.get_or_insert(done.status);
+                return;
+            }
+            came += 1;
+            events.push_back(Event::Came {
+                slot,
+                bytes: done.bytes.min(SLOT_BYTES as u32),
+                invalidated: done.invalidated,
+            });
+        });
+        if came > 0 && self.silent_until.take().is_some() {
+            self.ring();
+        }
+        if let Some(status) = failed {
+            self.close(&Status(status));
+        }
+        more
+    }
+
+    /// Looks for the ends of what was posted.
+    fn reap(&mut self) {
+        let mut over = Vec::new();
+        while self.queue.poll(Side::Sends, |done| over.push(done)) {}
+        let mut failed = None;
+        for done in over {
+            if !done.is_ok() {
+                failed.get_or_insert(done.status);
+            }
+            self.landed(done);
+        }
+        if self.flights.len() <= DEPTH / 2 {
+            self.starved = false;
+        }
+        if let Some(status) = failed {
+            self.close(&Status(status));
+        }
+    }
+
+    /// All flights up to this one are over.
+    fn landed(&mut self, done: Done) {
+        while let Some(flight) = self.flights.front()
+            && flight.number <= done.number
+        {
+            let result = match flight.number == done.number {
+                true => outcome(&done),
+                false => Ok(()),
+            };
+            if let Some(flight) = self.flights.pop_front() {
+                self.tell(&flight.what, result);
+            }
+        }
+    }
+
+    fn tell(&mut self, what: &What, result: Result<(), Fault>) {
+        let completion = match *what {
+            What::Quiet => return,
+            What::Write(id) => Completion::Write { id, result },
+            What::Read(id) => {
+                self.reads -= 1;
+                Completion::Read { id, result }
+            }
+        };
+        self.told -= 1;
+        self.events.push_back(Event::Over(completion));
+    }
+
+    /// The connection is over. What came before stays to be polled.
+    fn close(&mut self, why: &dyn std::fmt::Display) {
+        if std::mem::replace(&mut self.closed, true) {
+            return;
+        }
+        tracing::debug!(peer = %self.peer, %why, "connection closed");
+        while self.gather() {}
+        self.reap();
+        self.queue.fail();
+        self.reap();
+        // The device has let go of the rest, whether it says so or not.
+        while let Some(flight) = self.flights.pop_front() {
+            self.tell(&flight.what, Err(Fault::Flushed));
+            self.left.push(flight.kept);
+        }
+        self.id.disconnect();
+    }
+
+    /// Takes the events of the connection, and those that were asked for.
+    fn heed(&mut self) {
+        self.looks = 0;
+        let ready = self.waiting.ready();
+        if ready.completions {
+            while let Some(side) = self.queue.event() {
+                self.waiting.came(side);
+            }
+        }
+        while ready.connection && !self.closed {
+            match self.channel.poll() {
+                Ok(None) => return,
+                Ok(Some(event)) => match event.kind {
+                    Kind::Disconnected => self.close(&"the peer closed it"),
+                    Kind::Rejected | Kind::Unreachable | Kind::Failed => {
+                        self.close(&"it did not come about");
+                    }
+                    _ => {}
+                },
+                Err(error) => self.close(&error),
+            }
+        }
+    }
+
+    /// Rings once silence is over.
+    fn speak(&mut self) {
+        if let Some(until) = self.silent_until
+            && clock::now() >= until
+        {
+            self.silent_until = None;
+            self.ring();
+        }
+    }
+
+    fn ring(&mut self) {
+        if self.closed || self.chain.is_empty() || self.silent_until.is_some() {
+            return;
+        }
+        if let Err(error) = self.queue.ring(&mut self.chain) {
+            self.close(&error);
+        }
+    }
+
+    /// Asks for an event at the next completion that the caller waits for.
+    fn ask(&mut self) {
+        let sends = self.told > 0 || self.starved;
+        for (side, wanted) in [(Side::Receives, true), (Side::Sends, sends)] {
+            if wanted && self.waiting.asks(side) {
+                self.queue.notify(side);
+            }
+        }
+    }
+
+    /// Waits until the work request with this number is over.
+    fn settle(&mut self, number: u64, span: Nanos) {
+        self.silent_until = None;
+        self.ring();
+        let until = clock::now() + span;
+        loop {
+            self.reap();
+            let over = self
+                .flights
+                .front()
+                .is_none_or(|flight| flight.number > number);
+            if over || self.closed || clock::now() >= until {
+                return;
+            }
+            if self.waiting.asks(Side::Sends) {
+                self.queue.notify(Side::Sends);
+            } else {
+                self.waiting.wait(Some(Nanos::from_millis(5)));
+                self.heed();
+            }
+        }
+    }
+
+    fn arrived(&mut self, slot: &Slot, bytes: u32, ended: Option<SteeringTag>) -> Completion {
+        self.message_bytes = bytes as usize;
+        slot.load(&mut self.message[..bytes as usize]);
+        self.wanted = self.wanted.saturating_sub(1);
+        let invalidated = ended.filter(|tag| self.table.remove(&tag.0).is_some());
+        Completion::Recv { bytes, invalidated }
+    }
+}
+
+fn piece(slot: &Slot, length: usize) -> Piece {
+    Piece {
+        address: slot.address(),
+        length: length as u32,
+        key: slot.local_key(),
+    }
+}
+
+fn outcome(done: &Done) -> Result<(), Fault> {
+    match done.status {
+        ibv_wc_status::IBV_WC_SUCCESS => Ok(()),
+        ibv_wc_status::IBV_WC_REM_ACCESS_ERR
+        | ibv_wc_status::IBV_WC_REM_INV_REQ_ERR
+        | ibv_wc_status::IBV_WC_REM_OP_ERR => Err(Fault::RemoteAccess),
+        _ => Err(Fault::Flushed),
+    }
+}
+
+/// The end of a work request that ended the connection.
+struct Status(ibv_wc_status::Type);
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a work request ended with status {}", self.0)
+    }
+}
+
+impl QueuePair for Pair {
+    fn post_receives(&mut self, count: u32) {
+        self.wanted = self.wanted.saturating_add(count);
+        self.fill_receives();
+    }
+
+    fn post_send(&mut self, _id: u64, parts: &[&[u8]]) -> Result<Posted, PostError> {
+        self.send(parts, None)
+    }
+
+    fn post_send_invalidate(
+        &mut self,
+        _id: u64,
+        parts: &[&[u8]],
+        invalidate: SteeringTag,
+    ) -> Result<Posted, PostError> {
+        self.send(parts, Some(invalidate))
+    }
+
+    fn post_write(&mut self, id: u64, from: Source<'_>, to: Remote) -> Result<Posted, PostError> {
+        self.open()?;
+        let (arena, frame, offset, length) = match from {
+            Source::Bytes([]) => return Ok(Posted::Done),
+            Source::Frame { length: 0, .. } => return Ok(Posted::Done),
+            Source::Bytes(bytes) => return self.write_bytes(bytes, to),
+            Source::Frame {
+                arena,
+                frame,
+                offset,
+                length,
+            } => (arena, frame, offset, length),
+        };
+        self.room(1)?;
+        let registration = self.arena(arena)?;
+        let at = arena.place(frame, offset, length as usize);
+        let work = Work::Write {
+            tag: to.tag,
+            address: to.offset,
+        };
+        let piece = Piece {
+            address: registration.address(at, length as usize),
+            length,
+            key: registration.local_key(),
+        };
+        let kept = Kept::Registration(registration);
+        self.post(&work, Some(piece), What::Write(id), kept);
+        Ok(Posted::Pending)
+    }
+
+    fn post_read(&mut self, id: u64, into: Sink<'_>, from: Remote) -> Result<Posted, PostError> {
+        self.open()?;
+        let (target, at, length) = Target::of_sink(into)?;
+        if length == 0 {
+            return Ok(Posted::Done);
+        }
+        if self.reads >= self.reads_max {
+            self.reap();
+            self.open()?;
+            if self.reads >= self.reads_max {
+                return Err(PostError::Full);
+            }
+        }
+        self.room(1)?;
+        let registration = match (&into, &target) {
+            (Sink::Frame { arena, .. }, _) => self.arena(arena)?,
+            (_, Target::Region(region)) => {
+                let known = self.registered(region).ok_or(PostError::BadRange)?;
+                Arc::clone(known)
+            }
+            (Sink::Region(_), Target::Mapping(_)) => return Err(PostError::BadRange),
+        };
+        let work = Work::Read {
+            tag: from.tag,
+            address: from.offset,
+        };
+        let piece = Piece {
+            address: registration.address(at, length),
+            length: u32::try_from(length).map_err(|_| PostError::BadRange)?,
+            key: registration.local_key(),
+        };
+        self.reads += 1;
+        let kept = Kept::Registration(registration);
+        self.post(&work, Some(piece), What::Read(id), kept);
+        Ok(Posted::Pending)
+    }
+
+    fn reads_max(&self) -> u32 {
+        self.reads_max
+    }
+
+    fn flush(&mut self) {
+        self.speak();
+        self.ring();
+    }
+
+    fn poll(&mut self) -> Option<Completion> {
+        self.message_bytes = 0;
+        if self.events.is_empty() {
+            self.look();
+        }
+        match self.events.pop_front()? {
+            Event::Over(completion) => Some(completion),
+            Event::Came {
+                slot,
+                bytes,
+                invalidated,
+            } => {
+                let completion = self.arrived(&slot, bytes, invalidated);
+                drop(slot);
+                self.fill_receives();
+                Some(completion)
+            }
+        }
+    }
+
+    fn message(&self) -> &[u8] {
+        &self.message[..self.message_bytes]
+    }
+
+    fn arm(&mut self) -> bool {
+        if self.closed || !self.events.is_empty() {
+            return false;
+        }
+        self.heed();
+        let starved = self.starved;
+        self.look();
+        self.ask();
+        self.look();
+        if !self.closed && self.told == 0 {
+            // What nobody waits for gives its memory back.
+            self.reap();
+        }
+        if let (Some(until), Some(set), false) =
+            (self.silent_until, &self.set, self.chain.is_empty())
+        {
+            set.wake_at(until);
+        }
+        // Room in the queue is an event too.
+        let room = starved && !self.starved;
+        !self.closed && self.events.is_empty() && !room
+    }
+
+    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.waiting.as_fd())
+    }
+
+    fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
+        set.add(self.waiting.as_fd())?;
+        self.set = Some(Arc::clone(set));
+        Ok(())
+    }
+
+    fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
+        self.flush();
+        if self.arm() {
+            let silent = self.silent_until.filter(|_| !self.chain.is_empty());
+            let silent = silent.map(|until| until.since(clock::now()));
+            self.waiting.wait(timeout.into_iter().chain(silent).min());
+            self.heed();
+        }
+        match self.closed && self.events.is_empty() {
+            true => Err(PostError::Closed),
+            false => Ok(()),
+        }
+    }
+
+    fn register(&mut self, length: usize, access: Access) -> io::Result<Arc<Region>> {
+        self.open()?;
+        if length == 0 {
+            return Err(invalid("an empty region"));
+        }
+        self.queue.open(access)?;
+        let (registration, region) = self.domain.region(length, access)?;
+        self.table
+            .insert(region.tag().0, Held::Region(registration));
+        Ok(region)
+    }
+
+    fn bind(
+        &mut self,
+        region: &Arc<Region>,
+        offset: usize,
+        length: usize,
+        access: Access,
+    ) -> io::Result<Remote> {
+        if !region.memory().holds(offset, length) || length == 0 {
+            return Err(invalid("beyond the region"));
+        }
+        self.room(1)?;
+        let registration = self.registered(region).cloned();
+        let registration = registration.ok_or_else(|| invalid("a region of another connection"))?;
+        self.queue.open(access)?;
+        let address = registration.address(offset, length);
+        let (tag, held) = if self.domain.context().has_windows() {
+            let window = Window::new(self.domain.pd(), &registration)?;
+            let work = Work::Bind {
+                window: &window,
+                address,
+                length: length as u64,
+                access,
+            };
+            let number = self.next;
+            let kept = Kept::Registration(registration);
+            self.post(&work, None, What::Quiet, kept);
+            (window.tag(), Held::Window(window, number))
+        } else {
+            let memory = Arc::clone(region);
+            let again = self.domain.again(memory, offset, length, access)?;
+            (again.tag(), Held::Region(again))
+        };
+        self.table.insert(tag.0, held);
+        Ok(Remote {
+            tag,
+            offset: address,
+        })
+    }
+
+    fn invalidate(&mut self, tag: SteeringTag) {
+        match self.table.remove(&tag.0) {
+            None => {}
+            // The device must not find a window gone that it is to bind.
+            Some(Held::Window(_window, bound)) => self.settle(bound, BIND),
+            Some(Held::Region(registration)) => {
+                // Windows first: a region does not go while there are some.
+                let of_it = |held: &Held| matches!(held, Held::Window(window, _) if window.is_of(&registration));
+                let windows: Vec<u32> = self
+                    .table
+                    .iter()
+                    .filter(|(_, held)| of_it(held))
+                    .map(|(tag, _)| *tag)
+                    .collect();
+                for window in windows {
+                    self.invalidate(SteeringTag(window));
+                }
+                registration.end();
+            }
+        }
+    }
+
+    fn remote_invalidation(&self) -> RemoteInvalidation {
+        remote_invalidation(self.domain.context())
+    }
+
+    fn read_order(&self) -> ReadOrder {
+        read_order(self.domain.context())
+    }
+
+    /// The life word is no part of it: who is connected is connected to this life.
+    fn expose(&mut self, arena: &Arc<Arena>, _life: &LifeWord) -> io::Result<Exposed> {
+        self.open()?;
+        let [arena, stamps] = self.domain.exposed(arena)?;
+        self.queue.open(Access::READ)?;
+        Ok(Exposed { arena, stamps })
+    }
+
+    fn map_exposed(&mut self, _exposed: &Exposed) -> io::Result<Option<ArenaView>> {
+        Ok(None)
+    }
+
+    fn max_message(&self) -> usize {
+        SLOT_BYTES
+    }
+
+    fn private_data(&self) -> &[u8] {
+        &self.private_data
+    }
+
+    fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed
+    }
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        if !self.closed {
+            self.settle(u64::MAX, LAST_WORDS);
+        }
+        if !self.closed {
+            self.id.disconnect();
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! On a device, at the address in `ODAFS_VERBS_ADDRESS`.
+
+use crate::{Subject, suite};
+use odafs_fabric::verbs::{self, ConnectOptions, Limits, Transport};
+use odafs_fabric::{Listener, QueuePair};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Mutex;
+
+struct Verbs {
+    address: Mutex<SocketAddr>,
+    iwarp: bool,
+}
+
+impl Verbs {
+    fn new() -> Verbs {
+        let ip = std::env::var("ODAFS_VERBS_ADDRESS").expect("ODAFS_VERBS_ADDRESS");
+        let ip: IpAddr = ip.parse().expect("an address");
+        let devices = verbs::devices().unwrap();
+        let device = devices.iter().find(|device| {
+            let mut ports = device.ports.iter();
+            ports.any(|port| port.addresses.contains(&ip))
+        });
+        Verbs {
+            // Nobody listens there.
+            address: Mutex::new(SocketAddr::new(ip, 1)),
+            iwarp: device.expect("a device").transport == Transport::IWarp,
+        }
+    }
+}
+
+impl Subject for Verbs {
+    fn listen(&self) -> Box<dyn Listener> {
+        let any = SocketAddr::new(self.address.lock().unwrap().ip(), 0);
+        let listener = verbs::Listener::bind(any, Limits::default()).unwrap();
+        *self.address.lock().unwrap() = listener.local_addr();
+        Box::new(listener)
+    }
+
+    fn connect(&self, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>> {
+        let address = *self.address.lock().unwrap();
+        verbs::connect(address, private_data, &ConnectOptions::default())
+    }
+
+    fn has_loads(&self) -> bool {
+        false
+    }
+
+    fn message_min(&self) -> usize {
+        4096
+    }
+
+    fn is_patient(&self) -> bool {
+        !self.iwarp
+    }
+
+    fn tells_of_invalidation(&self) -> bool {
+        !self.iwarp
+    }
+}
+
+suite!(windows: Verbs::new(), #[ignore = "needs an RDMA device"]);
