@@ -182,7 +182,7 @@ impl Context {
         // SAFETY: the context is open, and the address is filled in.
         let result = unsafe { ibverbs_sys::ibv_query_gid(self.raw(), port, index, &mut gid) };
         // SAFETY: each member of the union is 16 bytes of plain data.
-        (result == 0).then(|| unsafe { gid.raw })
+        (result == 0).then_some(unsafe { gid.raw })
     }
 }
 

@@ -362,7 +362,7 @@ impl Domain {
         access: Access,
         written: bool,
     ) -> io::Result<Arc<Registration>> {
-        let mut flags = flags(access) | u32::from(written) * LOCAL;
+        let mut flags = flags(access) | (u32::from(written) * LOCAL);
         if self.on_demand {
             flags |= ON_DEMAND;
         }

@@ -30,24 +30,26 @@ pub struct Listener {
     domains: Arc<Domains>,
     /// One more holder for each connection.
     places: Arc<()>,
-    set: Option<Arc<WakeSet>>,
 }
 
-/// The protection domains of a listener by device.
+/// The protection domains of a listener: two for a device, of connections whose peer may read and of the others. Memory
+/// that peers may read is out of the others' reach whatever their device checks: soft iWARP looks neither at the rights
+/// of a queue pair nor at the number of reads that a responder offers.
 struct Domains {
-    known: Mutex<HashMap<String, Arc<Domain>>>,
+    known: Mutex<HashMap<(String, bool), Arc<Domain>>>,
     on_demand: bool,
 }
 
 impl Domains {
-    fn of(&self, id: &Id) -> io::Result<Arc<Domain>> {
+    fn of(&self, id: &Id, reads: bool) -> io::Result<Arc<Domain>> {
         let device = id.device().ok_or(VerbsError::NoDevice)?;
         let mut known = self.known.lock();
-        if let Some(domain) = known.get(&device) {
+        let key = (device, reads);
+        if let Some(domain) = known.get(&key) {
             return Ok(Arc::clone(domain));
         }
-        let domain = Domain::new(&device, self.on_demand)?;
-        known.insert(device, Arc::clone(&domain));
+        let domain = Domain::new(&key.0, self.on_demand)?;
+        known.insert(key, Arc::clone(&domain));
         Ok(domain)
     }
 }
@@ -73,7 +75,6 @@ impl Listener {
                 on_demand: limits.odp,
             }),
             places: Arc::new(()),
-            set: None,
         })
     }
 
@@ -83,12 +84,15 @@ impl Listener {
     }
 
     /// Registers an arena now rather than at the first read, so that what hinders it shows at once. Does nothing where
-    /// the device is known only once somebody connects (a listener at all addresses).
-    pub fn prepare(&self, arena: &Arc<Arena>) -> io::Result<()> {
-        match self.id.device() {
-            Some(_) => self.domains.of(&self.id)?.arena(arena).map(|_| ()),
-            None => Ok(()),
+    /// the device is known only once somebody connects (a listener at all addresses). `Some(true)`: registered for
+    /// on-demand paging; else its pages are pinned.
+    pub fn prepare(&self, arena: &Arc<Arena>) -> io::Result<Option<bool>> {
+        if self.id.device().is_none() {
+            return Ok(None);
         }
+        let domain = self.domains.of(&self.id, false)?;
+        domain.arena(arena)?;
+        Ok(Some(domain.is_on_demand()))
     }
 
     /// Takes new requests from the kernel. The oldest makes room if there are too many.
@@ -155,9 +159,7 @@ impl fabric::Listener for Listener {
     }
 
     fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
-        set.add(self.channel.as_fd())?;
-        self.set = Some(Arc::clone(set));
-        Ok(())
+        set.add(self.channel.as_fd()).map(|_| ())
     }
 
     fn name(&self) -> String {
@@ -221,7 +223,7 @@ impl fabric::Incoming for Incoming {
         let Some(mut parts) = self.parts.take() else {
             return Err(io::ErrorKind::ConnectionAborted.into());
         };
-        let domain = parts.domains.of(&parts.id)?;
+        let domain = parts.domains.of(&parts.id, inbound_reads > 0)?;
         let attributes = *domain.context().attributes();
         let most = |wanted: u8, device: i32| wanted.min(u8::try_from(device).unwrap_or(128));
         let asked = u8::try_from(inbound_reads).unwrap_or(u8::MAX);

@@ -32,7 +32,7 @@ const LAST_WORDS: Nanos = Nanos::from_millis(100);
 const BIND: Nanos = Nanos::from_secs(1);
 
 /// A responder of iWARP must not speak before its peer (RFC 5044 section 7.1.1). So long after the accept the peer has
-/// understood the answer, even if it says nothing.
+/// understood the answer even if it says nothing: who speaks first all the same waits until then.
 const SILENCE: Nanos = Nanos::from_millis(20);
 
 /// Something that the device was told to do.
@@ -114,7 +114,6 @@ pub struct Pair {
     looks: u32,
     silent_until: Option<Nanos>,
     closed: bool,
-    set: Option<Arc<WakeSet>>,
     peer: Peer,
     private_data: Vec<u8>,
     domain: Arc<Domain>,
@@ -160,7 +159,6 @@ impl Pair {
             looks: 0,
             silent_until: waits.then(|| clock::now() + SILENCE),
             closed: false,
-            set: None,
             peer,
             private_data,
             domain,
@@ -335,7 +333,6 @@ impl Pair {
         if self.closed {
             return;
         }
-        self.speak();
         self.gather();
         let sends = self.told > 0 || self.starved || self.flights.len() > DEPTH / 2;
         if sends && !self.closed {
@@ -369,8 +366,8 @@ impl Pair {
                 invalidated: done.invalidated,
             });
         });
-        if came > 0 && self.silent_until.take().is_some() {
-            self.ring();
+        if came > 0 {
+            self.silent_until = None;
         }
         if let Some(status) = failed {
             self.close(&Status(status));
@@ -467,19 +464,15 @@ impl Pair {
         }
     }
 
-    /// Rings once silence is over.
-    fn speak(&mut self) {
-        if let Some(until) = self.silent_until
-            && clock::now() >= until
-        {
-            self.silent_until = None;
-            self.ring();
-        }
-    }
-
     fn ring(&mut self) {
-        if self.closed || self.chain.is_empty() || self.silent_until.is_some() {
+        if self.closed || self.chain.is_empty() {
             return;
+        }
+        if self.silent_until.is_some() {
+            self.gather();
+        }
+        if let Some(until) = self.silent_until.take() {
+            clock::sleep(until.since(clock::now()));
         }
         if let Err(error) = self.queue.ring(&mut self.chain) {
             self.close(&error);
@@ -498,7 +491,6 @@ impl Pair {
 
     /// Waits until the work request with this number is over.
     fn settle(&mut self, number: u64, span: Nanos) {
-        self.silent_until = None;
         self.ring();
         let until = clock::now() + span;
         loop {
@@ -646,7 +638,6 @@ impl QueuePair for Pair {
     }
 
     fn flush(&mut self) {
-        self.speak();
         self.ring();
     }
 
@@ -687,11 +678,6 @@ impl QueuePair for Pair {
             // What nobody waits for gives its memory back.
             self.reap();
         }
-        if let (Some(until), Some(set), false) =
-            (self.silent_until, &self.set, self.chain.is_empty())
-        {
-            set.wake_at(until);
-        }
         // Room in the queue is an event too.
         let room = starved && !self.starved;
         !self.closed && self.events.is_empty() && !room
@@ -703,16 +689,13 @@ impl QueuePair for Pair {
 
     fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
         set.add(self.waiting.as_fd())?;
-        self.set = Some(Arc::clone(set));
         Ok(())
     }
 
     fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
         self.flush();
         if self.arm() {
-            let silent = self.silent_until.filter(|_| !self.chain.is_empty());
-            let silent = silent.map(|until| until.since(clock::now()));
-            self.waiting.wait(timeout.into_iter().chain(silent).min());
+            self.waiting.wait(timeout);
             self.heed();
         }
         match self.closed && self.events.is_empty() {

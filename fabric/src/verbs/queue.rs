@@ -417,7 +417,7 @@ impl Queue {
                 .map_or(ibv_wc_status::IBV_WC_SUCCESS, |(status, _)| status);
             // Linux's soft RoCE sets the kernel's bit for it, which has another meaning here.
             let told = ibv_wc_flags::IBV_WC_WITH_INV.0
-                | u32::from(self.pd.context().is_rxe()) * ibv_wc_flags::IBV_WC_IP_CSUM_OK.0;
+                | (u32::from(self.pd.context().is_rxe()) * ibv_wc_flags::IBV_WC_IP_CSUM_OK.0);
             let ends = side == Side::Receives
                 && status == ibv_wc_status::IBV_WC_SUCCESS
                 && completion.wc_flags.0 & told != 0;

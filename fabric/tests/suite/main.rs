@@ -38,6 +38,11 @@ pub trait Subject: Send + Sync + 'static {
         true
     }
 
+    /// Whether a listener's word on RDMA Reads holds.
+    fn keeps_depths(&self) -> bool {
+        true
+    }
+
     /// Whether a message tells of the tag that it ended.
     fn tells_of_invalidation(&self) -> bool {
         true

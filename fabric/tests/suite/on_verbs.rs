@@ -54,6 +54,10 @@ impl Subject for Verbs {
         !self.iwarp
     }
 
+    fn keeps_depths(&self) -> bool {
+        !self.iwarp
+    }
+
     fn tells_of_invalidation(&self) -> bool {
         !self.iwarp
     }
