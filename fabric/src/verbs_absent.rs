@@ -2,6 +2,7 @@
 //! tell how to build one that has it.
 
 use crate::fabric::{self, QueuePair, RemoteInvalidation};
+use crate::memory::Arena;
 use crate::wake::WakeSet;
 use std::convert::Infallible;
 use std::io;
@@ -31,6 +32,11 @@ impl Listener {
     /// There is no fabric to listen by.
     pub fn bind(_: SocketAddr, _: Limits) -> io::Result<Listener> {
         Err(absent())
+    }
+
+    /// Nothing is registered.
+    pub fn prepare(&self, _: &Arc<Arena>) -> io::Result<Option<bool>> {
+        match self.0 {}
     }
 
     /// Its address.

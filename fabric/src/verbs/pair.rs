@@ -826,5 +826,7 @@ impl Drop for Pair {
         if !self.closed {
             self.id.disconnect();
         }
+        // Soft RoCE keeps a queue pair for as long as a window is bound by it.
+        self.table.retain(|_, held| matches!(held, Held::Region(_)));
     }
 }

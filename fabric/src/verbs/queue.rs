@@ -135,6 +135,8 @@ impl Chain {
             Work::Send(Some(tag)) => {
                 request.opcode = ibv_wr_opcode::IBV_WR_SEND_WITH_INV;
                 request.__bindgen_anon_1.invalidate_rkey = tag.0;
+                // Where the library of soft iWARP looks for it. No other looks here for a message.
+                request.wr.rdma.rkey = tag.0;
             }
             Work::Write { tag, address } => {
                 remote(tag, address);

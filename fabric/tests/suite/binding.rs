@@ -48,6 +48,9 @@ pub fn bound_ranges(subject: &dyn Subject) {
     assert!(writes(&mut ends, bound.ahead(15), b"those"));
     assert_eq!(loaded(&region, 98, 24), b"..twenty bytes ofthose..");
     assert!(ends.client.bind(&region, 4000, 97, Access::READ).is_err());
+    if !subject.checks_ranges() {
+        return;
+    }
     for (offset, length) in [(20, 1), (16, 5), (u64::MAX, 1), (u64::MAX - 19, 20)] {
         ends = anew(subject, ends);
         let (region, bound) = window(&mut ends, Access::BOTH);
@@ -72,14 +75,18 @@ pub fn rights(subject: &dyn Subject) {
     let (region, bound) = window(&mut ends, Access::WRITE);
     assert!(writes(&mut ends, bound, b"yes"));
     assert_eq!(loaded(&region, 100, 3), b"yes");
-    assert_eq!(reads(&mut ends, bound, 6), None);
+    if subject.checks_reads() {
+        assert_eq!(reads(&mut ends, bound, 6), None);
+    }
     // The region's own tag, which gives nothing.
     let mut ends = anew(subject, ends);
     let (region, _) = window(&mut ends, Access::BOTH);
     assert!(!writes(&mut ends, region.remote(0), b"no"));
-    let mut ends = anew(subject, ends);
-    let (region, _) = window(&mut ends, Access::BOTH);
-    assert_eq!(reads(&mut ends, region.remote(0), 6), None);
+    if subject.checks_reads() {
+        let mut ends = anew(subject, ends);
+        let (region, _) = window(&mut ends, Access::BOTH);
+        assert_eq!(reads(&mut ends, region.remote(0), 6), None);
+    }
 }
 
 /// After an invalidation, by either side, a tag gives nothing.

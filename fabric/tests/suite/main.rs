@@ -43,6 +43,16 @@ pub trait Subject: Send + Sync + 'static {
         true
     }
 
+    /// Whether a tag for a range of a region ends with the range, not with the region.
+    fn checks_ranges(&self) -> bool {
+        true
+    }
+
+    /// Whether memory without the right to it cannot be read under its tag.
+    fn checks_reads(&self) -> bool {
+        true
+    }
+
     /// Whether a message tells of the tag that it ended.
     fn tells_of_invalidation(&self) -> bool {
         true

@@ -10,7 +10,11 @@ use std::sync::Mutex;
 struct Verbs {
     address: Mutex<SocketAddr>,
     iwarp: bool,
+    rxe: bool,
 }
+
+/// What Linux's soft RoCE gives as its vendor.
+const RXE: u32 = 0xff_ffff;
 
 impl Verbs {
     fn new() -> Verbs {
@@ -21,10 +25,12 @@ impl Verbs {
             let mut ports = device.ports.iter();
             ports.any(|port| port.addresses.contains(&ip))
         });
+        let device = device.expect("a device");
         Verbs {
             // Nobody listens there.
             address: Mutex::new(SocketAddr::new(ip, 1)),
-            iwarp: device.expect("a device").transport == Transport::IWarp,
+            iwarp: device.transport == Transport::IWarp,
+            rxe: device.transport == Transport::RoCE && device.vendor == RXE,
         }
     }
 }
@@ -55,6 +61,16 @@ impl Subject for Verbs {
     }
 
     fn keeps_depths(&self) -> bool {
+        !self.iwarp
+    }
+
+    /// Soft RoCE checks the bounds of the region that a window is of.
+    fn checks_ranges(&self) -> bool {
+        !self.rxe
+    }
+
+    /// Soft iWARP checks only that a read's memory is registered.
+    fn checks_reads(&self) -> bool {
         !self.iwarp
     }
 
