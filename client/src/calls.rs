@@ -6,7 +6,7 @@ use crate::{
     options::{Credential, Wait},
     pool::{Lent, Pool, TakeError},
     procedure::Procedure,
-    transport::{Broken, Placed, Transport},
+    transport::{Broken, Place, Placed, Transport},
 };
 use odafs_common::{
     rpcrdma::CallShape,
@@ -202,7 +202,7 @@ impl Calls {
             deadline,
         } = *sending;
         let send = |line: &mut Line| {
-            self.send(line, xid, procedure, arguments, deadline)
+            self.send(line, xid, procedure, arguments, None, deadline)
                 .and_then(|()| line.flush(deadline))
         };
         if let Err(broken) = send(line) {
@@ -274,7 +274,7 @@ impl Calls {
     pub fn tell(&self, line: &mut Line, procedure: &Procedure, arguments: &dyn Encode) {
         let deadline = clock::now() + Nanos::from_millis(100);
         // The other side finds out by itself if this is lost.
-        let _ = self.send(line, self.next_xid(), procedure, arguments, deadline);
+        let _ = self.send(line, self.next_xid(), procedure, arguments, None, deadline);
         let _ = line.flush(deadline);
     }
 
@@ -290,13 +290,14 @@ impl Calls {
         })
     }
 
-    /// Queues a call on a line.
+    /// Queues a call on a line. The data of its reply may go to `place`.
     pub fn send(
         &self,
         line: &mut Line,
         xid: u32,
         procedure: &Procedure,
         arguments: &dyn Encode,
+        place: Option<&Place>,
         deadline: Nanos,
     ) -> Result<(), Broken> {
         let auth = Auth::Sys(AuthSys {
@@ -318,7 +319,7 @@ impl Calls {
             reply_max: bound.reply_max,
         };
         self.sent.fetch_add(1, Relaxed);
-        line.transport.send(&line.out, &shape, deadline)
+        line.transport.send(&line.out, &shape, place, deadline)
     }
 
     /// A connection of the pool. One that is older than the last loss is closed, should the server be gone, so it is

@@ -1,11 +1,12 @@
 //! An open file.
 
 use crate::{
+    buffer::Buffer,
     client::Client,
     error::{PathError, ReadError, WriteError},
     metadata::Metadata,
     nfs::NfsError,
-    read, references,
+    read, read_into, references,
     session::Session,
     shared::Shared,
     state::FileState,
@@ -14,6 +15,7 @@ use crate::{
 };
 use odafs_common::wire::nfs3::Stable;
 use odafs_fabric::sync::Arc;
+use std::ops::Range;
 
 /// An open file. Cheap to clone; reads and writes of many threads go on side by side.
 ///
@@ -96,6 +98,49 @@ impl File {
     /// The server refused it, or the call failed.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
         read::read_at(self, buf, offset)
+    }
+
+    /// Reads into a range of registered memory from `offset` on; fewer bytes than the range has only at the end of the
+    /// file.
+    ///
+    /// Over RDMA (`odafs://`) what is 64 KiB or more is written there by the server, and not copied here; it comes from
+    /// the server even if it was read before. All else is as [`read_at`](Self::read_at).
+    ///
+    /// # Errors
+    /// As [`read_at`](Self::read_at).
+    ///
+    /// # Panics
+    /// If the range is beyond the buffer.
+    pub fn read_into(
+        &self,
+        buffer: &mut Buffer,
+        range: Range<usize>,
+        offset: u64,
+    ) -> Result<usize, ReadError> {
+        let mut request = [IntoRequest::new(range, offset)];
+        self.read_batch_into(buffer, &mut request)?;
+        Ok(request[0].bytes)
+    }
+
+    /// Many reads into registered memory, as [`read_into`](Self::read_into): all in flight together over RDMA, elsewhere one
+    /// after the other.
+    ///
+    /// # Errors
+    /// The first that failed; the others may or may not have been served.
+    ///
+    /// # Panics
+    /// If a range is beyond the buffer.
+    pub fn read_batch_into(
+        &self,
+        buffer: &mut Buffer,
+        requests: &mut [IntoRequest],
+    ) -> Result<(), ReadError> {
+        let within = |r: &Range<usize>| r.start <= r.end && r.end <= buffer.len();
+        assert!(
+            requests.iter().all(|r| within(&r.range)),
+            "beyond the buffer"
+        );
+        read_into::read(self, buffer, requests)
     }
 
     /// Fills `buf` from `offset` on.
@@ -244,6 +289,28 @@ impl<'a> ReadRequest<'a> {
         Self {
             offset,
             buf,
+            bytes: 0,
+        }
+    }
+}
+
+/// One read into registered memory.
+#[derive(Debug, Clone)]
+pub struct IntoRequest {
+    /// Where the bytes go in the buffer.
+    pub range: Range<usize>,
+    /// First byte, in the file.
+    pub offset: u64,
+    /// Bytes read; set by [`File::read_batch_into`].
+    pub bytes: usize,
+}
+
+impl IntoRequest {
+    /// A read of as many bytes as `range` has, from `offset` on.
+    pub fn new(range: Range<usize>, offset: u64) -> Self {
+        Self {
+            range,
+            offset,
             bytes: 0,
         }
     }

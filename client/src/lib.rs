@@ -59,6 +59,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | `read`, `read_pair`, `read_rpc`, `part`, `write` | the data path: all branching of a read, top to bottom |
+//! | `buffer`, `read_into` | memory that is read into without a copy |
 //! | `client`, `facts`, `file`, `path`, `read_dir`, `references` | what callers hold, and what they ask for |
 //! | `shared`, `lane`, `state` | what handles share, what a thread reads with, what is kept of a file |
 //! | `directory`, `cache`, `budget`, `policy` | cores without IO, clock or chance of their own |
@@ -69,6 +70,7 @@
 #![forbid(unsafe_code)]
 
 mod budget;
+mod buffer;
 mod cache;
 mod calls;
 mod client;
@@ -93,6 +95,7 @@ mod procedure;
 mod rdma;
 mod read;
 mod read_dir;
+mod read_into;
 mod read_pair;
 mod read_rpc;
 mod references;
@@ -108,10 +111,11 @@ mod transport;
 mod url;
 mod write;
 
+pub use buffer::Buffer;
 pub use client::Client;
 pub use error::{CallError, ConnectError, PathError, ReadError, Status, UrlError, WriteError};
 pub use facts::{FileReferences, Granted, PageReference, ServerFacts};
-pub use file::{File, ReadRequest};
+pub use file::{File, IntoRequest, ReadRequest};
 pub use link::{Dial, RpcOver};
 pub use metadata::{Changes, CreateOptions, DirEntry, FileKind, Metadata, Space, When};
 pub use odafs_common::exception::Exception;

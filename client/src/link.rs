@@ -133,6 +133,14 @@ impl Link {
         }
     }
 
+    /// How calls travel over the fabric, if there is one.
+    pub fn rpc_over(&self) -> Option<RpcOver> {
+        match self {
+            Self::Fabric(fabric, _) => Some(fabric.rpc_over()),
+            Self::Tcp(_) => None,
+        }
+    }
+
     /// Longest data of one call, in bytes: what fits a message of every fabric, and more where messages may be long.
     pub fn piece_max(&self) -> u32 {
         match self {

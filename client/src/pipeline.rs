@@ -5,7 +5,7 @@ use crate::{
     error::CallError,
     pool::TakeError,
     procedure::{Asks, Procedure},
-    transport::{Broken, Placed},
+    transport::{Broken, Place, Placed},
 };
 use odafs_common::wire::xdr::{Encode, Reader};
 use odafs_fabric::{Region, clock::Nanos, sync::Arc};
@@ -32,6 +32,12 @@ pub trait Work {
     fn asks(&self, item: Self::Item, sink: bool) -> Asks {
         let _ = (item, sink);
         Asks::NOTHING
+    }
+
+    /// Where a call's data may land, in memory of the caller's.
+    fn place(&self, item: Self::Item) -> Option<Place> {
+        let _ = item;
+        None
     }
 
     /// Takes a result in. `placed`: where its data lies, if that came apart from it; it is empty in `result` then.
@@ -67,6 +73,8 @@ struct Run<'a, W: Work> {
     todo: VecDeque<(Option<u32>, W::Item)>,
     in_flight: Vec<Flying<W::Item>>,
     sink_bytes: usize,
+    /// Memory of the caller's may be lent to the server.
+    lent: bool,
     deadline: Nanos,
     pause: Pause,
 }
@@ -102,6 +110,7 @@ pub fn run<W: Work>(
         todo: items.into_iter().map(|item| (None, item)).collect(),
         in_flight: Vec::new(),
         sink_bytes,
+        lent: false,
         deadline: calls.deadline(),
         pause: Pause::default(),
     };
@@ -124,7 +133,10 @@ impl<W: Work> Run<'_, W> {
                 }
             };
             match self.on_line(&mut line) {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    line.transport().let_go();
+                    return Ok(());
+                }
                 Err(Stopped::Broken(broken)) => {
                     last = Some(broken.to_string());
                     self.calls.lost(line);
@@ -133,8 +145,8 @@ impl<W: Work> Run<'_, W> {
                         .extend(sent.map(|flying| (Some(flying.xid), flying.item)));
                 }
                 Err(stopped) => {
-                    // Data may still be on its way into the connection's sink: it goes with the connection.
-                    if self.sink_bytes > 0 {
+                    // Data may still be on its way into memory: no more comes when the connection has gone.
+                    if self.sink_bytes > 0 || self.lent {
                         line.discard();
                     }
                     return match stopped {
@@ -199,8 +211,10 @@ impl<W: Work> Run<'_, W> {
             });
             let (calls, deadline) = (self.calls, self.deadline);
             let procedure = (self.procedure).asking(self.work.asks(item, sink.is_some()));
+            let place = self.work.place(item);
+            self.lent |= place.is_some();
             self.work.send(item, slot, sink, &mut |arguments| {
-                calls.send(line, xid, &procedure, arguments, deadline)
+                calls.send(line, xid, &procedure, arguments, place.as_ref(), deadline)
             })?;
             sent = true;
         }
@@ -225,8 +239,9 @@ impl<W: Work> Run<'_, W> {
             };
             let (calls, deadline) = (self.calls, self.deadline);
             let procedure = self.procedure.asking(self.work.asks(item, false));
+            let place = self.work.place(item);
             self.work.send(item, slot, None, &mut |arguments| {
-                calls.send(line, xid, &procedure, arguments, deadline)
+                calls.send(line, xid, &procedure, arguments, place.as_ref(), deadline)
             })?;
         }
         line.flush(self.deadline)

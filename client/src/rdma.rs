@@ -14,7 +14,7 @@ use self::{
 };
 use crate::{
     options::{Rdma, RdmaCredits, RdmaDesign, Registration, Wait},
-    transport::{Broken, Patience, Placed, Transport},
+    transport::{Broken, Patience, Place, Placed, Transport},
 };
 use odafs_common::{
     rpcrdma::{
@@ -127,6 +127,7 @@ impl RdmaTransport {
         &mut self,
         message: &[u8],
         shape: &CallShape,
+        place: Option<&Place>,
         deadline: Nanos,
     ) -> Result<Sent, Broken> {
         let Self {
@@ -143,7 +144,12 @@ impl RdmaTransport {
                 NeedKind::Argument | NeedKind::Call => Access::READ,
                 NeedKind::Result | NeedKind::Reply => Access::WRITE,
             };
-            let lent = memory.lend(&mut **pair, need.bytes as usize, access);
+            let (pair, bytes) = (&mut **pair, need.bytes as usize);
+            let placed = match (need.kind, place) {
+                (NeedKind::Result, Some(place)) => memory.lend_place(pair, bytes, place),
+                _ => None,
+            };
+            let lent = placed.map_or_else(|| memory.lend(pair, bytes, access), Ok);
             let buffer = lent.map_err(|error| no_memory = Some(error)).ok()?;
             let segments = buffer.segments();
             let mut at = 0;
@@ -387,7 +393,13 @@ impl RdmaTransport {
 }
 
 impl Transport for RdmaTransport {
-    fn send(&mut self, message: &[u8], shape: &CallShape, deadline: Nanos) -> Result<(), Broken> {
+    fn send(
+        &mut self,
+        message: &[u8],
+        shape: &CallShape,
+        place: Option<&Place>,
+        deadline: Nanos,
+    ) -> Result<(), Broken> {
         let fetched;
         let shape = match self.terms.read_read {
             true => {
@@ -402,7 +414,7 @@ impl Transport for RdmaTransport {
         };
         let mut patience = Patience::new(self.wait, deadline);
         loop {
-            match self.try_send(message, shape, deadline)? {
+            match self.try_send(message, shape, place, deadline)? {
                 Sent::Yes => return Ok(()),
                 Sent::NoCredit => {
                     self.pair.flush();
@@ -423,10 +435,8 @@ impl Transport for RdmaTransport {
         let mut patience = Patience::new(self.wait, deadline);
         loop {
             if let Some(next) = self.ready.pop_front() {
-                let last = std::mem::replace(&mut self.current, next);
-                if let Some((buffer, _)) = last.apart {
-                    self.memory.take_back(&mut *self.pair, buffer);
-                }
+                self.let_go();
+                self.current = next;
                 return Ok(true);
             }
             if !self.step(&mut patience)? {
@@ -443,8 +453,15 @@ impl Transport for RdmaTransport {
         let (buffer, bytes) = self.current.apart.as_ref()?;
         Some(Placed {
             region: buffer.region(),
+            offset: buffer.start(),
             bytes: *bytes,
         })
+    }
+
+    fn let_go(&mut self) {
+        if let Some((buffer, _)) = self.current.apart.take() {
+            self.memory.take_back(&mut *self.pair, buffer);
+        }
     }
 
     fn message_max(&self) -> usize {

@@ -23,7 +23,8 @@ use odafs_fabric::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-const READ: Procedure = Procedure {
+/// READ of the ODAFS program.
+pub const READ: Procedure = Procedure {
     name: "ODAFS READ",
     number: Number::Odafs(odafs::Procedure::Read),
     idempotent: true,
@@ -145,33 +146,57 @@ fn span(part: &Part<'_>, reading: &Reading<'_>) -> (u64, u32) {
 
 /// Data that was read.
 #[derive(Clone, Copy)]
-enum Data<'a> {
+pub enum Data<'a> {
     /// In the reply.
     Here(&'a [u8]),
     /// In registered memory.
     Landed {
+        /// The memory.
         region: &'a Region,
+        /// First byte.
         offset: usize,
+        /// Bytes.
         bytes: usize,
     },
 }
 
 impl<'a> Data<'a> {
-    fn of(here: &'a [u8], placed: Option<Placed<'a>>) -> Self {
+    /// `here`, unless it came apart.
+    pub fn of(here: &'a [u8], placed: Option<Placed<'a>>) -> Self {
         match placed {
             None => Self::Here(here),
             Some(placed) => Self::Landed {
                 region: placed.region,
-                offset: 0,
+                offset: placed.offset,
                 bytes: placed.bytes as usize,
             },
         }
     }
 
-    fn len(&self) -> usize {
+    /// Bytes.
+    pub fn len(&self) -> usize {
         match self {
             Self::Here(data) => data.len(),
             Self::Landed { bytes, .. } => *bytes,
+        }
+    }
+
+    /// Copies it to `at` of a region, unless it lies there already. False if that is too small.
+    pub fn bring(&self, region: &Region, at: usize) -> bool {
+        match *self {
+            Self::Here(data) => region.store(at, data),
+            Self::Landed {
+                region: from,
+                offset,
+                ..
+            } if std::ptr::eq(from, region) => offset == at,
+            Self::Landed { .. } => {
+                let mut step = [0; 4096];
+                (0..self.len()).step_by(step.len()).all(|skip| {
+                    let bytes = self.copy(skip, &mut step);
+                    region.store(at + skip, &step[..bytes])
+                })
+            }
         }
     }
 
@@ -191,11 +216,43 @@ impl<'a> Data<'a> {
 }
 
 /// What both programs' results say.
-struct Told<'a> {
-    data: Data<'a>,
-    eof: bool,
-    change: Option<u64>,
-    attributes: Option<Attributes>,
+pub struct Told<'a> {
+    /// What was read.
+    pub data: Data<'a>,
+    /// The file ends with it.
+    pub eof: bool,
+    /// The file's change counter, where it is told.
+    pub change: Option<u64>,
+    /// The file's attributes.
+    pub attributes: Option<Attributes>,
+}
+
+impl<'a> Told<'a> {
+    /// By NFS READ.
+    pub fn plain(ok: &nfs3::ReadOk<'a>, placed: Option<Placed<'a>>) -> Self {
+        Self {
+            data: Data::of(ok.data.0, placed),
+            eof: ok.eof,
+            change: None,
+            attributes: ok.attributes,
+        }
+    }
+
+    /// By ODAFS READ, with its data.
+    ///
+    /// # Errors
+    /// It says another length than the data has.
+    pub fn odafs(ok: &odafs::ReadOk<'_>, data: Data<'a>) -> Result<Self, CallError> {
+        if data.len() != ok.count as usize {
+            return Err(misbehaved(&READ, &"data of another length than it says"));
+        }
+        Ok(Self {
+            data,
+            eof: ok.eof,
+            change: Some(ok.change),
+            attributes: ok.attributes,
+        })
+    }
 }
 
 impl Work for Fetch<'_, '_, '_> {
@@ -255,15 +312,7 @@ impl Work for Fetch<'_, '_, '_> {
     ) -> Result<Next<Piece>, CallError> {
         let failed = if self.plain {
             match decode(&nfs::READ, nfs3::ReadResult::decode(result))? {
-                Ok(ok) => {
-                    let told = Told {
-                        data: Data::of(ok.data.0, placed),
-                        eof: ok.eof,
-                        change: None,
-                        attributes: ok.attributes,
-                    };
-                    return self.told(piece, &told);
-                }
+                Ok(ok) => return self.told(piece, &Told::plain(&ok, placed)),
                 Err(failed) => failed.status,
             }
         } else {
@@ -290,7 +339,8 @@ impl Work for Fetch<'_, '_, '_> {
     }
 }
 
-fn decode<T>(
+/// A result that makes sense.
+pub fn decode<T>(
     procedure: &Procedure,
     result: Result<T, odafs_common::wire::xdr::XdrError>,
 ) -> Result<T, CallError> {
@@ -305,16 +355,7 @@ impl Fetch<'_, '_, '_> {
         ok: &odafs::ReadOk<'_>,
     ) -> Result<Next<Piece>, CallError> {
         let (shared, file) = (self.reading.shared, self.reading.file);
-        if data.len() != ok.count as usize {
-            return Err(misbehaved(&READ, &"data of another length than it says"));
-        }
-        let told = Told {
-            data,
-            eof: ok.eof,
-            change: Some(ok.change),
-            attributes: ok.attributes,
-        };
-        let next = self.told(piece, &told)?;
+        let next = self.told(piece, &Told::odafs(ok, data)?)?;
         if let Some(session) = &self.session {
             let references = ok.references.iter().map(|page| (page.page, page.reference));
             let learned = shared

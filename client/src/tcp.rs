@@ -2,7 +2,7 @@
 
 use crate::{
     options::Wait,
-    transport::{Broken, Transport},
+    transport::{Broken, Place, Transport},
     url::Host,
 };
 use odafs_common::{
@@ -101,7 +101,13 @@ fn broken(error: io::Error) -> Broken {
 }
 
 impl Transport for TcpTransport {
-    fn send(&mut self, message: &[u8], _: &CallShape, _: Nanos) -> Result<(), Broken> {
+    fn send(
+        &mut self,
+        message: &[u8],
+        _: &CallShape,
+        _: Option<&Place>,
+        _: Nanos,
+    ) -> Result<(), Broken> {
         let length = u32::try_from(message.len())
             .ok()
             .filter(|length| *length <= RECORD_MAX);

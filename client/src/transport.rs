@@ -5,6 +5,7 @@ use odafs_common::rpcrdma::CallShape;
 use odafs_fabric::{
     Completion, PostError, QueuePair, Region,
     clock::{self, Nanos},
+    sync::Arc,
 };
 use thiserror::Error;
 
@@ -16,8 +17,10 @@ pub struct Broken(pub String);
 /// Data that came apart from its message, in registered memory. The server writes to it no more.
 #[derive(Clone, Copy)]
 pub struct Placed<'a> {
-    /// The memory, from its first byte on.
+    /// The memory.
     pub region: &'a Region,
+    /// Where it begins there.
+    pub offset: usize,
     /// Bytes.
     pub bytes: u32,
 }
@@ -27,15 +30,31 @@ impl Placed<'_> {
     pub fn load(&self) -> Vec<u8> {
         let mut data = vec![0; self.bytes as usize];
         // It is at least as long: that was looked at when it came.
-        let _ = self.region.load(0, &mut data);
+        let _ = self.region.load(self.offset, &mut data);
         data
     }
+}
+
+/// Memory of the caller's in which the data of a reply shall land, where the transport can do that. It may end up in the
+/// transport's own all the same.
+#[derive(Clone)]
+pub struct Place {
+    /// The memory.
+    pub region: Arc<Region>,
+    /// First byte.
+    pub offset: usize,
 }
 
 /// Carries messages both ways.
 pub trait Transport: Send {
     /// Queues a call; [`flush`](Self::flush) sees it off. `shape` says what of it and of its reply may travel apart.
-    fn send(&mut self, message: &[u8], shape: &CallShape, deadline: Nanos) -> Result<(), Broken>;
+    fn send(
+        &mut self,
+        message: &[u8],
+        shape: &CallShape,
+        place: Option<&Place>,
+        deadline: Nanos,
+    ) -> Result<(), Broken>;
 
     /// Sends what is queued.
     fn flush(&mut self, deadline: Nanos) -> Result<(), Broken>;
@@ -50,6 +69,9 @@ pub trait Transport: Send {
     fn placed(&self) -> Option<Placed<'_>> {
         None
     }
+
+    /// What was received last has been looked at: memory of a caller's is let go.
+    fn let_go(&mut self) {}
 
     /// Longest message either way, in bytes.
     fn message_max(&self) -> usize;
@@ -79,7 +101,13 @@ impl FabricTransport {
 }
 
 impl Transport for FabricTransport {
-    fn send(&mut self, message: &[u8], _: &CallShape, deadline: Nanos) -> Result<(), Broken> {
+    fn send(
+        &mut self,
+        message: &[u8],
+        _: &CallShape,
+        _: Option<&Place>,
+        deadline: Nanos,
+    ) -> Result<(), Broken> {
         send_when_room(&mut *self.pair, &[message], deadline)
     }
 

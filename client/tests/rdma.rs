@@ -2,7 +2,8 @@
 //! `ODAFS_VERBS_ADDRESS` (and the feature `verbs`) by the RDMA device that has that address.
 
 use odafs::{
-    Cache, Client, Options, Rdma, RdmaCredits, RdmaDesign, ReadRequest, Registration, Route, Url,
+    Buffer, Cache, Client, File, IntoRequest, Options, Rdma, RdmaCredits, RdmaDesign, ReadRequest,
+    Registration, Route, Url,
 };
 use odafs_server::{
     config::{Credits, Direct, ServerConfig, Squash},
@@ -96,6 +97,7 @@ fn walk(house: &House, client: &Client) {
     for (n, buf) in bufs.iter().enumerate() {
         assert!(*buf == data[at(n)..at(n) + 5000], "{n}");
     }
+    into_a_buffer(&file, &data);
     let target = "t/".repeat(1500);
     client.symlink(&target, "/l").unwrap();
     assert_eq!(client.readlink("/l").unwrap(), PathBuf::from(&target));
@@ -104,6 +106,60 @@ fn walk(house: &House, client: &Client) {
     }
     assert_eq!(client.read_dir("/").unwrap().count(), 122);
     assert_eq!(client.statistics().reconnects, 0);
+}
+
+/// Reads into registered memory, alone and many together, up to the end of the file and beyond.
+fn into_a_buffer(file: &File, data: &[u8]) {
+    let mut buffer = Buffer::new(900_000).unwrap();
+    let place = buffer.as_ptr();
+    for (at, offset, length) in [
+        (0, 0, 700_001),
+        (3, 1, 65_536),
+        (5, 99, 200),
+        (199_999, 699_000, 700_001),
+        (4096, 1 << 40, 100_000),
+    ] {
+        buffer.fill(0xee);
+        let rest = data.get(offset..).unwrap_or_default();
+        let expected = &rest[..rest.len().min(length)];
+        let bytes = file.read_into(&mut buffer, at..at + length, offset as u64);
+        assert_eq!(bytes.unwrap(), expected.len());
+        let (before, rest) = buffer.split_at(at);
+        let (got, behind) = rest.split_at(expected.len());
+        assert!(got == expected, "{at} {offset} {length}");
+        assert!(before.iter().chain(behind).all(|byte| *byte == 0xee));
+    }
+    let request = |n: usize| IntoRequest::new(n * 80_000..n * 80_000 + 70_000, n as u64 * 75_000);
+    let mut requests: Vec<_> = (0..11).map(request).collect();
+    file.read_batch_into(&mut buffer, &mut requests).unwrap();
+    for request in requests {
+        let expected = &data[(request.offset as usize).min(data.len())..];
+        let expected = &expected[..expected.len().min(70_000)];
+        assert_eq!(request.bytes, expected.len());
+        assert!(buffer[request.range][..request.bytes] == *expected);
+    }
+    // Nobody holds on to it: it was never replaced.
+    assert_eq!(buffer.as_ptr(), place);
+}
+
+/// A server that is gone has no access either: the memory is the caller's when the read has failed.
+#[test]
+fn a_buffer_outlives_its_server() {
+    let house = House::open(|_| {});
+    let data = pattern(300_000, 3);
+    std::fs::write(house.file("f"), &data).unwrap();
+    let options = Options {
+        deadline: Duration::from_millis(300),
+        ..options(Rdma::default())
+    };
+    let client = Client::connect_with(&house.url(""), options).unwrap();
+    let file = client.open("/f").unwrap();
+    let mut buffer = Buffer::new(data.len()).unwrap();
+    let place = buffer.as_ptr();
+    assert_eq!(file.read_into(&mut buffer, 0..300_000, 0).unwrap(), 300_000);
+    drop(house);
+    assert!(file.read_into(&mut buffer, 0..300_000, 0).is_err());
+    assert!(*buffer == *data && buffer.as_ptr() == place);
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod life;
 pub(crate) mod mapping;
 #[cfg(not(shuttle))]
 pub(crate) mod memfd;
+mod own;
 mod protocol;
 mod region;
 mod target;
@@ -24,6 +25,7 @@ pub use arena::SharedArena;
 pub use arena::{Arena, ArenaConfig};
 pub use hints::{collapse, prefetch};
 pub use life::{LifeView, LifeWord};
+pub use own::Own;
 pub use protocol::PinRefused;
 pub use region::Region;
 pub(crate) use target::Target;

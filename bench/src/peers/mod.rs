@@ -1,6 +1,7 @@
 //! `odafs bench peers`: the same reads from other people's servers and from
 //! ours, in turn. `bench/peers/run` installs and starts the others.
 
+mod libnfs;
 mod memory;
 mod nfs;
 mod setting;
@@ -33,6 +34,8 @@ pub struct Plan {
     pub memcached: Option<PathBuf>,
     /// NFS servers that serve the same file, by name and URL.
     pub nfs: Vec<(String, odafs::Url)>,
+    /// The reader by libnfs, as a program.
+    pub libnfs: Option<PathBuf>,
     /// Processes of the peers, by name, for their CPU time.
     pub processes: Vec<(String, u32)>,
     /// Time for a row in a round.
@@ -172,6 +175,21 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
 
 fn measure(candidate: &Candidate, setting: &Setting, time: Duration) -> Result<Round> {
     setting.settle();
+    if let Some(mut reader) = setting.libnfs(candidate, time)? {
+        let server = setting.cpu_ns(candidate);
+        let figures = reader.read()?;
+        let server = server.zip(setting.cpu_ns(candidate));
+        let [p50_ns, p99_ns, p999_ns] = figures.latency_ns;
+        return Ok(Round {
+            reads: figures.reads,
+            p50_ns,
+            p99_ns,
+            p999_ns,
+            per_read_ns: (figures.elapsed_ns / figures.reads).max(1),
+            client_cpu: figures.cpu_ns / figures.reads,
+            server_cpu: server.map(|(before, after)| after.saturating_sub(before) / figures.reads),
+        });
+    }
     let mut offsets = Offsets::new(&candidate.spec, setting.file_bytes());
     let mut asks = setting.connect(candidate)?;
     check(&mut *asks, &candidate.spec, setting, &mut offsets)?;
@@ -288,8 +306,8 @@ fn row(spec: Spec, rounds: Vec<Round>) -> Row {
     }
 }
 
-/// Every peer's row over ours of the same size, depth and pattern: NFS over
-/// NFS, the key-value stores over each of our routes that waits alike.
+/// Every peer's row over ours of the same size, depth and pattern: NFS over NFS by the same reader, and over RDMA where that
+/// is measured; the key-value stores over each of our routes over shared memory that waits alike.
 fn ratios(rows: &[Row]) -> Vec<Ratio> {
     let (ours, peers): (Vec<&Row>, Vec<&Row>) =
         rows.iter().partition(|r| r.spec.peer == setting::OURS);
@@ -299,8 +317,12 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
             let (p, o) = (&peer.spec, &our.spec);
             let alike = (p.size_bytes, p.depth, p.pattern, p.wait)
                 == (o.size_bytes, o.depth, o.pattern, o.wait);
-            let same_kind = (p.route == Route::Nfs.name()) == (o.route == Route::Nfs.name());
-            if alike && same_kind {
+            let (p, o) = (p.route, o.route);
+            let comparable = match p {
+                Route::LIBNFS | Route::NFS => o == p || o == Route::RDMA,
+                _ => !matches!(o, Route::LIBNFS | Route::NFS | Route::RDMA),
+            };
+            if alike && comparable {
                 ratios.extend(ratio(peer, our));
             }
         }
@@ -309,7 +331,9 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
 }
 
 fn ratio(peer: &Row, our: &Row) -> Option<Ratio> {
-    let figure = if peer.spec.depth == 1 {
+    // What is read in sequence is about how much goes through.
+    let by_latency = peer.spec.depth == 1 && peer.spec.pattern == "random";
+    let figure = if by_latency {
         |r: &Round| r.p50_ns
     } else {
         |r: &Round| r.per_read_ns
@@ -321,11 +345,7 @@ fn ratio(peer: &Row, our: &Row) -> Option<Ratio> {
         .map(|(p, o)| figure(p) as f64 / figure(o).max(1) as f64);
     let mut each: Vec<f64> = each.collect();
     each.sort_by(f64::total_cmp);
-    let what = if peer.spec.depth == 1 {
-        "p50"
-    } else {
-        "time a read"
-    };
+    let what = if by_latency { "p50" } else { "time a read" };
     let (p, o) = (&peer.spec, &our.spec);
     Some(Ratio {
         name: format!(

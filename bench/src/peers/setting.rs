@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use odafs::{Cache, Options, Url, Wait};
 
+use super::libnfs::Reader;
 use super::memory::{PAGE, Pages, Store};
 use super::nfs::NfsFile;
 use super::{Asks, Plan, Spec};
@@ -16,6 +17,8 @@ use crate::process::{Fabric, ServerPlan, ServerProcess};
 
 /// The name of our own server in the rows.
 pub const OURS: &str = "odafs";
+
+const MIB: usize = 1 << 20;
 
 /// As in the latency bench: a spinning server sleeps between the rows.
 const SPIN: Duration = Duration::from_millis(20);
@@ -27,15 +30,28 @@ pub enum Route {
     Nfs,
     /// GET of a page over a Unix socket.
     Get(Store),
+    /// The same by libnfs.
+    Libnfs,
     /// Our client, over shared memory.
     Client(odafs::Route),
+    /// Our client by RPC-over-RDMA, into registered memory.
+    Rdma,
 }
 
 impl Route {
+    /// The name of [`Route::Nfs`].
+    pub const NFS: &'static str = "NFSv3/TCP READ";
+    /// That of [`Route::Libnfs`].
+    pub const LIBNFS: &'static str = "NFSv3/TCP READ by libnfs";
+    /// That of [`Route::Rdma`].
+    pub const RDMA: &'static str = "READ by RDMA over TCP";
+
     /// Its name in a row.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Nfs => "NFSv3/TCP READ",
+            Self::Nfs => Self::NFS,
+            Self::Libnfs => Self::LIBNFS,
+            Self::Rdma => Self::RDMA,
             Self::Get(_) => "GET over a Unix socket",
             Self::Client(odafs::Route::Rpc) => "rpc over shm",
             Self::Client(odafs::Route::Guarded) => "guarded over shm",
@@ -58,6 +74,8 @@ pub struct Setting {
     map: Mapping,
     spinning: ServerProcess,
     sleeping: ServerProcess,
+    file: PathBuf,
+    libnfs: Option<PathBuf>,
     name: String,
     processes: Vec<(String, u32)>,
 }
@@ -82,7 +100,7 @@ impl Setting {
                 directory: directory.to_owned(),
                 read_only: true,
                 cache_bytes: (map.bytes().len() as u64) * 5 / 4 + (16 << 20),
-                fabrics: vec![Fabric::Shm],
+                fabrics: vec![Fabric::Shm, Fabric::Tcp],
                 spin,
                 nfs: true,
                 cpus: placement.as_ref().map(|p| p.server.clone()),
@@ -100,6 +118,8 @@ impl Setting {
             map,
             spinning,
             sleeping,
+            file: plan.file.clone(),
+            libnfs: plan.libnfs.clone(),
             name,
             processes: plan.processes.clone(),
         })
@@ -139,10 +159,20 @@ impl Setting {
             ("spin", PAGE, 1, "random"),
             ("block", PAGE, 1, "random"),
             ("block", PAGE, 32, "random"),
-            ("block", 1 << 20, 4, "sequential"),
+            ("block", MIB, 1, "sequential"),
+            ("block", MIB, 4, "sequential"),
         ] {
-            for (name, url) in servers() {
-                let one = candidate(name, Route::Nfs, wait);
+            let mut rows: Vec<_> = servers()
+                .map(|(name, url)| (name, url, Route::Nfs))
+                .collect();
+            if size_bytes == MIB {
+                if self.libnfs.is_some() {
+                    rows.extend(servers().map(|(name, url)| (name, url, Route::Libnfs)));
+                }
+                rows.push((OURS, None, Route::Rdma));
+            }
+            for (name, url, route) in rows {
+                let one = candidate(name, route, wait);
                 all.push(Candidate {
                     url,
                     spec: Spec {
@@ -156,6 +186,41 @@ impl Setting {
             }
         }
         all
+    }
+
+    /// The reader by libnfs, if the row is its.
+    pub fn libnfs(&self, candidate: &Candidate, time: Duration) -> Result<Option<Reader>> {
+        let Some(program) = self
+            .libnfs
+            .as_ref()
+            .filter(|_| candidate.route == Route::Libnfs)
+        else {
+            return Ok(None);
+        };
+        let ours;
+        let url = match &candidate.url {
+            Some(url) => url,
+            None => {
+                ours = self.nfs_url(self.server(candidate))?;
+                &ours
+            }
+        };
+        Reader::start(program, url, &self.file, &candidate.spec, time).map(Some)
+    }
+
+    /// The file on a server of ours, by NFS.
+    fn nfs_url(&self, server: &ServerProcess) -> Result<Url> {
+        let address = server.nfs().context("our server has no NFS port")?;
+        let host = odafs::Host {
+            name: address.ip().to_string(),
+            port: address.port(),
+        };
+        Ok(Url {
+            server: odafs::ServerAddress::Nfs(host),
+            path: format!("/{}", self.name).into_bytes(),
+            mount_port: None,
+            crc: false,
+        })
     }
 
     /// Bytes of the file.
@@ -202,21 +267,24 @@ impl Setting {
                 Ok(Box::new(Pages::connect(*store, socket, spin)?))
             }
             (Route::Nfs, Some(url), _) => Ok(Box::new(NfsFile::open(url, spin)?)),
-            (Route::Nfs, None, _) => {
-                let address = server.nfs().context("our server has no NFS port")?;
-                let host = odafs::Host {
-                    name: address.ip().to_string(),
-                    port: address.port(),
+            (Route::Nfs, None, _) => Ok(Box::new(NfsFile::open(&self.nfs_url(server)?, spin)?)),
+            (Route::Rdma, _, _) => {
+                let options = Options {
+                    route: odafs::Route::Rpc,
+                    wait: Wait::Block {
+                        spin: Duration::ZERO,
+                    },
+                    cache: Cache::Off,
+                    ..Options::default()
                 };
-                let path = format!("/{}", self.name).into_bytes();
-                let url = Url {
-                    server: odafs::ServerAddress::Nfs(host),
-                    path,
-                    mount_port: None,
-                    crc: false,
-                };
-                Ok(Box::new(NfsFile::open(&url, spin)?))
+                let client = odafs::Client::connect_with(&server.url(Fabric::Tcp)?, options)?;
+                let file = client.open(&self.name)?;
+                let Spec {
+                    size_bytes, depth, ..
+                } = candidate.spec;
+                Ok(Box::new(RegisteredFile::new(file, size_bytes, depth)?))
             }
+            (Route::Libnfs, _, _) => bail!("a process of its own"),
             (Route::Client(route), _, _) => {
                 let wait = if spin {
                     Wait::Spin
@@ -277,6 +345,67 @@ fn candidate(peer: &str, route: Route, wait: &'static str) -> Candidate {
         route,
         url: None,
         socket: None,
+    }
+}
+
+/// Our client over RDMA. What has been asked for when an answer is waited for is read together.
+struct RegisteredFile {
+    file: odafs::File,
+    buffer: odafs::Buffer,
+    size: usize,
+    asked: u64,
+    /// With their numbers; those before `answered` have their bytes.
+    batch: Vec<(u64, odafs::IntoRequest)>,
+    answered: usize,
+    waiting: Vec<(u64, u64)>,
+}
+
+impl RegisteredFile {
+    fn new(file: odafs::File, size: usize, depth: usize) -> Result<Self> {
+        Ok(Self {
+            file,
+            buffer: odafs::Buffer::new(size * depth)?,
+            size,
+            asked: 0,
+            batch: Vec::new(),
+            answered: 0,
+            waiting: Vec::new(),
+        })
+    }
+
+    fn read(&mut self) -> Result<()> {
+        let places = (0..self.buffer.len()).step_by(self.size);
+        let asked = self.waiting.drain(..).zip(places);
+        let (numbers, mut requests): (Vec<u64>, Vec<_>) = asked
+            .map(|((number, offset), at)| {
+                let range = at..at + self.size;
+                (number, odafs::IntoRequest::new(range, offset))
+            })
+            .unzip();
+        self.file.read_batch_into(&mut self.buffer, &mut requests)?;
+        self.batch = numbers.into_iter().zip(requests).collect();
+        self.answered = 0;
+        Ok(())
+    }
+}
+
+impl Asks for RegisteredFile {
+    fn ask(&mut self, offset: u64, _: usize) -> Result<u64> {
+        self.asked += 1;
+        self.waiting.push((self.asked, offset));
+        Ok(self.asked)
+    }
+
+    fn answer(&mut self) -> Result<(u64, &[u8])> {
+        if self.answered == self.batch.len() {
+            self.read()?;
+        }
+        let (number, request) = self.batch.get(self.answered).context("nothing was asked")?;
+        self.answered += 1;
+        Ok((
+            *number,
+            &self.buffer[request.range.clone()][..request.bytes],
+        ))
     }
 }
 

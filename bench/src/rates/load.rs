@@ -4,7 +4,7 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
-use odafs::{File, ReadRequest};
+use odafs::{Buffer, File, IntoRequest, ReadRequest};
 use serde::Serialize;
 
 use super::setting::Counters;
@@ -30,6 +30,8 @@ pub struct Load {
     pub record_bytes: usize,
     /// Reads that a caller has under way together. Writes go one at a time.
     pub depth: u32,
+    /// Reads into registered memory.
+    pub registered: bool,
     /// How long.
     pub time: Duration,
 }
@@ -145,14 +147,22 @@ struct Done {
 }
 
 fn call(file: &File, load: &Load, stretch: Stretch, start: &Barrier) -> Result<Done> {
-    let mut buffers = vec![vec![0x5A; load.record_bytes]; load.depth.max(1) as usize];
+    let depth = load.depth.max(1) as usize;
+    let mut buffers = vec![vec![0x5A; load.record_bytes]; depth];
+    let mut registered = load
+        .registered
+        .then(|| Buffer::new(depth * load.record_bytes))
+        .transpose()?;
     let mut operations = 0;
     start.wait();
     let begin = Instant::now();
     loop {
-        match load.operation {
-            Operation::Read => read(file, &stretch, operations, &mut buffers)?,
-            Operation::Write => {
+        match (load.operation, &mut registered) {
+            (Operation::Read, Some(buffer)) => {
+                read_into(file, &stretch, operations, buffer, load.record_bytes)?;
+            }
+            (Operation::Read, None) => read(file, &stretch, operations, &mut buffers)?,
+            (Operation::Write, _) => {
                 for (number, data) in (operations..).zip(&buffers) {
                     file.write_at(data, stretch.offset(number))?;
                 }
@@ -182,6 +192,27 @@ fn read(file: &File, stretch: &Stretch, first: u64, buffers: &mut [Vec<u8>]) -> 
     file.read_batch(&mut requests)?;
     ensure!(
         requests.iter().all(|r| r.bytes == r.buf.len()),
+        "the file is shorter than what was written"
+    );
+    Ok(())
+}
+
+/// The same into registered memory.
+fn read_into(
+    file: &File,
+    stretch: &Stretch,
+    first: u64,
+    buffer: &mut Buffer,
+    record_bytes: usize,
+) -> Result<()> {
+    let starts = (0..buffer.len()).step_by(record_bytes);
+    let mut requests: Vec<IntoRequest> = (first..)
+        .zip(starts)
+        .map(|(number, at)| IntoRequest::new(at..at + record_bytes, stretch.offset(number)))
+        .collect();
+    file.read_batch_into(buffer, &mut requests)?;
+    ensure!(
+        requests.iter().all(|r| r.bytes == record_bytes),
         "the file is shorter than what was written"
     );
     Ok(())

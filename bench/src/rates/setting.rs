@@ -18,6 +18,9 @@ use crate::scratch::Scratch;
 /// How long a spinning side polls: longer than any gap within a row.
 const SPIN: Duration = Duration::from_millis(20);
 
+/// Records that are read into registered memory over RDMA: shorter ones the client copies.
+const REGISTERED_MIN: usize = 64 << 10;
+
 /// The file's name below the served directory.
 const FILE: &str = "file";
 
@@ -167,6 +170,7 @@ impl Setting {
             operation: case.operation,
             record_bytes: case.record_bytes,
             depth: case.depth,
+            registered: case.fabric == "tcp" && case.record_bytes >= REGISTERED_MIN,
             time,
         };
         let bytes = self.conditions.file_bytes;

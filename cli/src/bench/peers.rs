@@ -34,6 +34,9 @@ pub struct Arguments {
     /// An NFS server that serves the same file [may be repeated]
     #[arg(long, value_name = "NAME=URL", value_parser = named_url)]
     nfs: Vec<(String, Url)>,
+    /// The program built of bench/peers/libnfs-read.c, for rows by libnfs
+    #[arg(long, value_name = "PROGRAM")]
+    libnfs: Option<PathBuf>,
     /// The process of a peer, for its CPU time [may be repeated]
     #[arg(long, value_name = "NAME=PID", value_parser = named_process)]
     process: Vec<(String, u32)>,
@@ -86,6 +89,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         redis: arguments.redis,
         memcached: arguments.memcached,
         nfs: arguments.nfs,
+        libnfs: arguments.libnfs,
         processes: arguments.process,
         time: arguments.time,
         rounds: arguments.rounds.max(1),

@@ -3,7 +3,7 @@
 //! What the server writes there is read only after it can write no more, unless memory stays lent
 //! ([`Registration::Cached`]).
 
-use crate::options::Registration;
+use crate::{options::Registration, transport::Place};
 use odafs_common::wire::rpcrdma::{Segment, Segments};
 use odafs_fabric::{Access, QueuePair, Region, Remote, SteeringTag, sync::Arc};
 use std::{collections::BTreeMap, io};
@@ -25,6 +25,10 @@ pub struct Memory {
 /// Registered memory in use.
 pub struct Buffer {
     region: Arc<Region>,
+    /// Where it begins in the region.
+    start: usize,
+    /// Of a caller's, who has it back when the call is over.
+    callers: bool,
     access: Access,
     /// Where the server finds it.
     remote: Remote,
@@ -76,7 +80,29 @@ impl Memory {
         };
         Ok(Buffer {
             region,
+            start: 0,
+            callers: false,
             access,
+            remote,
+            bytes,
+        })
+    }
+
+    /// Lends `bytes` of a caller's memory for the server to write, under a tag for this use alone. `None`: the fabric
+    /// does not do that, or the memory is too small.
+    pub fn lend_place(
+        &self,
+        pair: &mut dyn QueuePair,
+        bytes: usize,
+        place: &Place,
+    ) -> Option<Buffer> {
+        let Place { region, offset } = place;
+        let remote = pair.bind(region, *offset, bytes, Access::WRITE).ok()?;
+        Some(Buffer {
+            region: Arc::clone(region),
+            start: *offset,
+            callers: true,
+            access: Access::WRITE,
             remote,
             bytes,
         })
@@ -90,7 +116,8 @@ impl Memory {
         buffer: &Buffer,
         invalidated: Option<SteeringTag>,
     ) {
-        let lent = buffer.access != Access::LOCAL && self.registration != Registration::Cached;
+        let stays = self.registration == Registration::Cached && !buffer.callers;
+        let lent = buffer.access != Access::LOCAL && !stays;
         if lent && invalidated != Some(buffer.remote.tag) {
             pair.invalidate(buffer.remote.tag);
         }
@@ -98,6 +125,9 @@ impl Memory {
 
     /// Takes a buffer back whose access has ended. What is not kept is no longer registered.
     pub fn take_back(&mut self, pair: &mut dyn QueuePair, buffer: Buffer) {
+        if buffer.callers {
+            return;
+        }
         if self.registration != Registration::PerOperation
             && self.idle_bytes + buffer.region.len() <= KEPT_BYTES_MAX
         {
@@ -155,19 +185,24 @@ impl Buffer {
         self.bytes
     }
 
-    /// The region that it begins.
+    /// The region that it is part of.
     pub fn region(&self) -> &Arc<Region> {
         &self.region
     }
 
+    /// Where it begins there.
+    pub fn start(&self) -> usize {
+        self.start
+    }
+
     /// Copies into it. False if it is too small.
     pub fn store(&self, at: usize, from: &[u8]) -> bool {
-        at + from.len() <= self.bytes && self.region.store(at, from)
+        at + from.len() <= self.bytes && self.region.store(self.start + at, from)
     }
 
     /// Copies from it. False if it is too small.
     pub fn load(&self, at: usize, into: &mut [u8]) -> bool {
-        at + into.len() <= self.bytes && self.region.load(at, into)
+        at + into.len() <= self.bytes && self.region.load(self.start + at, into)
     }
 }
 

@@ -49,7 +49,7 @@ fn reading(server: impl FnOnce(Box<dyn QueuePair>) + Send + 'static) -> RdmaTran
         reply_max: bound.reply_max,
     };
     let deadline = clock::now() + Nanos::from_secs(30);
-    transport.send(&message, &shape, deadline).unwrap();
+    transport.send(&message, &shape, None, deadline).unwrap();
     transport.flush(deadline).unwrap();
     transport
 }

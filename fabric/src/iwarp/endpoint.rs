@@ -66,15 +66,12 @@ pub struct Endpoint {
 impl Endpoint {
     /// A stream whose handshake is over.
     pub fn new(agreed: &Agreed) -> Self {
-        let (low, high) = ULPDU_RANGE;
-        let ulpdu = agreed.frame_max.saturating_sub(FRAMING_BYTES) & !3;
         let mut endpoint = Self {
             deframer: Deframer::new(agreed.crc),
             inbound: Inbound::new(agreed.inbound_reads, !agreed.sends_first),
             out: Out::new(agreed.crc),
             outbound_reads: agreed.outbound_reads,
-            // With its length field a full frame ends on a word.
-            ulpdu_max: ulpdu.clamp(low, high) - 2,
+            ulpdu_max: ulpdu_max(agreed.frame_max),
             send_number: 1,
             read_number: 1,
             reads_posted: 0,
@@ -310,7 +307,8 @@ impl Endpoint {
         }
         self.not_over()?;
         let region = Arc::clone(region);
-        let tag = self.inbound.tags.enter(|_| {
+        let tags = &mut self.inbound.tags;
+        let tag = tags.enter(|_| {
             Ok(Memory::Region {
                 region,
                 offset,
@@ -318,6 +316,9 @@ impl Endpoint {
                 access,
             })
         })?;
+        if access.remote_write {
+            tags.expect(tag, length);
+        }
         Ok(Remote { tag, offset: 0 })
     }
 
@@ -364,6 +365,16 @@ impl Endpoint {
             }
         }
         used
+    }
+
+    /// Bytes that are probably on their way: the rest of what has begun to come for a tag of [`Endpoint::bind`].
+    pub fn under_way(&self) -> usize {
+        self.inbound.tags.under_way()
+    }
+
+    /// The path carries longer frames than it did at first: TCP's segments grow with its window.
+    pub fn set_frame_max(&mut self, bytes: usize) {
+        self.ulpdu_max = ulpdu_max(bytes);
     }
 
     /// Where the next bytes of the peer belong, and how many: they may be put there rather than be
@@ -489,6 +500,12 @@ impl Endpoint {
         self.out.shrink();
         self.inbound.shrink();
     }
+}
+
+/// Payload and header of the longest frame: with its length field it ends on a word.
+fn ulpdu_max(frame_max: usize) -> usize {
+    let (low, high) = ULPDU_RANGE;
+    (frame_max.saturating_sub(FRAMING_BYTES) & !3).clamp(low, high) - 2
 }
 
 /// Answers the next segment of an RDMA Read. `true`: that was the last.

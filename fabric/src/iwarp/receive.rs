@@ -375,7 +375,10 @@ impl Inbound {
     pub fn landed(&mut self, bytes: usize) {
         self.left -= bytes;
         match &mut self.placing {
-            Placing::Write { at, .. } => *at += bytes,
+            Placing::Write { tag, at, .. } => {
+                *at += bytes;
+                self.tags.came(*tag, bytes);
+            }
             Placing::Response => {
                 if let Some(read) = self.reads.front_mut() {
                     read.placed += bytes as u32;
@@ -395,6 +398,7 @@ impl Inbound {
                 }
                 target.memory().store(*at, bytes);
                 *at += bytes.len();
+                self.tags.came(*tag, bytes.len());
             }
             Placing::Response => {
                 let read = self.reads.front_mut().ok_or(Fatal::UNEXPECTED_OPCODE)?;

@@ -68,6 +68,10 @@ struct Slot {
     /// Last 8 bits of the tag; others at each use of the slot.
     key: u8,
     memory: Option<Memory>,
+    /// What was bound for the peer to write, and has not come.
+    due: usize,
+    /// Some of that has come.
+    begun: bool,
 }
 
 /// The tags: 24 bits that find a slot, 8 bits that tell its uses apart.
@@ -76,6 +80,8 @@ pub struct Tags {
     slots: Vec<Slot>,
     /// First in, first out, so that a key comes again as late as it can.
     free: VecDeque<u32>,
+    /// What is due of the slots that have begun.
+    under_way: usize,
 }
 
 impl Tags {
@@ -116,6 +122,33 @@ impl Tags {
         let index = (tag.0 >> 8).checked_sub(1)? as usize;
         let slot = self.slots.get(index)?;
         (u32::from(slot.key) == tag.0 & 0xff && slot.memory.is_some()).then_some(index)
+    }
+
+    /// So many bytes are bound under a tag for the peer to write, which it will probably do.
+    pub fn expect(&mut self, tag: SteeringTag, bytes: usize) {
+        if let Some(index) = self.index(tag) {
+            let slot = &mut self.slots[index];
+            (slot.due, slot.begun) = (bytes, false);
+        }
+    }
+
+    /// So many bytes have come under a tag.
+    pub fn came(&mut self, tag: SteeringTag, bytes: usize) {
+        let Some(index) = self.index(tag) else {
+            return;
+        };
+        let slot = &mut self.slots[index];
+        if !std::mem::replace(&mut slot.begun, true) {
+            self.under_way += slot.due;
+        }
+        let less = bytes.min(slot.due);
+        slot.due -= less;
+        self.under_way -= less;
+    }
+
+    /// Bytes that are probably on their way: the rest of what has begun to come.
+    pub fn under_way(&self) -> usize {
+        self.under_way
     }
 
     /// Whether there is such a tag.
@@ -165,6 +198,10 @@ impl Tags {
         let slot = &mut self.slots[index];
         slot.key = slot.key.wrapping_add(1);
         slot.memory = None;
+        let due = std::mem::take(&mut slot.due);
+        if std::mem::take(&mut slot.begun) {
+            self.under_way -= due;
+        }
         self.free.push_back(index as u32);
         true
     }

@@ -36,6 +36,24 @@ impl Mapping {
             .is_some_and(|end| end <= self.length)
     }
 
+    /// The memory as a slice.
+    ///
+    /// # Safety
+    /// It must be writable memory of this process, and nobody writes to it while the slice lives.
+    pub unsafe fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping has `length` bytes and lives as long as `self`; the caller vouches for the rest.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length) }
+    }
+
+    /// The memory as a slice that may be changed.
+    ///
+    /// # Safety
+    /// It must be writable memory of this process, and nobody else reads or writes it while the slice lives.
+    pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.length) }
+    }
+
     /// Copies from the memory.
     ///
     /// # Panics

@@ -14,6 +14,8 @@ pub struct Region {
     tag: SteeringTag,
     /// Address of the first byte under the tag.
     base: u64,
+    /// Memory of this process, to which nothing leads but this value.
+    own: bool,
     /// Given back when the memory is.
     _charge: Option<Box<dyn Send + Sync>>,
 }
@@ -24,6 +26,7 @@ impl Region {
             memory,
             tag,
             base: 0,
+            own: false,
             _charge: None,
         }
     }
@@ -37,6 +40,22 @@ impl Region {
         }
     }
 
+    /// A region of no queue pair's.
+    pub(super) fn own(memory: Mapping) -> Self {
+        Self {
+            own: true,
+            ..Self::new(memory, SteeringTag(0))
+        }
+    }
+
+    pub(super) fn is_own(&self) -> bool {
+        self.own
+    }
+
+    pub(super) fn memory_mut(&mut self) -> &mut Mapping {
+        &mut self.memory
+    }
+
     /// A region that somebody's account pays for.
     #[cfg(not(shuttle))]
     pub(crate) fn charged(memory: Mapping, tag: SteeringTag, charge: Box<dyn Send + Sync>) -> Self {
@@ -44,6 +63,7 @@ impl Region {
             memory,
             tag,
             base: 0,
+            own: false,
             _charge: Some(charge),
         }
     }

@@ -31,6 +31,14 @@ const IDLE_ARMS: u32 = 16;
 /// Bytes that one call sends, at least, before the next connection has its turn.
 const OUTPUT_BURST: usize = if cfg!(test) { 16 << 10 } else { 2 << 20 };
 
+/// Bytes of a transfer under way that a sleeper is woken for, and how long it waits for so many. Each wake-up costs the
+/// sender more than it takes to send as much.
+const BATCH_BYTES: usize = 256 << 10;
+const BATCH_TIME: Nanos = Nanos::from_micros(100);
+
+/// Bytes sent after which the length of TCP's segments is asked for again.
+const SEGMENT_AFTER: usize = 1 << 20;
+
 /// Calls that throw away what still comes after the end.
 const DISCARDS: u32 = 16;
 
@@ -62,6 +70,10 @@ pub struct Pair {
     ended: bool,
     closed: bool,
     idle_arms: u32,
+    /// Bytes that have to be there for a sleeper to be woken.
+    low_water: usize,
+    /// Bytes to be sent before the length of segments is asked for again.
+    segment_in: usize,
     watching: Watching,
     readiness: Option<Arc<Readiness>>,
     peer: Peer,
@@ -92,6 +104,8 @@ impl Pair {
             ended: false,
             closed: false,
             idle_arms: 0,
+            low_water: 1,
+            segment_in: SEGMENT_AFTER,
             watching: Watching::Alone,
             readiness,
             peer,
@@ -255,6 +269,7 @@ impl Pair {
                     self.stuck = false;
                     self.endpoint.sent(sent);
                     left = left.saturating_sub(sent);
+                    self.measure_segments(sent);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.stuck = true;
@@ -270,6 +285,53 @@ impl Pair {
             }
         }
         self.unsent = left == 0 && self.endpoint.queued() > 0;
+    }
+
+    fn measure_segments(&mut self, sent: usize) {
+        if self.segment_in > 0 {
+            self.segment_in = self.segment_in.saturating_sub(sent);
+            if self.segment_in == 0
+                && let Ok(longest) = sys::segment_max(self.socket.as_fd())
+            {
+                self.endpoint.set_frame_max(longest);
+            }
+        }
+    }
+
+    fn set_low_water(&mut self, bytes: usize) {
+        if self.low_water != bytes && sys::set_low_water(self.socket.as_fd(), bytes).is_ok() {
+            self.low_water = bytes;
+        }
+    }
+
+    /// Sleeps until there is something for the socket, or `timeout` has passed. False in the latter case.
+    fn sleep(&self, timeout: Option<Nanos>) -> bool {
+        let mut flags = PollFlags::IN;
+        if self.stuck {
+            flags |= PollFlags::OUT;
+        }
+        let timeout = timeout.map(|span| Timespec {
+            tv_sec: (span.0 / 1_000_000_000) as i64,
+            tv_nsec: (span.0 % 1_000_000_000) as _,
+        });
+        // An interrupted wait is a spurious wake-up.
+        poll(&mut [PollFd::new(&self.socket, flags)], timeout.as_ref()) != Ok(0)
+    }
+
+    /// As [`QueuePair::arm`], for whoever sleeps by whatever low water there is.
+    fn is_quiet(&mut self) -> bool {
+        if self.is_ready() {
+            return false;
+        }
+        let was_stuck = self.stuck;
+        if self.is_due_before_wait() {
+            if self.owes() {
+                self.transmit();
+            }
+            self.fill();
+        }
+        // Room in the queue is an event too.
+        !self.is_ready() && (self.stuck || !was_stuck)
     }
 
     /// Whether something of the socket's, not of the caller's posts, is to be sent.
@@ -385,18 +447,8 @@ impl QueuePair for Pair {
     }
 
     fn arm(&mut self) -> bool {
-        if self.is_ready() {
-            return false;
-        }
-        let was_stuck = self.stuck;
-        if self.is_due_before_wait() {
-            if self.owes() {
-                self.transmit();
-            }
-            self.fill();
-        }
-        // Room in the queue is an event too.
-        let armed = !self.is_ready() && (self.stuck || !was_stuck);
+        self.set_low_water(1);
+        let armed = self.is_quiet();
         if armed {
             self.rest();
         }
@@ -421,17 +473,20 @@ impl QueuePair for Pair {
 
     fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
         self.flush();
-        if self.arm() {
-            let mut flags = PollFlags::IN;
-            if self.stuck {
-                flags |= PollFlags::OUT;
+        if self.is_quiet() {
+            self.rest();
+            let due = self.endpoint.under_way();
+            let batch = if due > BATCH_BYTES / 2 {
+                due.min(BATCH_BYTES)
+            } else {
+                1
+            };
+            self.set_low_water(batch);
+            let short = timeout.map_or(BATCH_TIME, |span| span.min(BATCH_TIME));
+            if batch == 1 || !self.sleep(Some(short)) {
+                self.set_low_water(1);
+                self.sleep(timeout);
             }
-            let timeout = timeout.map(|span| Timespec {
-                tv_sec: (span.0 / 1_000_000_000) as i64,
-                tv_nsec: (span.0 % 1_000_000_000) as _,
-            });
-            // An interrupted wait is a spurious wake-up.
-            let _ = poll(&mut [PollFd::new(&self.socket, flags)], timeout.as_ref());
             if self.owes() {
                 self.transmit();
             }

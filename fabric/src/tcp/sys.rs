@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Stretches of one call. More go with the next.
-const STRETCHES: usize = 64;
+const STRETCHES: usize = 320;
 
 /// Sends what the socket takes of the stretches, in one system call. The kernel has copied what
 /// it took when this returns.
@@ -67,6 +67,25 @@ pub fn receive(
     // SAFETY: the kernel writes within a range of a mapping, checked just now, that others may read and write meanwhile, and within a slice that is ours.
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_DONTWAIT) };
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
+}
+
+/// Has who polls for input be told of no less than `bytes` of it.
+pub fn set_low_water(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the kernel reads a `c_int` from `value`, whose size it is told.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Payload of a TCP segment of the connection, in bytes.

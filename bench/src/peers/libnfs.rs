@@ -1,0 +1,134 @@
+//! The reader by libnfs (`bench/peers/libnfs-read.c`), a process of its own.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::Spec;
+
+/// What it has measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Figures {
+    /// Reads.
+    pub reads: u64,
+    /// How long they took together.
+    pub elapsed_ns: u64,
+    /// CPU time of the reader.
+    pub cpu_ns: u64,
+    /// Latency: the median, 99 %, 99.9 %.
+    pub latency_ns: [u64; 3],
+}
+
+/// A reader that has mounted, looked the file up, compared its first reads with it, and waits for a word.
+pub struct Reader {
+    child: Child,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+}
+
+impl Reader {
+    /// Starts it. It runs where this thread may run.
+    ///
+    /// # Errors
+    /// It could not be started or not reach the server, or read something else than `copy` holds.
+    pub fn start(
+        program: &Path,
+        url: &odafs::Url,
+        copy: &Path,
+        spec: &Spec,
+        time: Duration,
+    ) -> Result<Self> {
+        let odafs::ServerAddress::Nfs(host) = &url.server else {
+            bail!("{url} is no nfs:// URL");
+        };
+        let path = String::from_utf8(url.path.clone()).context("a path that is no text")?;
+        let (port, mount_port) = (host.port, url.mount_port.unwrap_or(host.port));
+        let theirs = format!(
+            "nfs://{}{path}?nfsport={port}&mountport={mount_port}&version=3",
+            host.name
+        );
+        let mut child = Command::new(program)
+            .arg(theirs)
+            .arg(copy)
+            .args([spec.size_bytes.to_string(), spec.depth.to_string()])
+            .arg(time.as_millis().to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
+            bail!("the reader has no pipes");
+        };
+        let mut reader = Self {
+            child,
+            stdin,
+            stdout: BufReader::new(stdout),
+        };
+        let said = reader.line()?;
+        ensure!(
+            said == "ready",
+            "the reader by libnfs is not ready: {said:?}"
+        );
+        Ok(reader)
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// Has it read for its time.
+    ///
+    /// # Errors
+    /// A read failed.
+    pub fn read(&mut self) -> Result<Figures> {
+        self.stdin.write_all(b"go\n")?;
+        let line = self.line()?;
+        figures(&line).with_context(|| format!("the reader by libnfs said {line:?}"))
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // It has ended by itself, if all went well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn figures(line: &str) -> Option<Figures> {
+    let mut numbers = line.split(' ').map(|number| number.parse().ok());
+    let mut next = || numbers.next().flatten();
+    let figures = Figures {
+        reads: next()?,
+        elapsed_ns: next()?,
+        cpu_ns: next()?,
+        latency_ns: [next()?, next()?, next()?],
+    };
+    (figures.reads > 0 && numbers.next().is_none()).then_some(figures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_it_prints() {
+        let all = figures("20 2000 30 4 5 6").unwrap();
+        assert_eq!((all.reads, all.elapsed_ns, all.cpu_ns), (20, 2000, 30));
+        assert_eq!(all.latency_ns, [4, 5, 6]);
+        for wrong in [
+            "",
+            "0 1 1 1 1 1",
+            "1 2 3 4 5",
+            "1 2 3 4 5 6 7",
+            "a b c d e f",
+        ] {
+            assert!(figures(wrong).is_none(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Reads into a caller's registered memory: what comes by RPC over RDMA is written there by the server, and by nobody
+//! copied.
+
+use crate::{
+    buffer::Buffer,
+    calls::misbehaved,
+    error::{CallError, ReadError, Status},
+    file::{File, IntoRequest},
+    lane::Lane,
+    link::RpcOver,
+    nfs,
+    part::Failed,
+    pipeline::{self, Next, Work},
+    procedure::Asks,
+    read,
+    read_rpc::{Data, READ, Told, decode},
+    shared::Shared,
+    state::FileState,
+    transport::{Broken, Place, Placed},
+};
+use odafs_common::wire::{
+    nfs3, odafs,
+    xdr::{Decode as _, Encode, Reader},
+};
+use odafs_fabric::{
+    Region,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
+
+/// What is shorter goes the ways of any read: a direct read may be quicker, and a copy is cheap.
+const BYTES_MIN: usize = 64 << 10;
+/// Data of one call, at most.
+const PIECE_MAX: u32 = 1 << 20;
+
+/// Reads all requests into `buffer`, together where it is lent.
+pub fn read(
+    file: &File,
+    buffer: &mut Buffer,
+    requests: &mut [IntoRequest],
+) -> Result<(), ReadError> {
+    let shared = file.shared();
+    let over_rdma = shared.calls.link().rpc_over() == Some(RpcOver::Rdma);
+    if !over_rdma || requests.iter().any(|r| r.range.len() < BYTES_MIN) {
+        for request in requests {
+            let into = &mut buffer[request.range.clone()];
+            request.bytes = read::read_at(file, into, request.offset)?;
+        }
+        return Ok(());
+    }
+    let first = requests.first().map_or(0, |request| request.offset);
+    let done = buffer.lend(|region| by_rpc(shared, file.state(), region, requests));
+    done.map_err(|failed| failed.of(file, first))?;
+    let lane = Lane::mine();
+    let counts = shared.lanes.counts(lane);
+    let bytes = requests.iter().map(|request| request.bytes as u64);
+    counts.rpc_reads.add(lane, requests.len() as u64);
+    counts.bytes_read.add(lane, bytes.sum());
+    Ok(())
+}
+
+fn by_rpc(
+    shared: &Shared,
+    file: &FileState,
+    region: &Arc<Region>,
+    requests: &mut [IntoRequest],
+) -> Result<(), Failed> {
+    if shared.odafs.load(Relaxed) {
+        match fetch(shared, file, region, requests, false) {
+            Err(Failed::Call(CallError::Unavailable { .. })) => shared.odafs.store(false, Relaxed),
+            done => return done,
+        }
+    }
+    fetch(shared, file, region, requests, true)
+}
+
+fn fetch(
+    shared: &Shared,
+    file: &FileState,
+    region: &Arc<Region>,
+    requests: &mut [IntoRequest],
+    plain: bool,
+) -> Result<(), Failed> {
+    let most = shared.read_max.clamp(1, PIECE_MAX) as usize;
+    let mut pieces = Vec::new();
+    for (number, request) in requests.iter_mut().enumerate() {
+        // Nothing is behind the last byte that has a number.
+        let there = usize::try_from(u64::MAX - request.offset).unwrap_or(usize::MAX);
+        request.bytes = request.range.len().min(there);
+        pieces.extend((0..request.bytes).step_by(most).map(|from| Piece {
+            request: number,
+            from,
+            count: (request.bytes - from).min(most) as u32,
+        }));
+    }
+    let mut work = Fetch {
+        file,
+        region,
+        requests,
+        plain,
+        failed: None,
+    };
+    let procedure = if plain { &nfs::READ } else { &READ };
+    pipeline::run(&shared.calls, procedure, &mut work, pieces, 0).map_err(Failed::Call)?;
+    work.failed
+        .map_or(Ok(()), |status| Err(Failed::Status(status)))
+}
+
+/// What one call asks for: a part of a request.
+#[derive(Clone, Copy)]
+struct Piece {
+    request: usize,
+    from: usize,
+    count: u32,
+}
+
+/// All calls of a batch.
+struct Fetch<'r> {
+    file: &'r FileState,
+    region: &'r Arc<Region>,
+    /// Each has as many bytes as it may, until the end of the file has been seen.
+    requests: &'r mut [IntoRequest],
+    plain: bool,
+    failed: Option<Status>,
+}
+
+impl Fetch<'_> {
+    /// Where a piece belongs.
+    fn at(&self, piece: Piece) -> usize {
+        self.requests[piece.request].range.start + piece.from
+    }
+
+    fn told(&mut self, piece: Piece, told: &Told<'_>) -> Result<Next<Piece>, CallError> {
+        let got = told.data.len() as u32;
+        if got > piece.count {
+            return Err(misbehaved(&READ, &"more data than was asked for"));
+        }
+        self.file.observe(told.change, told.attributes.as_ref());
+        let brought = told.data.bring(self.region, self.at(piece));
+        debug_assert!(brought, "there is room for what was asked for");
+        if got == piece.count {
+            return Ok(Next::Done);
+        }
+        let behind = piece.from + got as usize;
+        if told.eof || got == 0 {
+            let request = &mut self.requests[piece.request];
+            request.bytes = request.bytes.min(behind);
+            return Ok(Next::Done);
+        }
+        Ok(Next::More(Piece {
+            from: behind,
+            count: piece.count - got,
+            ..piece
+        }))
+    }
+}
+
+impl Work for Fetch<'_> {
+    type Item = Piece;
+
+    fn send(
+        &mut self,
+        piece: Piece,
+        _: usize,
+        _: Option<&Arc<Region>>,
+        put: &mut dyn FnMut(&dyn Encode) -> Result<(), Broken>,
+    ) -> Result<(), Broken> {
+        let (file, count) = (self.file.handle.wire(), piece.count);
+        let offset = self.requests[piece.request].offset + piece.from as u64;
+        if self.plain {
+            return put(&nfs3::ReadArgs {
+                file,
+                offset,
+                count,
+            });
+        }
+        put(&odafs::ReadArgs {
+            file,
+            offset,
+            count,
+            session: 0,
+            want_references: false,
+            chunk: None,
+        })
+    }
+
+    fn asks(&self, piece: Piece, _: bool) -> Asks {
+        Asks::count(piece.count)
+    }
+
+    fn place(&self, piece: Piece) -> Option<Place> {
+        Some(Place {
+            region: Arc::clone(self.region),
+            offset: self.at(piece),
+        })
+    }
+
+    fn take(
+        &mut self,
+        piece: Piece,
+        _: usize,
+        _: Option<&Arc<Region>>,
+        placed: Option<Placed<'_>>,
+        result: &mut Reader<'_>,
+    ) -> Result<Next<Piece>, CallError> {
+        let failed = if self.plain {
+            match decode(&nfs::READ, nfs3::ReadResult::decode(result))? {
+                Ok(ok) => return self.told(piece, &Told::plain(&ok, placed)),
+                Err(failed) => failed.status,
+            }
+        } else {
+            match decode(&READ, odafs::ReadResult::decode(result))? {
+                Ok(ok) => return self.told(piece, &Told::odafs(&ok, Data::of(ok.data.0, placed))?),
+                Err(failed) => failed.status,
+            }
+        };
+        if failed == nfs3::Status::Jukebox {
+            return Ok(Next::Later(piece));
+        }
+        self.failed = Some(Status(failed.code()));
+        Ok(Next::Stop)
+    }
+}
