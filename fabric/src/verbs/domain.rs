@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub const SLOT_BYTES: usize = 4096;
 
 /// Slots that are registered at a time.
-const SLAB_SLOTS: usize = 256;
+const SLAB_SLOTS: usize = 64;
 
 /// Slots of a domain: those of 4,096 connections with all their receives posted.
 const SLOTS_MAX: usize = 2 << 20;

@@ -184,10 +184,8 @@ impl Chain {
             if next.is_null() {
                 request.send_flags |= ibv_send_flags::IBV_SEND_SIGNALED.0;
             }
-            let sends = matches!(
-                request.opcode,
-                ibv_wr_opcode::IBV_WR_SEND | ibv_wr_opcode::IBV_WR_SEND_WITH_INV
-            );
+            // Soft iWARP takes no others so.
+            let sends = request.opcode == ibv_wr_opcode::IBV_WR_SEND;
             if sends && piece.length > 0 && piece.length as usize <= inline_bytes {
                 request.send_flags |= ibv_send_flags::IBV_SEND_INLINE.0;
             }

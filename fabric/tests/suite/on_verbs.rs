@@ -80,3 +80,29 @@ impl Subject for Verbs {
 }
 
 suite!(windows: Verbs::new(), #[ignore = "needs an RDMA device"]);
+
+/// Where there is no device the error tells how to get one.
+#[test]
+fn without_a_device() {
+    if verbs::devices().is_ok() {
+        return;
+    }
+    let address = "127.0.0.1:0".parse().unwrap();
+    let errors = [
+        verbs::devices().unwrap_err().to_string(),
+        verbs::Listener::bind(address, Limits::default())
+            .err()
+            .unwrap()
+            .to_string(),
+        verbs::connect(address, b"", &ConnectOptions::default())
+            .err()
+            .unwrap()
+            .to_string(),
+    ];
+    for error in errors {
+        assert!(
+            error.contains("modprobe") || error.contains("rdma link add"),
+            "{error}"
+        );
+    }
+}
