@@ -25,7 +25,7 @@ use crate::pool::Pool;
 use crate::portmap::{Port, Portmap};
 use crate::rpc::{Program, Service};
 use crate::spare::SpareFrames;
-use crate::store::Store;
+use crate::store::{Store, ids};
 
 /// What a server is put together from.
 pub struct Parts {
@@ -131,14 +131,21 @@ impl Assembly {
             frames: Some(Arc::new(SpareFrames::of(Arc::clone(&self.export)))),
             rdma: Arc::clone(&self.rdma),
         };
+        let device = listeners
+            .iter()
+            .any(|(_, transport)| *transport == Transport::Verbs);
         let mut engine = Engine::new(config, serves)?;
         for (listener, transport) in listeners {
             engine.listen(listener, transport)?;
         }
         let stopper = engine.stopper();
-        let thread = thread::Builder::new()
-            .name("odafs-engine".to_owned())
-            .spawn(move || engine.run())?;
+        let thread = thread::Builder::new().name("odafs-engine".to_owned());
+        let thread = thread.spawn(move || {
+            if device {
+                ids::keep();
+            }
+            engine.run();
+        })?;
         self.engine = Some((stopper, thread));
         Ok(())
     }

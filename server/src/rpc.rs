@@ -20,7 +20,7 @@ use crate::access::Access;
 use crate::drc::{DuplicateCache, InProgress, Seen};
 use crate::metrics::describe;
 use crate::read::Effort;
-use crate::store::Credential;
+use crate::store::{Credential, ids};
 
 /// One call of a program, as its procedures see it.
 #[derive(Debug)]
@@ -252,10 +252,15 @@ impl Service {
         }
         match self.0.repeated(caller, &header, &arguments) {
             Repeated::Harmless if self.0.hand_over => Err(Later(None)),
-            Repeated::Harmless => self
-                .0
-                .serve(caller, &header, arguments, Effort::ResidentOnly, reply)
-                .ok_or(Later(None)),
+            Repeated::Harmless => {
+                let effort = Effort::ResidentOnly;
+                let served = self.0.serve(caller, &header, arguments, effort, reply);
+                match served {
+                    // The store had to act for the caller, and this thread may not.
+                    Some(Outcome::Replied) if ids::were_missed() => Err(Later(None)),
+                    served => served.ok_or(Later(None)),
+                }
+            }
             Repeated::First(in_progress) => Err(Later(Some(in_progress))),
             Repeated::Again(outcome, earlier) => {
                 count(&self.0.counts.duplicates);

@@ -10,6 +10,7 @@
 
 mod error;
 mod handle;
+pub mod ids;
 mod names;
 mod permission;
 

@@ -18,7 +18,7 @@ use rustix::process::Gid;
 use rustix::thread::CapabilitySet;
 
 use super::sys;
-use crate::store::{Credential, Result};
+use crate::store::{Credential, Result, ids};
 
 /// What this process is, and may become.
 pub(super) struct Identity {
@@ -58,10 +58,13 @@ impl Identity {
         let has = |set| effective().contains(set);
         if identity.own.uid == 0 && has(CapabilitySet::SETUID | CapabilitySet::SETGID) {
             // Switching must drop the overriding capabilities; SECBIT_NO_SETUID_FIXUP prevents that.
-            let nobody = Credential::of(65_534, 65_534, &[]);
-            let drops = identity
-                .act(&nobody)
-                .map(|_acting| !has(CapabilitySet::DAC_OVERRIDE));
+            let drops = || {
+                let nobody = Credential::of(65_534, 65_534, &[]);
+                let acting = identity.act(&nobody);
+                acting.is_ok_and(|_acting| !has(CapabilitySet::DAC_OVERRIDE))
+            };
+            // By a thread of its own: this one, and those that it starts, keep their credentials (see `ids`).
+            let drops = std::thread::scope(|scope| scope.spawn(drops).join());
             identity.switches = drops.unwrap_or(false);
         }
         identity
@@ -81,6 +84,9 @@ impl Identity {
         if caller.own {
             Ok(Judge::Kernel(None))
         } else if self.switches {
+            if ids::must_be_kept() {
+                return Err(Status::ServerFault.into());
+            }
             Ok(Judge::Kernel(Some(self.act(caller)?)))
         } else if caller.uid == self.own.uid || caller.uid == 0 {
             // Root on a client is nobody special here, but may do what we may.
@@ -176,6 +182,28 @@ mod tests {
             })
             .collect::<Vec<_>>()
             .join("\n")
+    }
+
+    #[test]
+    fn a_thread_that_keeps_its_ids_acts_for_nobody_and_says_so() {
+        let identity = Identity::of_this_process();
+        if !identity.switches() {
+            return;
+        }
+        let caller = Credential::of(4001, 4002, &[]);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                ids::keep();
+                let before = ids_of_this_thread();
+                assert!(!ids::were_missed());
+                assert!(identity.judge(identity.own()).is_ok() && !ids::were_missed());
+                assert!(identity.judge(&caller).is_err());
+                assert_eq!(ids_of_this_thread(), before);
+                assert!(ids::were_missed() && !ids::were_missed());
+                assert!(identity.judge(&caller).is_err(), "and again");
+            });
+        });
+        assert!(identity.judge(&caller).is_ok(), "others do");
     }
 
     #[test]
