@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use odafs_bench::table::{Table, bytes};
 use odafs_fabric::ReadOrder;
-use odafs_fabric::verbs::{self, Device, Port, PortState};
+use odafs_fabric::verbs::{self, Device, Port};
 use serde::Serialize;
 
 use crate::output;
@@ -116,8 +116,7 @@ fn usage(address: IpAddr) -> (String, String) {
 }
 
 fn usages(port: &Port) -> impl Iterator<Item = (String, String)> {
-    let active = (port.state == PortState::Active).then_some(&port.addresses);
-    active.into_iter().flatten().map(|address| usage(*address))
+    port.reachable_at().map(usage)
 }
 
 fn shown(device: &Device) -> Shown<'_> {
@@ -237,7 +236,7 @@ fn print_usages(devices: &[Device]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use odafs_fabric::verbs::Transport;
+    use odafs_fabric::verbs::{PortState, Transport};
 
     fn device(state: PortState) -> Device {
         Device {
@@ -252,7 +251,11 @@ mod tests {
                 ethernet: true,
                 mtu: 1024,
                 netdev: Some("eth0".into()),
-                addresses: vec![[10, 0, 0, 1].into(), "2001:db8::1".parse().unwrap()],
+                addresses: vec![
+                    [10, 0, 0, 1].into(),
+                    "2001:db8::1".parse().unwrap(),
+                    "fe80::1".parse().unwrap(),
+                ],
                 gids: vec!["::ffff:10.0.0.1".parse().unwrap()],
             }],
             read_order: ReadOrder::Ordered,

@@ -160,13 +160,24 @@ impl PortState {
     }
 }
 
+impl Port {
+    /// Addresses at which it can be connected to; those of the link alone (fe80::) name no interface.
+    pub fn reachable_at(&self) -> impl Iterator<Item = IpAddr> {
+        let active = self.state == PortState::Active;
+        let named = |address: &IpAddr| match address {
+            IpAddr::V4(_) => true,
+            IpAddr::V6(address) => !address.is_unicast_link_local(),
+        };
+        self.addresses
+            .iter()
+            .copied()
+            .filter(move |address| active && named(address))
+    }
+}
+
 impl Device {
     /// Addresses at which its ports can be connected to.
     pub fn reachable_at(&self) -> impl Iterator<Item = IpAddr> {
-        let active = self
-            .ports
-            .iter()
-            .filter(|port| port.state == PortState::Active);
-        active.flat_map(|port| port.addresses.iter().copied())
+        self.ports.iter().flat_map(Port::reachable_at)
     }
 }
