@@ -4,6 +4,12 @@
 //! their posts, and an RDMA Write is visible at the peer before a later send's message is. A
 //! queue pair belongs to one thread at a time (`&mut self`); it never blocks except in
 //! [`QueuePair::wait`].
+//!
+//! On a device (`verbs`) two things are less than on the other fabrics, as adapters have them:
+//! - What the peer refuses ends the connection: the post that was refused ends with
+//!   [`Fault::RemoteAccess`] where the device tells, all others with [`Fault::Flushed`].
+//! - A message for which the peer has posted no receive waits there on InfiniBand and RoCE; on
+//!   iWARP it ends the connection. So callers keep to the receives that they know of (credits).
 
 use crate::clock::Nanos;
 use crate::memory::{Arena, ArenaView, FrameNumber, LifeWord};
@@ -27,7 +33,7 @@ pub enum Completion {
     Recv {
         /// Length of the message.
         bytes: u32,
-        /// Sent with [`QueuePair::post_send_invalidate`]: this tag of ours is gone.
+        /// Sent with [`QueuePair::post_send_invalidate`]: this tag of ours is gone. Some devices do not tell.
         invalidated: Option<SteeringTag>,
     },
     /// A [`QueuePair::post_read`] that was [`Posted::Pending`] is over.
@@ -69,7 +75,7 @@ pub enum Posted {
 /// Why a post was not taken. Nothing has happened then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
-    /// The queue is full, or the peer has posted no receive: poll and try again.
+    /// The queue is full, or the peer has posted no receive (where the fabric sees that): poll and try again.
     #[error("the queue is full")]
     Full,
     /// The message is longer than [`QueuePair::max_message`].
@@ -281,7 +287,7 @@ pub const MARKS_BYTES: usize = 3 * 64;
 /// One end of a connection.
 pub trait QueuePair: Send {
     /// Makes room for `count` more messages from the peer. Fabrics whose flow control is the
-    /// room in a ring ignore it.
+    /// room in a ring ignore it; others have some room from the start.
     fn post_receives(&mut self, count: u32);
 
     /// Sends the concatenation of `parts` as one message. The bytes are taken before it returns.
@@ -355,7 +361,8 @@ pub trait QueuePair: Send {
 
     /// A fresh tag for a range of a region of this queue pair (a fast registration, a memory
     /// window), and the range's first byte under it. The peer may be told of it by a message
-    /// of this queue pair. `Unsupported` where the fabric has no such thing.
+    /// of this queue pair: before that message it may be unknown. `Unsupported` where the
+    /// fabric has no such thing.
     fn bind(
         &mut self,
         region: &Arc<Region>,
@@ -386,7 +393,7 @@ pub trait QueuePair: Send {
     /// use [`QueuePair::post_read`].
     fn map_exposed(&mut self, exposed: &Exposed) -> io::Result<Option<ArenaView>>;
 
-    /// Longest message that [`QueuePair::post_send`] takes.
+    /// Longest message that [`QueuePair::post_send`] takes: 4 KiB or more.
     fn max_message(&self) -> usize;
 
     /// What the peer said when the connection was made. A fabric may add zeros at its end.

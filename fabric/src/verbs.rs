@@ -5,6 +5,7 @@ mod context;
 mod device;
 mod domain;
 mod error;
+mod farewell;
 mod listener;
 mod pair;
 mod queue;

@@ -1,5 +1,6 @@
 use super::cm::{Channel, Id, Kind, Terms};
 use super::domain::Domain;
+use super::farewell::Polite;
 use super::pair::{Made, Pair};
 use super::queue::Queue;
 use super::{Limits, VerbsError, context};
@@ -254,7 +255,7 @@ impl fabric::Incoming for Incoming {
             outbound_reads: outbound,
             queue: number,
         })?;
-        Ok(Box::new(pair))
+        Ok(Box::new(Polite::new(pair)))
     }
 
     fn reject(mut self: Box<Self>, reason: &str) {

@@ -1,19 +1,20 @@
+mod interface;
+
 use super::cm::{Channel, Id, Kind};
-use super::device::{read_order, remote_invalidation};
 use super::domain::{Domain, Registration, SLOT_BYTES, Slot, Window};
+use super::farewell;
 use super::queue::{Chain, DEPTH, Done, Piece, Queue, Side, Work};
 use super::waiting::Waiting;
 use crate::clock::{self, Nanos};
 use crate::fabric::{
-    Access, Completion, Exposed, Fault, Peer, PostError, Posted, QueuePair, ReadOrder, Region,
-    Remote, RemoteInvalidation, Sink, Source, SteeringTag,
+    Access, Completion, Fault, Peer, PostError, Posted, Region, Remote, SteeringTag,
 };
-use crate::memory::{Arena, ArenaView, LifeWord, Target};
+use crate::memory::Arena;
 use crate::wake::WakeSet;
 use ibverbs_sys::ibv_wc_status;
 use std::collections::{HashMap, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// Receives that are posted even if the caller has made no room: what a peer sends at once finds them.
@@ -24,9 +25,6 @@ const SLOTS_MAX: usize = 8;
 
 /// Empty looks between two looks for the end of the connection.
 const LOOKS: u32 = 64;
-
-/// How long a connection that is dropped waits until what was sent has left.
-const LAST_WORDS: Nanos = Nanos::from_millis(100);
 
 /// How long a bind may take.
 const BIND: Nanos = Nanos::from_secs(1);
@@ -114,6 +112,8 @@ pub struct Pair {
     looks: u32,
     silent_until: Option<Nanos>,
     closed: bool,
+    is_server: bool,
+    set: Option<Arc<WakeSet>>,
     peer: Peer,
     private_data: Vec<u8>,
     domain: Arc<Domain>,
@@ -159,6 +159,8 @@ impl Pair {
             looks: 0,
             silent_until: waits.then(|| clock::now() + SILENCE),
             closed: false,
+            is_server,
+            set: None,
             peer,
             private_data,
             domain,
@@ -182,6 +184,22 @@ impl Pair {
     pub fn answered(&mut self, private_data: Vec<u8>, reads_max: u32) {
         self.private_data = private_data;
         self.reads_max = reads_max;
+    }
+
+    /// Wakes nobody any more.
+    pub fn unwatch(&mut self) {
+        if let Some(set) = self.set.take() {
+            set.remove(self.waiting.as_fd());
+        }
+    }
+
+    /// Whether all that was sent has left.
+    pub fn is_settled(&mut self) -> bool {
+        self.ring();
+        if !self.closed {
+            self.reap();
+        }
+        self.closed || self.flights.is_empty()
     }
 
     fn open(&self) -> Result<(), PostError> {
@@ -547,281 +565,11 @@ impl std::fmt::Display for Status {
     }
 }
 
-impl QueuePair for Pair {
-    fn post_receives(&mut self, count: u32) {
-        self.wanted = self.wanted.saturating_add(count);
-        self.fill_receives();
-    }
-
-    fn post_send(&mut self, _id: u64, parts: &[&[u8]]) -> Result<Posted, PostError> {
-        self.send(parts, None)
-    }
-
-    fn post_send_invalidate(
-        &mut self,
-        _id: u64,
-        parts: &[&[u8]],
-        invalidate: SteeringTag,
-    ) -> Result<Posted, PostError> {
-        self.send(parts, Some(invalidate))
-    }
-
-    fn post_write(&mut self, id: u64, from: Source<'_>, to: Remote) -> Result<Posted, PostError> {
-        self.open()?;
-        let (arena, frame, offset, length) = match from {
-            Source::Bytes([]) => return Ok(Posted::Done),
-            Source::Frame { length: 0, .. } => return Ok(Posted::Done),
-            Source::Bytes(bytes) => return self.write_bytes(bytes, to),
-            Source::Frame {
-                arena,
-                frame,
-                offset,
-                length,
-            } => (arena, frame, offset, length),
-        };
-        self.room(1)?;
-        let registration = self.arena(arena)?;
-        let at = arena.place(frame, offset, length as usize);
-        let work = Work::Write {
-            tag: to.tag,
-            address: to.offset,
-        };
-        let piece = Piece {
-            address: registration.address(at, length as usize),
-            length,
-            key: registration.local_key(),
-        };
-        let kept = Kept::Registration(registration);
-        self.post(&work, Some(piece), What::Write(id), kept);
-        Ok(Posted::Pending)
-    }
-
-    fn post_read(&mut self, id: u64, into: Sink<'_>, from: Remote) -> Result<Posted, PostError> {
-        self.open()?;
-        let (target, at, length) = Target::of_sink(into)?;
-        if length == 0 {
-            return Ok(Posted::Done);
-        }
-        if self.reads >= self.reads_max {
-            self.reap();
-            self.open()?;
-            if self.reads >= self.reads_max {
-                return Err(PostError::Full);
-            }
-        }
-        self.room(1)?;
-        let registration = match (&into, &target) {
-            (Sink::Frame { arena, .. }, _) => self.arena(arena)?,
-            (_, Target::Region(region)) => {
-                let known = self.registered(region).ok_or(PostError::BadRange)?;
-                Arc::clone(known)
-            }
-            (Sink::Region(_), Target::Mapping(_)) => return Err(PostError::BadRange),
-        };
-        let work = Work::Read {
-            tag: from.tag,
-            address: from.offset,
-        };
-        let piece = Piece {
-            address: registration.address(at, length),
-            length: u32::try_from(length).map_err(|_| PostError::BadRange)?,
-            key: registration.local_key(),
-        };
-        self.reads += 1;
-        let kept = Kept::Registration(registration);
-        self.post(&work, Some(piece), What::Read(id), kept);
-        Ok(Posted::Pending)
-    }
-
-    fn reads_max(&self) -> u32 {
-        self.reads_max
-    }
-
-    fn flush(&mut self) {
-        self.ring();
-    }
-
-    fn poll(&mut self) -> Option<Completion> {
-        self.message_bytes = 0;
-        if self.events.is_empty() {
-            self.look();
-        }
-        match self.events.pop_front()? {
-            Event::Over(completion) => Some(completion),
-            Event::Came {
-                slot,
-                bytes,
-                invalidated,
-            } => {
-                let completion = self.arrived(&slot, bytes, invalidated);
-                drop(slot);
-                self.fill_receives();
-                Some(completion)
-            }
-        }
-    }
-
-    fn message(&self) -> &[u8] {
-        &self.message[..self.message_bytes]
-    }
-
-    fn arm(&mut self) -> bool {
-        if self.closed || !self.events.is_empty() {
-            return false;
-        }
-        self.heed();
-        let starved = self.starved;
-        self.look();
-        self.ask();
-        self.look();
-        if !self.closed && self.told == 0 {
-            // What nobody waits for gives its memory back.
-            self.reap();
-        }
-        // Room in the queue is an event too.
-        let room = starved && !self.starved;
-        !self.closed && self.events.is_empty() && !room
-    }
-
-    fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.waiting.as_fd())
-    }
-
-    fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
-        set.add(self.waiting.as_fd())?;
-        Ok(())
-    }
-
-    fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
-        self.flush();
-        if self.arm() {
-            self.waiting.wait(timeout);
-            self.heed();
-        }
-        match self.closed && self.events.is_empty() {
-            true => Err(PostError::Closed),
-            false => Ok(()),
-        }
-    }
-
-    fn register(&mut self, length: usize, access: Access) -> io::Result<Arc<Region>> {
-        self.open()?;
-        if length == 0 {
-            return Err(invalid("an empty region"));
-        }
-        self.queue.open(access)?;
-        let (registration, region) = self.domain.region(length, access)?;
-        self.table
-            .insert(region.tag().0, Held::Region(registration));
-        Ok(region)
-    }
-
-    fn bind(
-        &mut self,
-        region: &Arc<Region>,
-        offset: usize,
-        length: usize,
-        access: Access,
-    ) -> io::Result<Remote> {
-        if !region.memory().holds(offset, length) || length == 0 {
-            return Err(invalid("beyond the region"));
-        }
-        self.room(1)?;
-        let registration = self.registered(region).cloned();
-        let registration = registration.ok_or_else(|| invalid("a region of another connection"))?;
-        self.queue.open(access)?;
-        let address = registration.address(offset, length);
-        let (tag, held) = if self.domain.context().has_windows() {
-            let window = Window::new(self.domain.pd(), &registration)?;
-            let work = Work::Bind {
-                window: &window,
-                address,
-                length: length as u64,
-                access,
-            };
-            let number = self.next;
-            let kept = Kept::Registration(registration);
-            self.post(&work, None, What::Quiet, kept);
-            (window.tag(), Held::Window(window, number))
-        } else {
-            let memory = Arc::clone(region);
-            let again = self.domain.again(memory, offset, length, access)?;
-            (again.tag(), Held::Region(again))
-        };
-        self.table.insert(tag.0, held);
-        Ok(Remote {
-            tag,
-            offset: address,
-        })
-    }
-
-    fn invalidate(&mut self, tag: SteeringTag) {
-        match self.table.remove(&tag.0) {
-            None => {}
-            // The device must not find a window gone that it is to bind.
-            Some(Held::Window(_window, bound)) => self.settle(bound, BIND),
-            Some(Held::Region(registration)) => {
-                // Windows first: a region does not go while there are some.
-                let of_it = |held: &Held| matches!(held, Held::Window(window, _) if window.is_of(&registration));
-                let windows: Vec<u32> = self
-                    .table
-                    .iter()
-                    .filter(|(_, held)| of_it(held))
-                    .map(|(tag, _)| *tag)
-                    .collect();
-                for window in windows {
-                    self.invalidate(SteeringTag(window));
-                }
-                registration.end();
-            }
-        }
-    }
-
-    fn remote_invalidation(&self) -> RemoteInvalidation {
-        remote_invalidation(self.domain.context())
-    }
-
-    fn read_order(&self) -> ReadOrder {
-        read_order(self.domain.context())
-    }
-
-    /// The life word is no part of it: who is connected is connected to this life.
-    fn expose(&mut self, arena: &Arc<Arena>, _life: &LifeWord) -> io::Result<Exposed> {
-        self.open()?;
-        let [arena, stamps] = self.domain.exposed(arena)?;
-        self.queue.open(Access::READ)?;
-        Ok(Exposed { arena, stamps })
-    }
-
-    fn map_exposed(&mut self, _exposed: &Exposed) -> io::Result<Option<ArenaView>> {
-        Ok(None)
-    }
-
-    fn max_message(&self) -> usize {
-        SLOT_BYTES
-    }
-
-    fn private_data(&self) -> &[u8] {
-        &self.private_data
-    }
-
-    fn peer(&self) -> &Peer {
-        &self.peer
-    }
-
-    fn is_closed(&self) -> bool {
-        self.closed
-    }
-}
-
-fn invalid(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, what)
-}
-
 impl Drop for Pair {
     fn drop(&mut self) {
-        if !self.closed {
-            self.settle(u64::MAX, LAST_WORDS);
+        // A server's has been waited for, if it was at all.
+        if !self.closed && !self.is_server {
+            self.settle(u64::MAX, farewell::PATIENCE);
         }
         if !self.closed {
             self.id.disconnect();

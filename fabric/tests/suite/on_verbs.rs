@@ -106,3 +106,44 @@ fn without_a_device() {
         );
     }
 }
+
+/// Bytes that this process has pinned for devices.
+fn pinned() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmPin:"));
+    let kib = line.and_then(|line| line.split_whitespace().next());
+    kib.map_or(0, |kib| kib.parse::<usize>().unwrap()) << 10
+}
+
+/// An idle connection pins its receives, and next to nothing else; memory is used again by those who come later.
+#[test]
+#[ignore = "needs an RDMA device"]
+fn idle_connections_pin_their_receives() {
+    const CONNECTIONS: usize = 32;
+    const RECEIVES: usize = 128;
+    let subject = Verbs::new();
+    let mut listener = subject.listen();
+    let mut connect = || {
+        std::thread::scope(|scope| {
+            let client = scope.spawn(|| subject.connect(b"").unwrap());
+            let incoming = crate::next_incoming(&mut *listener);
+            let mut server = incoming.accept(b"", 0).unwrap();
+            server.post_receives(RECEIVES as u32);
+            (client.join().unwrap(), server)
+        })
+    };
+    let first = connect();
+    let before = pinned();
+    let pairs: Vec<_> = (1..CONNECTIONS).map(|_| connect()).collect();
+    let each = (pinned() - before) / pairs.len();
+    // The client's end is here too: 64 slots, of which it uses few.
+    let (server, client) = (RECEIVES * 4096, 64 * 4096);
+    println!("{each} bytes pinned for both ends of a connection");
+    assert!(each <= server + client + 65536, "{each}");
+    assert!(each >= server, "{each}: nothing is pinned, or not told");
+    drop(pairs);
+    let again: Vec<_> = (1..CONNECTIONS).map(|_| connect()).collect();
+    let more = pinned().saturating_sub(before) / again.len();
+    assert!(more <= each + 65536, "{more} after {each}");
+    drop((first, again));
+}
