@@ -1,7 +1,7 @@
-//! Sessions and guarded reads over bare queue pairs on shared memory: for what no well-behaved client sends.
+//! Sessions and guarded reads over bare queue pairs, on shared memory or verbs: for what no well-behaved client sends.
 
 use odafs_common::connect::{Nonce, PrivateData, Role};
-use odafs_common::direct::{Attach, Attached, Completion, Request, VERSION};
+use odafs_common::direct::{Attach, Attached, Completion, ExposedMemory, Request, VERSION};
 use odafs_common::exception::Exception;
 use odafs_common::mac::MacAlgorithm;
 use odafs_common::reference::Reference;
@@ -15,17 +15,58 @@ use odafs_common::wire::odafs::{
 use odafs_common::wire::rpc::{self, Auth};
 use odafs_common::wire::xdr::{Decode, Encode, Writer};
 use odafs_fabric::clock::{self, Nanos};
-use odafs_fabric::shm::{self, ConnectOptions};
-use odafs_fabric::{Completion as Event, QueuePair, entropy};
-use std::path::{Path, PathBuf};
+use odafs_fabric::{Completion as Event, QueuePair, entropy, shm, verbs};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use crate::raw::PATIENCE;
 
 const MAC: MacAlgorithm = MacAlgorithm::Blake3;
 
+/// Where a server listens.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// Its socket.
+    Shm(PathBuf),
+    /// The address of an RDMA device.
+    Verbs(SocketAddr),
+}
+
+impl Place {
+    /// Connects with this private data.
+    ///
+    /// # Panics
+    /// The server does not take it.
+    pub fn connect(&self, said: &[u8]) -> Box<dyn QueuePair> {
+        let pair = match self {
+            Self::Shm(socket) => shm::connect(socket, said, &shm::ConnectOptions::default()),
+            Self::Verbs(address) => {
+                verbs::connect(*address, said, &verbs::ConnectOptions::default())
+            }
+        };
+        pair.expect("a connection")
+    }
+
+    fn fabric(&self) -> &'static [u8] {
+        match self {
+            Self::Shm(_) => b"shm",
+            Self::Verbs(_) => b"verbs",
+        }
+    }
+
+    fn connect_as(&self, role: Role, one_sided: bool) -> Box<dyn QueuePair> {
+        let said = PrivateData {
+            role,
+            one_sided,
+            nonce: [0; 16],
+        };
+        self.connect(&said.encode())
+    }
+}
+
 /// A session, and the connection that it was opened over.
 pub struct RawSession {
-    socket: PathBuf,
+    place: Place,
     rpc: Box<dyn QueuePair>,
     xid: u32,
     key: SessionKey,
@@ -33,17 +74,11 @@ pub struct RawSession {
     pub number: u32,
 }
 
-fn connect(socket: &Path, role: Role) -> Box<dyn QueuePair> {
-    let said = PrivateData {
-        role,
-        one_sided: false,
-        nonce: [0; 16],
-    };
-    shm::connect(socket, &said.encode(), &ConnectOptions::default()).expect("a connection")
-}
-
 /// Sends a message, and waits for the next one.
-fn exchange(pair: &mut dyn QueuePair, message: &[u8]) -> Vec<u8> {
+///
+/// # Panics
+/// There is none, or the connection ends.
+pub fn exchange(pair: &mut dyn QueuePair, message: &[u8]) -> Vec<u8> {
     let deadline = clock::now() + Nanos::from(PATIENCE);
     pair.post_receives(1);
     pair.post_send(0, &[message]).expect("sent");
@@ -62,19 +97,27 @@ fn exchange(pair: &mut dyn QueuePair, message: &[u8]) -> Vec<u8> {
 }
 
 impl RawSession {
-    /// Opens a session with the server at `socket`.
+    /// Opens a session with the server at `place`.
     ///
     /// # Panics
     /// It is refused.
-    pub fn open(socket: &Path) -> Self {
+    pub fn open(place: &Place) -> Self {
+        Self::open_for(place, Mode::Guarded)
+    }
+
+    /// The same, for reads of this mode.
+    ///
+    /// # Panics
+    /// It is refused.
+    pub fn open_for(place: &Place, mode: Mode) -> Self {
         let parameters = Parameters {
             version: VERSION.into(),
             features: 0,
             macs: MAC.bit(),
-            mode: Mode::Guarded,
+            mode,
             pattern: Pattern::Nn,
             export: b"/",
-            fabric: b"shm",
+            fabric: place.fabric(),
         };
         let parameters = parameters.to_bytes();
         let mut seed = [0; 32];
@@ -85,14 +128,14 @@ impl RawSession {
             parameters: &parameters,
             handshake: &handshake,
         };
-        let mut rpc = connect(socket, Role::Rpc);
+        let mut rpc = place.connect_as(Role::Rpc, false);
         let results = call(&mut *rpc, 1, Procedure::OpenSession, &arguments);
         let answer = OpenSessionResult::from_bytes(&results).expect("a result");
         let (key, accepted) = initiator
             .finish(answer.expect("a session").0)
             .expect("a key");
         Self {
-            socket: socket.to_owned(),
+            place: place.clone(),
             rpc,
             xid: 1,
             key,
@@ -147,22 +190,34 @@ impl RawSession {
     /// # Panics
     /// It is refused.
     pub fn attach(&self) -> RawDirect {
-        let mut direct = RawDirect::connect(&self.socket);
-        let message = self.attach_message(&direct.nonce);
+        self.attach_for(false).0
+    }
+
+    /// Attaches a connection for one-sided reads, or for guarded ones: and what it may read by itself.
+    ///
+    /// # Panics
+    /// It is refused.
+    pub fn attach_for(&self, one_sided: bool) -> (RawDirect, Option<ExposedMemory>) {
+        let mut direct = RawDirect::connect_for(&self.place, one_sided);
+        let message = self.sealed_attach(&direct.nonce, one_sided);
         let answer = direct.exchange(&message);
         let key = self.key.attach_key();
         let attached = Attached::open(&answer, &key, &CLIENT_NONCE, &direct.nonce);
         let grant = attached.expect("an answer").result.expect("a grant");
         direct.number = grant.connection;
-        direct
+        (direct, grant.one_sided)
     }
 
     /// The message that attaches the connection of this nonce.
     pub fn attach_message(&self, server: &Nonce) -> Vec<u8> {
+        self.sealed_attach(server, false)
+    }
+
+    fn sealed_attach(&self, server: &Nonce, one_sided: bool) -> Vec<u8> {
         let attach = Attach {
             session: self.number,
             nonce: CLIENT_NONCE,
-            one_sided: false,
+            one_sided,
         };
         attach.seal(&self.key.attach_key(), server).to_vec()
     }
@@ -233,8 +288,16 @@ impl RawDirect {
     ///
     /// # Panics
     /// The server does not take it.
-    pub fn connect(socket: &Path) -> Self {
-        let pair = connect(socket, Role::Direct);
+    pub fn connect(place: &Place) -> Self {
+        Self::connect_for(place, false)
+    }
+
+    /// The same, for one-sided reads or guarded ones.
+    ///
+    /// # Panics
+    /// The server does not take it.
+    pub fn connect_for(place: &Place, one_sided: bool) -> Self {
+        let pair = place.connect_as(Role::Direct, one_sided);
         let nonce = PrivateData::decode(pair.private_data())
             .expect("the server's nonce")
             .nonce;
@@ -244,6 +307,11 @@ impl RawDirect {
             number: 0,
             sequence: 0,
         }
+    }
+
+    /// Its queue pair.
+    pub fn pair(&mut self) -> &mut dyn QueuePair {
+        &mut *self.pair
     }
 
     /// Sends a message as it is: the answer.

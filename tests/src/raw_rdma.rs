@@ -73,6 +73,48 @@ pub enum Ended {
     Terminated(Terminate),
 }
 
+/// A connection for RPC-over-RDMA, on whatever: messages as they are.
+pub trait Messages {
+    /// Sends one message.
+    ///
+    /// # Errors
+    /// The connection ended.
+    fn send_message(&mut self, payload: &[u8]) -> io::Result<()>;
+
+    /// The next message that comes.
+    ///
+    /// # Errors
+    /// The connection ended, or nothing came in [`PATIENCE`].
+    fn next_message(&mut self) -> io::Result<Vec<u8>>;
+
+    /// One that was not used yet.
+    fn next_xid(&mut self) -> u32;
+
+    /// A call's RPC header, with the xid that it is of.
+    fn call(&mut self, (program, version, procedure): (u32, u32, u32)) -> (u32, Vec<u8>) {
+        let xid = self.next_xid();
+        let mut message = Vec::new();
+        let mut w = Writer::new(&mut message);
+        rpc::call(&mut w, xid, program, version, procedure, &Auth::None);
+        (xid, message)
+    }
+}
+
+impl Messages for RawRdma {
+    fn send_message(&mut self, payload: &[u8]) -> io::Result<()> {
+        self.message(payload)
+    }
+
+    fn next_message(&mut self) -> io::Result<Vec<u8>> {
+        self.receive()
+    }
+
+    fn next_xid(&mut self) -> u32 {
+        self.xid += 1;
+        self.xid
+    }
+}
+
 /// One iWARP connection without receive buffers, tags or manners.
 #[derive(Debug)]
 pub struct RawRdma {
@@ -232,15 +274,6 @@ impl RawRdma {
                 return Ok(message);
             }
         }
-    }
-
-    /// A call's RPC header, with the xid that it is of.
-    pub fn call(&mut self, (program, version, procedure): (u32, u32, u32)) -> (u32, Vec<u8>) {
-        self.xid += 1;
-        let mut message = Vec::new();
-        let mut w = Writer::new(&mut message);
-        rpc::call(&mut w, self.xid, program, version, procedure, &Auth::None);
-        (self.xid, message)
     }
 
     /// Reads until the peer ends the connection; what comes before that is passed over.

@@ -7,8 +7,8 @@ use odafs_common::wire::nfs3::{self, DirectoryName, FileHandle, ReadArgs};
 use odafs_common::wire::odafs::OdafsStatus;
 use odafs_common::wire::rpc::{self, Rejection};
 use odafs_tests::raw::{RawRpc, xdr};
-use odafs_tests::raw_direct::{RawDirect, RawSession};
-use odafs_tests::served::Served;
+use odafs_tests::raw_direct::{Place, RawDirect, RawSession};
+use odafs_tests::served::{self, Served};
 use std::fs;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -27,6 +27,10 @@ struct World {
 }
 
 fn serve() -> World {
+    serve_with(&[])
+}
+
+fn serve_with(options: &[&str]) -> World {
     let (directory, scratch) = (
         tempfile::tempdir().expect("dir"),
         tempfile::tempdir().expect("dir"),
@@ -37,7 +41,7 @@ fn serve() -> World {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
         fs::set_permissions(directory.path().join(path), mode).expect("mode");
     }
-    let server = Served::start(directory.path(), scratch.path(), &[]);
+    let server = Served::start(directory.path(), scratch.path(), options);
     World {
         server,
         directory,
@@ -311,11 +315,23 @@ fn garbage_on_the_local_socket_disturbs_nobody() {
 #[test]
 fn a_reference_is_good_for_one_session_one_key_one_connection_and_once() {
     let world = serve();
+    is_good_for_one(&world, &Place::Shm(world.server.shm.clone()));
+}
+
+#[test]
+#[ignore = "needs an RDMA device: tests/vm/run"]
+fn a_reference_is_good_for_one_over_verbs_too() {
+    let options = served::verbs_options();
+    let world = serve_with(&options.iter().map(String::as_str).collect::<Vec<_>>());
+    let address = world.server.verbs.parse().expect("an address");
+    is_good_for_one(&world, &Place::Verbs(address));
+}
+
+fn is_good_for_one(world: &World, place: &Place) {
     let mut rpc = RawRpc::connect(&world.server.nfs);
     let root = rpc.root();
     let file = lookup(&mut rpc, &root, b"file").expect("file");
-    let socket = &world.server.shm;
-    let (mut mine, mut other) = (RawSession::open(socket), RawSession::open(socket));
+    let (mut mine, mut other) = (RawSession::open(place), RawSession::open(place));
     let reference = mine.references(&file, mine.number)[0].reference;
     let (mut line, mut theirs) = (mine.attach(), other.attach());
     let content = Ok(b"the content".to_vec());
@@ -339,7 +355,7 @@ fn a_reference_is_good_for_one_session_one_key_one_connection_and_once() {
     assert_eq!(mine_too.read(&first), Err(Exception::Denied));
     well(&mut mine_too);
     assert_eq!(theirs.read(&first), Err(Exception::Denied));
-    let mut nobodys = RawDirect::connect(socket);
+    let mut nobodys = RawDirect::connect(place);
     assert_eq!(nobodys.read(&first), Err(Exception::Denied));
     // With this session's key, under its own number, as it was sealed.
     let request = mine.request(&mut line, &reference);
@@ -376,7 +392,7 @@ fn a_reference_is_good_for_one_session_one_key_one_connection_and_once() {
     let nobodys = mine.number.wrapping_add(1000).max(1);
     assert!(mine.references(&file, nobodys).is_empty());
     assert_eq!(mine.ask(nobodys), Err(OdafsStatus::NoSession));
-    is_well(&world);
+    is_well(world);
 }
 
 #[test]

@@ -1,26 +1,29 @@
 # Sourced, after packages.sh: our programs with the feature `verbs`.
 #
 #   verbs_build      builds them, in a target directory of their own: what is in the other then starts without RDMA's
-#                    libraries. Sets $VERBS_PROGRAMS, a directory with odafs, tests/suite and tests/verbs
+#                    libraries. Sets $VERBS_PROGRAMS, a directory with odafs and tests/NAME
+
+# The tests with some for a device: package and name.
+VERBS_TESTS="odafs-fabric:suite odafs:direct odafs-tests:coherence odafs-tests:kill odafs-tests:hostile odafs-tests:hostile_rdma"
 
 verbs_build() {
-    local root built
+    local root built test targets
     [ -z "${VERBS_PROGRAMS:-}" ] || return 0
     need cmake=cmake pkg-config=pkg-config
     need_installed libclang-dev libnl-3-dev libnl-route-3-dev libibverbs-dev librdmacm-dev
     root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}/verbs
     # Optimised, but built in a third of the time of a release.
+    targets=(-p odafs-cli --bin odafs --features odafs-cli/verbs)
+    for test in $VERBS_TESTS; do targets+=(-p "${test%:*}" --test "${test#*:}" --features "${test%:*}/verbs"); done
     built=$(cd "$root" && CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-        cargo build --locked --release --message-format=json-render-diagnostics -p odafs-cli -p odafs-fabric -p odafs-tests \
-        --features odafs-cli/verbs,odafs-fabric/verbs,odafs-tests/verbs --bin odafs --test suite --test verbs) ||
+        cargo build --locked --release --message-format=json-render-diagnostics "${targets[@]}") ||
         fail "it does not build with the feature verbs"
     VERBS_PROGRAMS=$CARGO_TARGET_DIR/programs
     rm -rf "$VERBS_PROGRAMS"
     mkdir -p "$VERBS_PROGRAMS/tests"
     verbs_program odafs "$VERBS_PROGRAMS/odafs" <<<"$built"
-    verbs_program suite "$VERBS_PROGRAMS/tests/suite" <<<"$built"
-    verbs_program verbs "$VERBS_PROGRAMS/tests/verbs" <<<"$built"
+    for test in $VERBS_TESTS; do verbs_program "${test#*:}" "$VERBS_PROGRAMS/tests/${test#*:}" <<<"$built"; done
 }
 
 # verbs_program NAME COPY: without its symbols, the guest reads it slowly.

@@ -7,5 +7,8 @@ odafs doctor >/tmp/doctor || true
 grep -q "${DEVICE}0" /tmp/doctor || { cat /tmp/doctor; die "doctor does not know ${DEVICE}0"; }
 step "odafs demo"
 odafs demo --fabric verbs --wait block --seconds 2 || die "demo"
-step "coherence, hostile peers"
-ODAFS_VERBS_ADDRESS=$GUEST tests/verbs --ignored --test-threads=1 || die "the tests"
+export ODAFS_VERBS_ADDRESS=$GUEST
+for test in direct coherence kill hostile hostile_rdma; do
+    step "the tests of $test for a device"
+    tests/$test --ignored --test-threads=1 || die "the tests"
+done

@@ -3,10 +3,10 @@
 use super::*;
 
 /// Sends one call with this header; the answer.
-pub fn answer(raw: &mut RawRdma, header: &Header, call: &[u8]) -> Vec<u8> {
-    raw.message(&[header.bytes(), call.to_vec()].concat())
+pub fn answer(raw: &mut impl Messages, header: &Header, call: &[u8]) -> Vec<u8> {
+    raw.send_message(&[header.bytes(), call.to_vec()].concat())
         .expect("call");
-    raw.receive().expect("an answer")
+    raw.next_message().expect("an answer")
 }
 
 /// `RDMA_ERROR` with `ERR_CHUNK`.
@@ -22,7 +22,11 @@ fn is_chunk_error(reply: &[u8], xid: u32, what: &str) {
 fn chunk_lists_out_of_bounds_are_answered_and_the_connection_goes_on() {
     let world = serve();
     let mut beside = world.connect();
-    let mut raw = world.connect();
+    out_of_bounds(&mut world.connect(), || world.is_well(&mut beside));
+}
+
+/// Chunk lists that lie, on this connection, and what is looked at after each.
+pub fn out_of_bounds(raw: &mut impl Messages, mut is_well: impl FnMut()) {
     let segment = (0x100, 4096, 0);
     let read = |position, tag| (position, tag, 4096, 0);
     let of = |change: &dyn Fn(&mut Header)| {
@@ -62,15 +66,15 @@ fn chunk_lists_out_of_bounds_are_answered_and_the_connection_goes_on() {
     for (what, mut header) in cases {
         let (xid, call) = raw.call(NULL);
         header.xid = xid;
-        let reply = answer(&mut raw, &header, &call);
+        let reply = answer(raw, &header, &call);
         is_chunk_error(&reply, xid, what);
-        is_answered(&mut raw);
-        world.is_well(&mut beside);
+        is_answered(raw);
+        is_well();
     }
     // Another version: ERR_VERS, with the versions that are spoken.
     let (xid, call) = raw.call(NULL);
     let reply = answer(
-        &mut raw,
+        raw,
         &Header {
             version: 2,
             ..Header::message(xid)
@@ -97,13 +101,13 @@ fn chunk_lists_out_of_bounds_are_answered_and_the_connection_goes_on() {
             .iter()
             .flat_map(|w| w.to_be_bytes())
             .collect();
-        raw.message(&bytes).expect("send");
+        raw.send_message(&bytes).expect("send");
         is_chunk_error(
-            &raw.receive().expect("an answer"),
+            &raw.next_message().expect("an answer"),
             xid,
             &format!("{words:?}"),
         );
-        is_answered(&mut raw);
+        is_answered(raw);
     }
     // DONE for nothing, an error out of nowhere, headers cut short: nothing is said to them.
     for bytes in [
@@ -116,15 +120,15 @@ fn chunk_lists_out_of_bounds_are_answered_and_the_connection_goes_on() {
         &[0; 3],
         &[],
     ] {
-        raw.message(bytes).expect("send");
+        raw.send_message(bytes).expect("send");
     }
     let error: Vec<u8> = [9_u32, 1, 32, 4, 2]
         .iter()
         .flat_map(|w| w.to_be_bytes())
         .collect();
-    raw.message(&error).expect("send");
-    is_answered(&mut raw);
-    world.is_well(&mut beside);
+    raw.send_message(&error).expect("send");
+    is_answered(raw);
+    is_well();
 }
 
 /// A NFS WRITE of `bytes` whose data is in a read chunk: the header and the call.

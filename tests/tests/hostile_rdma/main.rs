@@ -3,6 +3,7 @@
 #![cfg(not(shuttle))]
 
 mod chunks;
+mod verbs;
 
 use chunks::{answer, its_read, write_call};
 
@@ -10,8 +11,8 @@ use odafs_common::wire::nfs3::{self, FileHandle};
 use odafs_common::wire::rpc;
 use odafs_tests::raw::{PATIENCE, RawRpc, xdr};
 use odafs_tests::raw_rdma::{
-    Ended, Fpdu, Header, LINUX, READ_REQUEST, READ_RESPONSE, RawRdma, SEND, TERMINATE, Terminate,
-    To, WRITE, request,
+    Ended, Fpdu, Header, LINUX, Messages, READ_REQUEST, READ_RESPONSE, RawRdma, SEND, TERMINATE,
+    Terminate, To, WRITE, request,
 };
 use odafs_tests::served::Served;
 use std::fs;
@@ -30,12 +31,17 @@ struct World {
 }
 
 fn serve() -> World {
+    serve_with(&[])
+}
+
+fn serve_with(options: &[&str]) -> World {
     let (directory, scratch) = (
         tempfile::tempdir().expect("dir"),
         tempfile::tempdir().expect("dir"),
     );
     fs::write(directory.path().join("file"), vec![7; 100_000]).expect("file");
-    let server = Served::start(directory.path(), scratch.path(), &["--rdma", "127.0.0.1:0"]);
+    let options = [&["--rdma", "127.0.0.1:0"], options].concat();
+    let server = Served::start(directory.path(), scratch.path(), &options);
     World {
         server,
         _directory: directory,
@@ -49,7 +55,7 @@ impl World {
     }
 
     /// A client that behaves is served: a new one, and `beside`, which was there before.
-    fn is_well(&self, beside: &mut RawRdma) {
+    fn is_well(&self, beside: &mut impl Messages) {
         is_answered(&mut self.connect());
         is_answered(beside);
     }
@@ -73,11 +79,11 @@ impl World {
     }
 }
 
-fn is_answered(raw: &mut RawRdma) {
+fn is_answered(raw: &mut impl Messages) {
     let (xid, call) = raw.call(NULL);
-    raw.message(&[Header::message(xid).bytes(), call].concat())
+    raw.send_message(&[Header::message(xid).bytes(), call].concat())
         .expect("call");
-    let reply = raw.receive().expect("reply");
+    let reply = raw.next_message().expect("reply");
     assert_eq!(reply[..4], xid.to_be_bytes());
     assert_eq!(reply[12..16], [0; 4], "RDMA_MSG");
     let answer = rpc::parse_reply(&reply[28..]).expect("RPC reply");
