@@ -1,6 +1,6 @@
 # shellcheck disable=SC1090 # The stages lie beside it.
 # In the guest: one stage, with empty directories for it alone.
-mkdir /tmp/out
+mkdir -p /tmp/out
 mount --bind "$OUT" /tmp/out
 mount -t tmpfs tmp /mnt
 mkdir "$OUT"

@@ -86,7 +86,7 @@ pub fn out_of_bounds(raw: &mut impl Messages, mut is_well: impl FnMut()) {
     // A call of another xid than its header.
     let (xid, mut call) = raw.call(NULL);
     call[3] ^= 1;
-    let reply = answer(&mut raw, &Header::message(xid), &call);
+    let reply = answer(raw, &Header::message(xid), &call);
     is_chunk_error(&reply, xid, "another xid");
     // Lists that end in their middle, or claim what does not follow.
     for words in [

@@ -104,7 +104,7 @@ fn reads(line: &mut RawDirect, from: Remote) -> Result<[u8; 8], ()> {
     match ended(pair, |event| matches!(event, Completion::Read { .. })) {
         Some(Completion::Read { result: Ok(()), .. }) => {
             let mut word = [0; 8];
-            region.load(0, &mut word);
+            assert!(region.load(0, &mut word));
             Ok(word)
         }
         _ => Err(()),
@@ -184,7 +184,7 @@ fn memory_is_read_by_those_who_were_granted_it_and_written_by_nobody() {
         world.is_well(&mut beside);
     }
     // Beyond its end, under a tag that is none, and by who may read: a write.
-    let mut own = || session.attach_for(true).0;
+    let own = || session.attach_for(true).0;
     for from in [
         remote(arena, 1 << 40),
         Remote {
