@@ -5,7 +5,9 @@
 use odafs_common::wire::nfs3::{self, FileHandle};
 use odafs_tests::pcap::Capture;
 use odafs_tests::raw::{RawRpc, xdr};
-use odafs_tests::raw_rdma::{Fpdu, Header, READ_REQUEST, READ_RESPONSE, RawRdma, To, WRITE};
+use odafs_tests::raw_rdma::{
+    Fpdu, Header, Messages, READ_REQUEST, READ_RESPONSE, RawRdma, To, WRITE,
+};
 use odafs_tests::served::Served;
 use odafs_tests::tap::Tap;
 use std::collections::BTreeSet;
