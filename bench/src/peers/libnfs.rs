@@ -44,12 +44,7 @@ impl Reader {
         let odafs::ServerAddress::Nfs(host) = &url.server else {
             bail!("{url} is no nfs:// URL");
         };
-        let path = String::from_utf8(url.path.clone()).context("a path that is no text")?;
-        let (port, mount_port) = (host.port, url.mount_port.unwrap_or(host.port));
-        let theirs = format!(
-            "nfs://{}{path}?nfsport={port}&mountport={mount_port}&version=3",
-            host.name
-        );
+        let theirs = theirs(host, &url.path, url.mount_port.unwrap_or(host.port))?;
         let mut child = Command::new(program)
             .arg(theirs)
             .arg(copy)
@@ -100,6 +95,17 @@ impl Drop for Reader {
     }
 }
 
+/// The URL as libnfs has it: it mounts what is before the last slash, which is nothing but a root by a second one.
+fn theirs(host: &odafs::Host, path: &[u8], mount_port: u16) -> Result<String> {
+    let path = std::str::from_utf8(path).context("a path that is no text")?;
+    let (directory, file) = path.rsplit_once('/').context("a path without a slash")?;
+    let directory = if directory.is_empty() { "/" } else { directory };
+    let (name, port) = (&host.name, host.port);
+    Ok(format!(
+        "nfs://{name}{directory}/{file}?nfsport={port}&mountport={mount_port}&version=3"
+    ))
+}
+
 fn figures(line: &str) -> Option<Figures> {
     let mut numbers = line.split(' ').map(|number| number.parse().ok());
     let mut next = || numbers.next().flatten();
@@ -115,6 +121,17 @@ fn figures(line: &str) -> Option<Figures> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn urls_of_libnfs() {
+        let host = odafs::Host {
+            name: "h".to_owned(),
+            port: 1,
+        };
+        let url = |path: &str| theirs(&host, path.as_bytes(), 2).unwrap();
+        assert_eq!(url("/a/b"), "nfs://h/a/b?nfsport=1&mountport=2&version=3");
+        assert_eq!(url("/b"), "nfs://h//b?nfsport=1&mountport=2&version=3");
+    }
 
     #[test]
     fn what_it_prints() {

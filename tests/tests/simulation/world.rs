@@ -53,6 +53,8 @@ pub struct Tally {
     pub rpc_reads: u64,
     /// Of those, what went as RPC-over-RDMA.
     pub rdma_reads: u64,
+    /// Of those, what went so over iWARP.
+    pub iwarp_reads: u64,
     pub reconnects: u64,
     pub kills: u64,
     pub attacks_refused: u64,
@@ -71,6 +73,7 @@ impl Tally {
         self.stale_hits += other.stale_hits;
         self.rpc_reads += other.rpc_reads;
         self.rdma_reads += other.rdma_reads;
+        self.iwarp_reads += other.iwarp_reads;
         self.reconnects += other.reconnects;
         self.kills += other.kills;
         self.attacks_refused += other.attacks_refused;
@@ -136,6 +139,8 @@ struct World {
     network: Network,
     /// Its devices have the least.
     bare: bool,
+    /// Its connections are iWARP streams.
+    iwarp: bool,
     history: History,
     captured: Arc<Captured>,
     tally: Mutex<Tally>,
@@ -170,16 +175,19 @@ fn value_of(page: &[u8], history: &History, place: Place) -> u64 {
 
 /// Runs the world of `seed` on the scheduler that it is called under.
 pub fn run(seed: u64) -> (String, Tally) {
-    // Devices that have the least, RDMA Reads in order, or memory to load from.
-    let (bare, loads) = [(true, false), (false, false), (false, true)][below(3) as usize];
+    // Devices that have the least, RDMA Reads in order, or memory to load from; or iWARP, whose bytes are split and cut
+    // anywhere.
+    let kinds = ["bare", "ordered", "loads", "iwarp"];
+    let kind = kinds[below(kinds.len() as u64) as usize];
+    let bare = kind == "bare";
     let config = NetworkConfig {
         delay_max: Nanos(below(3) * 2000),
         cut_one_in: [0, 0, 150][below(3) as usize],
-        loads,
+        loads: kind == "loads",
         bare,
         slow: below(2) == 0,
         receives: below(2) == 0,
-        iwarp: false,
+        iwarp: kind == "iwarp",
         depth: 0,
     };
     let network = Network::new(seed, config);
@@ -189,6 +197,7 @@ pub fn run(seed: u64) -> (String, Tally) {
     let world = Arc::new(World {
         network: network.clone(),
         bare,
+        iwarp: kind == "iwarp",
         history: History::default(),
         captured: Arc::default(),
         tally: Mutex::default(),
@@ -387,6 +396,9 @@ fn client(world: &World, number: u32) {
     let seen = client.statistics();
     if rpc_over == RpcOver::Rdma {
         tally.rdma_reads = seen.rpc_reads;
+        if world.iwarp {
+            tally.iwarp_reads = seen.rpc_reads;
+        }
     }
     tally.direct_hits = seen.direct_hits;
     tally.one_sided_hits = seen.one_sided_hits;
@@ -430,6 +442,7 @@ fn attacker(world: &World) {
     let dial = Sim {
         network: world.network.clone(),
         rpc_over: RpcOver::Messages,
+        invalidation: RemoteInvalidation::Never,
     };
     let Ok(mut pair) = dial.dial(&said.encode(), until) else {
         return;
