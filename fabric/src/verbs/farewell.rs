@@ -40,9 +40,11 @@ impl Polite {
 }
 
 impl Drop for Polite {
+    /// The caller's memory is the caller's again after the drop: a connection whose device still uses some goes at once.
     fn drop(&mut self) {
         if let Some(mut pair) = self.0.take()
             && !pair.is_settled()
+            && !pair.borrows()
         {
             pair.unwatch();
             see_off(pair);

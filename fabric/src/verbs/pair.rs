@@ -202,6 +202,11 @@ impl Pair {
         self.closed || self.flights.is_empty()
     }
 
+    /// Whether the device uses memory that is the caller's again when the connection goes: a frame, a region.
+    pub fn borrows(&self) -> bool {
+        self.told > 0
+    }
+
     fn open(&self) -> Result<(), PostError> {
         match self.closed {
             true => Err(PostError::Closed),

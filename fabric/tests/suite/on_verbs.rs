@@ -1,8 +1,10 @@
 //! On a device, at the address in `ODAFS_VERBS_ADDRESS`.
 
 use crate::{Subject, suite};
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::memory::FrameNumber;
 use odafs_fabric::verbs::{self, ConnectOptions, Limits, Transport};
-use odafs_fabric::{Listener, QueuePair};
+use odafs_fabric::{Access, Listener, QueuePair, Source};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Mutex;
@@ -146,4 +148,47 @@ fn idle_connections_pin_their_receives() {
     let more = pinned().saturating_sub(before) / again.len();
     assert!(more <= each + 65536, "{more} after {each}");
     drop((first, again));
+}
+
+/// What a write takes its bytes from is its owner's again once the connection was dropped, even if the peer has held the
+/// write up until then.
+#[test]
+#[ignore = "needs an RDMA device"]
+fn a_dropped_connection_writes_nothing_more() {
+    let subject = Verbs::new();
+    if !subject.is_patient() {
+        return;
+    }
+    let mut listener = subject.listen();
+    let (mut client, mut server) = std::thread::scope(|scope| {
+        let client = scope.spawn(|| subject.connect(b"").unwrap());
+        let incoming = crate::next_incoming(&mut *listener);
+        let server = incoming.accept(b"", 0).unwrap();
+        (client.join().unwrap(), server)
+    });
+    let region = client.register(4096, Access::WRITE).unwrap();
+    let arena = crate::memory::frames_of_eight();
+    arena.copy_in(FrameNumber(3), 0, &[1; 4096]);
+    // More messages than the client has receives.
+    for _ in 0..64 {
+        server.post_send(0, &[b"x"]).unwrap();
+    }
+    let from = Source::Frame {
+        arena: &arena,
+        frame: FrameNumber(3),
+        offset: 0,
+        length: 4096,
+    };
+    server.post_write(1, from, region.remote(0)).unwrap();
+    server.flush();
+    clock::sleep(Nanos::from_millis(5));
+    drop(server);
+    arena.copy_in(FrameNumber(3), 0, &[2; 4096]);
+    client.post_receives(128);
+    let until = clock::now() + Nanos::from_millis(300);
+    while clock::now() < until {
+        client.poll();
+    }
+    let byte = crate::memory::loaded(&region, 0, 1)[0];
+    assert_ne!(byte, 2, "a frame of somebody else's was sent");
 }
