@@ -26,6 +26,9 @@ const SLOTS_MAX: usize = 8;
 /// Empty looks between two looks for the end of the connection.
 const LOOKS: u32 = 64;
 
+/// How long a device may take to let go of what it was told to do. It takes microseconds, or for ever if it is gone.
+const FLUSH: Nanos = Nanos::from_millis(100);
+
 /// How long a bind may take.
 const BIND: Nanos = Nanos::from_secs(1);
 
@@ -454,13 +457,28 @@ impl Pair {
         while self.gather() {}
         self.reap();
         self.queue.fail();
-        self.reap();
-        // The device has let go of the rest, whether it says so or not.
+        self.drain();
+        // Of the rest the device was not told, or it is gone.
         while let Some(flight) = self.flights.pop_front() {
             self.tell(&flight.what, Err(Fault::Flushed));
             self.left.push(flight.kept);
         }
         self.id.disconnect();
+    }
+
+    /// Waits until the device has ended all that uses memory of the caller's, who may use it again once that is told.
+    fn drain(&mut self) {
+        let posted = self.next - self.chain.len() as u64;
+        let until = clock::now() + FLUSH;
+        loop {
+            self.reap();
+            let uses =
+                |flight: &Flight| flight.number < posted && !matches!(flight.what, What::Quiet);
+            if !self.flights.iter().any(uses) || clock::now() >= until {
+                return;
+            }
+            clock::sleep(Nanos::from_micros(20));
+        }
     }
 
     /// Takes the events of the connection, and those that were asked for.

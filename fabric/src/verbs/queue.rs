@@ -111,12 +111,17 @@ pub struct Chain {
     pieces: Vec<ibv_sge>,
 }
 
-// SAFETY: what the requests point to is set when they are posted, and windows live until their completion.
+// SAFETY: of what the requests point to, requests and pieces are set anew when they are posted, and windows and regions
+// belong to the same `Pair`, which outlives its chain's last post.
 unsafe impl Send for Chain {}
 
 impl Chain {
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.requests.len()
     }
 
     /// Adds one.
@@ -196,9 +201,13 @@ impl Chain {
         next
     }
 
-    fn clear(&mut self) {
-        self.requests.clear();
-        self.pieces.clear();
+    /// Forgets those before `first`, which the device has; all, if that is none of them.
+    fn keep_from(&mut self, first: *const ibv_send_wr) {
+        let mut requests = self.requests.iter();
+        let posted = requests.position(|request| ptr::eq(request, first));
+        let posted = posted.unwrap_or(self.requests.len());
+        self.requests.drain(..posted);
+        self.pieces.drain(..posted);
     }
 }
 
@@ -346,19 +355,22 @@ impl Queue {
         Ok(())
     }
 
-    /// Tells the device of a chain. Its slots, regions and windows live until their completions.
+    /// Tells the device of a chain; on an error, those that stay in it were not posted. Its slots and regions live until
+    /// their completions.
     pub fn ring(&mut self, chain: &mut Chain) -> io::Result<()> {
         let first = chain.link(self.inline_bytes);
         if first.is_null() {
             return Ok(());
         }
         let mut bad = ptr::null_mut();
-        // SAFETY: the chain is whole, lives during the call, and names memory that its callers keep registered.
+        // SAFETY: the requests and pieces were just linked and stay where they are during the call, which copies them.
+        // The windows that it looks into, and their regions, live: `Pair` gives up none whose bind was not posted. The
+        // memory of the pieces is kept by the flights of `Pair` until their completions, or until the queue pair is gone.
         let result = unsafe {
             let post = (*self.pair.as_ref().context).ops.post_send;
             post.map(|post| post(self.pair.as_ptr(), first, &mut bad))
         };
-        chain.clear();
+        chain.keep_from(bad);
         match result {
             Some(0) => Ok(()),
             Some(error) => Err(io::Error::from_raw_os_error(error.abs())),
