@@ -233,7 +233,9 @@ impl Id {
     }
 
     fn raw(&self) -> &CmId {
-        // SAFETY: it lives until it is dropped, and librdmacm changes its fields only in calls that we make.
+        // SAFETY: it lives until it is dropped, and the reference no longer than a method here. librdmacm changes its
+        // fields in calls with it, which are ours, and as it takes the events of an address or a route from the channel:
+        // of an identifier that has these, the one thread that made it takes events until then.
         unsafe { self.id.as_ref() }
     }
 
@@ -331,7 +333,8 @@ impl Id {
 
     /// Has its events come to `channel` from now on.
     pub fn migrate(&mut self, channel: &Arc<Channel>) -> io::Result<()> {
-        // SAFETY: both live; events that came before are acknowledged as they are taken.
+        // SAFETY: both live. Each event is acknowledged as it is taken (else this would block), and the old channel is given
+        // up only once the identifier has left it.
         check(unsafe { sys::rdma_migrate_id(self.id.as_ptr(), channel.0.as_ptr()) })?;
         self.channel = Arc::clone(channel);
         Ok(())
@@ -349,8 +352,8 @@ impl Id {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        // SAFETY: it is ours, is destroyed once, no queue pair was made by librdmacm, and no event of it waits to be
-        // acknowledged.
+        // SAFETY: it is ours, is destroyed once, and no queue pair was made by librdmacm. Each event is acknowledged as it
+        // is taken (`Channel::poll`), so that this waits at most for a thread that is between the two.
         unsafe { sys::rdma_destroy_id(self.id.as_ptr()) };
     }
 }

@@ -8,7 +8,7 @@ use crate::fabric::{Access, SteeringTag};
 use ibverbs_sys::{
     ibv_comp_channel, ibv_cq, ibv_mw_bind_info, ibv_qp, ibv_qp_attr, ibv_qp_attr_mask, ibv_qp_cap,
     ibv_qp_init_attr, ibv_qp_state, ibv_qp_type, ibv_recv_wr, ibv_send_flags, ibv_send_wr, ibv_sge,
-    ibv_wc, ibv_wc_flags, ibv_wc_status, ibv_wr_opcode,
+    ibv_wc, ibv_wc_flags, ibv_wc_opcode, ibv_wc_status, ibv_wr_opcode,
 };
 use std::io;
 use std::mem::MaybeUninit;
@@ -46,7 +46,7 @@ struct CompletionQueue(NonNull<ibv_cq>);
 
 impl Drop for CompletionQueue {
     fn drop(&mut self) {
-        // SAFETY: it is ours, its queue pair is gone, and its events are acknowledged.
+        // SAFETY: it is ours, its queue pair is gone, and each event is acknowledged as it is taken (else this would block).
         unsafe { ibverbs_sys::ibv_destroy_cq(self.0.as_ptr()) };
     }
 }
@@ -62,8 +62,12 @@ impl Drop for CompletionChannel {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: it is ours; after this the device touches no memory on its behalf.
-        unsafe { ibverbs_sys::ibv_destroy_qp(self.pair.as_ptr()) };
+        // SAFETY: it is ours, and ends once. After this the device touches no memory on its behalf.
+        let result = unsafe { ibverbs_sys::ibv_destroy_qp(self.pair.as_ptr()) };
+        if result != 0 {
+            let error = io::Error::from_raw_os_error(result.abs());
+            tracing::error!(%error, "a queue pair cannot be destroyed");
+        }
         // The completion queues and then the channel go as fields, in the order of their declaration.
     }
 }
@@ -418,15 +422,23 @@ impl Queue {
         // SAFETY: the queue is ours, and there is room for so many completions.
         let count = unsafe {
             let poll = (*(*queue).context).ops.poll_cq;
-            poll.map_or(0, |poll| poll(queue, BATCH as i32, found[0].as_mut_ptr()))
+            poll.map_or(0, |poll| {
+                poll(queue, BATCH as i32, found.as_mut_ptr().cast())
+            })
         };
         let count = usize::try_from(count).unwrap_or(0).min(BATCH);
         for completion in &found[..count] {
             // SAFETY: the device's library has filled in so many.
             let completion = unsafe { completion.assume_init_ref() };
-            let status = completion
-                .error()
-                .map_or(ibv_wc_status::IBV_WC_SUCCESS, |(status, _)| status);
+            let status = match completion.error() {
+                Some((status, _)) => status,
+                // A write with an immediate takes a receive, and leaves in it what was there before: somebody else's
+                // message. Nothing of ours sends any.
+                None if completion.opcode() == ibv_wc_opcode::IBV_WC_RECV_RDMA_WITH_IMM => {
+                    ibv_wc_status::IBV_WC_REM_INV_REQ_ERR
+                }
+                None => ibv_wc_status::IBV_WC_SUCCESS,
+            };
             // Linux's soft RoCE sets the kernel's bit for it, which has another meaning here.
             let told = ibv_wc_flags::IBV_WC_WITH_INV.0
                 | (u32::from(self.pd.context().is_rxe()) * ibv_wc_flags::IBV_WC_IP_CSUM_OK.0);

@@ -76,7 +76,14 @@ const _: () = {
     assert!(size_of::<ConnParam>() == 24);
     assert!(size_of::<CmEvent>() == 80);
     assert!(std::mem::offset_of!(CmId, addresses) == 32);
+    assert!(std::mem::offset_of!(CmId, addresses.destination) == 160);
     assert!(std::mem::offset_of!(CmId, port_num) == 348);
+    assert!(std::mem::offset_of!(CmId, qp_type) == 408);
+    assert!(std::mem::offset_of!(ConnParam, private_data_len) == 8);
+    assert!(std::mem::offset_of!(ConnParam, srq) == 14);
+    assert!(std::mem::offset_of!(ConnParam, qp_num) == 16);
+    assert!(std::mem::offset_of!(CmEvent, event) == 16);
+    assert!(std::mem::offset_of!(CmEvent, status) == 20);
     assert!(std::mem::offset_of!(CmEvent, conn) == 24);
 };
 
