@@ -409,8 +409,8 @@ impl Domain {
         }))
     }
 
-    /// A slot for a message. `None`: there is no memory for it now.
-    pub fn slot(&self) -> Option<Slot> {
+    /// A slot for a message.
+    pub fn slot(&self) -> io::Result<Slot> {
         self.pool.take()
     }
 }
@@ -443,25 +443,23 @@ struct Slab {
 }
 
 impl Pool {
-    fn take(self: &Arc<Self>) -> Option<Slot> {
+    fn take(self: &Arc<Self>) -> io::Result<Slot> {
         let mut state = self.state.lock();
         if state.free.is_empty() {
             if state.slots >= SLOTS_MAX {
-                return None;
+                return Err(io::ErrorKind::OutOfMemory.into());
             }
-            let slab = match self.slab() {
-                Ok(slab) => Arc::new(slab),
-                Err(error) => {
-                    tracing::warn!(%error, "no memory for messages");
-                    return None;
-                }
-            };
+            let slab = self.slab();
+            let slab = slab
+                .inspect_err(|error| tracing::warn!(%error, "no memory for messages"))
+                .map(Arc::new)?;
             state.slots += SLAB_SLOTS;
             let slots = (0..SLAB_SLOTS).map(|at| (Arc::clone(&slab), at * SLOT_BYTES));
             state.free.extend(slots);
         }
-        let (slab, offset) = state.free.pop()?;
-        Some(Slot {
+        let free = state.free.pop();
+        let (slab, offset) = free.ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Slot {
             slab,
             offset,
             pool: Arc::clone(self),

@@ -138,6 +138,8 @@ impl Pair {
             is_server,
             place,
         } = made;
+        // What hinders all receives, such as a limit of locked memory, shows at once.
+        drop(domain.slot()?);
         queue.initialize(&id)?;
         let waits = is_server && domain.context().is_iwarp();
         let channel = Arc::clone(id.channel());
@@ -220,8 +222,13 @@ impl Pair {
     fn fill_receives(&mut self) {
         let wanted = (self.wanted.max(RECEIVES_MIN) as usize).min(DEPTH);
         while self.receives.len() < wanted && !self.closed {
-            let Some(slot) = self.domain.slot() else {
-                return;
+            let slot = match self.domain.slot() {
+                Ok(slot) => slot,
+                // Without any receive it would never hear of anything again.
+                Err(error) if self.receives.is_empty() && self.events.is_empty() => {
+                    return self.close(&error);
+                }
+                Err(_) => return,
             };
             if let Err(error) = self.queue.receive(self.next_receive, &slot) {
                 return self.close(&error);
@@ -285,8 +292,17 @@ impl Pair {
 
     fn slot(&mut self) -> Result<Slot, PostError> {
         let slot = self.domain.slot();
-        self.starved |= slot.is_none();
-        slot.ok_or(PostError::Full)
+        slot.map_err(|error| self.without_memory(&error))
+    }
+
+    /// There may be memory once something is over that is under way; if nothing is, the caller would try for ever.
+    fn without_memory(&mut self, error: &io::Error) -> PostError {
+        self.starved = true;
+        if !self.flights.is_empty() {
+            return PostError::Full;
+        }
+        self.close(error);
+        PostError::Closed
     }
 
     fn write_bytes(&mut self, bytes: &[u8], to: Remote) -> Result<Posted, PostError> {
@@ -317,7 +333,7 @@ impl Pair {
         let registered = self.domain.region(bytes.len(), Access::LOCAL);
         let (registration, region) = registered.map_err(|error| {
             tracing::warn!(%error, "no memory for a write");
-            PostError::Full
+            self.without_memory(&error)
         })?;
         if !region.store(0, bytes) {
             return Err(PostError::BadRange);
