@@ -160,8 +160,8 @@ impl Registration {
         self.memory.mapping().address(offset, length) as u64
     }
 
-    /// Ends it. What the device still does with it fails.
-    pub fn end(&self) {
+    /// Ends it; whether it has ended. What the device still does with it fails.
+    pub fn end(&self) -> bool {
         let mut region = self.region.lock();
         if let Some(mr) = *region {
             // SAFETY: the region is ours and ends once; the memory outlives this call.
@@ -173,12 +173,16 @@ impl Registration {
                 tracing::warn!(%error, "memory cannot be deregistered");
             }
         }
+        region.is_none()
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.end();
+        if !self.end() {
+            // With on-demand paging the device would reach whatever came to lie there next.
+            std::mem::forget(Arc::clone(&self.memory));
+        }
     }
 }
 

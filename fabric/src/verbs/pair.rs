@@ -546,8 +546,8 @@ impl Pair {
         }
     }
 
-    /// Waits until the work request with this number is over.
-    fn settle(&mut self, number: u64, span: Nanos) {
+    /// Waits until the work request with this number is over; whether it is.
+    fn settle(&mut self, number: u64, span: Nanos) -> bool {
         self.ring();
         let until = clock::now() + span;
         loop {
@@ -556,8 +556,11 @@ impl Pair {
                 .flights
                 .front()
                 .is_none_or(|flight| flight.number > number);
-            if over || self.closed || clock::now() >= until {
-                return;
+            if over || self.closed {
+                return true;
+            }
+            if clock::now() >= until {
+                return false;
             }
             if self.waiting.asks(Side::Sends) {
                 self.queue.notify(Side::Sends);

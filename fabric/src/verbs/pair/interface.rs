@@ -228,7 +228,12 @@ impl QueuePair for Pair {
         match self.table.remove(&tag.0) {
             None => {}
             // The device must not find a window gone that it is to bind.
-            Some(Held::Window(_window, bound)) => self.settle(bound, BIND),
+            Some(Held::Window(window, bound)) => {
+                if !self.settle(bound, BIND) {
+                    self.close(&"the peer lets no tag be bound");
+                }
+                drop(window);
+            }
             Some(Held::Region(registration)) => {
                 // Windows first: a region does not go while there are some.
                 let of_it = |held: &Held| matches!(held, Held::Window(window, _) if window.is_of(&registration));
@@ -241,7 +246,9 @@ impl QueuePair for Pair {
                 for window in windows {
                     self.invalidate(SteeringTag(window));
                 }
-                registration.end();
+                if !registration.end() {
+                    self.close(&"the peer could go on using memory");
+                }
             }
         }
     }
