@@ -78,6 +78,7 @@ pub fn connect_with(
         peer: Peer::Address(address),
         private_data: Vec::new(),
         reads_max: 0,
+        reads: options.inbound_reads > 0,
         is_server: false,
         place: None,
     })?;

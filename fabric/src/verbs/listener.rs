@@ -242,6 +242,7 @@ impl fabric::Incoming for Incoming {
             peer: self.peer.clone(),
             private_data: std::mem::take(&mut self.private_data),
             reads_max: outbound.into(),
+            reads: inbound_reads > 0,
             is_server: true,
             place: Some(parts.place),
         })?;

@@ -83,6 +83,8 @@ pub struct Made {
     pub private_data: Vec<u8>,
     /// RDMA Reads that we may have under way.
     pub reads_max: u32,
+    /// The peer was offered RDMA Reads: the domain is one of those that may.
+    pub reads: bool,
     /// The peer asked for the connection.
     pub is_server: bool,
     /// Counts as a connection of its listener.
@@ -100,6 +102,8 @@ pub struct Pair {
     told: u32,
     reads: u32,
     reads_max: u32,
+    /// The peer may read what is exposed.
+    exposes: bool,
     /// A post found no room since there was some.
     starved: bool,
     receives: VecDeque<Slot>,
@@ -135,6 +139,7 @@ impl Pair {
             peer,
             private_data,
             reads_max,
+            reads,
             is_server,
             place,
         } = made;
@@ -152,6 +157,7 @@ impl Pair {
             told: 0,
             reads: 0,
             reads_max,
+            exposes: reads,
             starved: false,
             receives: VecDeque::new(),
             next_receive: 0,

@@ -2,7 +2,7 @@
 
 use crate::{Subject, suite};
 use odafs_fabric::clock::{self, Nanos};
-use odafs_fabric::memory::FrameNumber;
+use odafs_fabric::memory::{FrameNumber, LifeWord};
 use odafs_fabric::verbs::{self, ConnectOptions, Limits, Transport};
 use odafs_fabric::{Access, Listener, QueuePair, Source};
 use std::io;
@@ -191,4 +191,17 @@ fn a_dropped_connection_writes_nothing_more() {
     }
     let byte = crate::memory::loaded(&region, 0, 1)[0];
     assert_ne!(byte, 2, "a frame of somebody else's was sent");
+}
+
+/// To a peer that was offered no RDMA Reads nothing is exposed: it shares its domain with those that may not read.
+#[test]
+#[ignore = "needs an RDMA device"]
+fn nothing_is_exposed_without_reads() {
+    let subject = Verbs::new();
+    let arena = crate::memory::frames_of_eight();
+    let life = LifeWord::in_memory(1).unwrap();
+    let mut ends = crate::connected_with(&subject, 0);
+    assert!(ends.server.expose(&arena, &life).is_err());
+    let mut ends = crate::connected(&subject);
+    assert!(ends.server.expose(&arena, &life).is_ok());
 }

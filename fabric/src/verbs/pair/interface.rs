@@ -264,6 +264,11 @@ impl QueuePair for Pair {
     /// The life word is no part of it: who is connected is connected to this life.
     fn expose(&mut self, arena: &Arc<Arena>, _life: &LifeWord) -> io::Result<Exposed> {
         self.open()?;
+        if !self.exposes {
+            // In this domain others could reach it who may not.
+            let why = "the peer was offered no RDMA Reads";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+        }
         let [arena, stamps] = self.domain.exposed(arena)?;
         self.queue.open(Access::READ)?;
         Ok(Exposed { arena, stamps })
