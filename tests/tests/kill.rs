@@ -8,7 +8,7 @@ use odafs_tests::served::{self, Served};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SLOTS: u32 = 64;
 const KILLS: u32 = 8;
@@ -35,10 +35,18 @@ fn next(state: &mut u32) -> u32 {
     *state >> 8
 }
 
-fn write_until(done: &AtomicBool, url: &str, mine: std::ops::Range<u32>, slots: &[Slot]) -> u32 {
+/// What a client has done so far; nothing before it is connected.
+type Done = AtomicU32;
+
+fn write_until(
+    done: &AtomicBool,
+    (url, mine): (&str, std::ops::Range<u32>),
+    slots: &[Slot],
+    writes: &Done,
+) {
     let file = client(url, Route::Rpc).open("/data").expect("open");
     let mut page = [0; PAGE];
-    let (mut random, mut writes) = (mine.start + 1, 0);
+    let mut random = mine.start + 1;
     while !done.load(SeqCst) {
         let slot = mine.start + next(&mut random) % (mine.end - mine.start);
         let version = slots[slot as usize].sent.fetch_add(1, SeqCst) + 1;
@@ -51,16 +59,15 @@ fn write_until(done: &AtomicBool, url: &str, mine: std::ops::Range<u32>, slots: 
             file.write_stable_at(&page, at).expect("stable write");
         }
         slots[slot as usize].stable.store(version, SeqCst);
-        writes += 1;
+        writes.fetch_add(1, SeqCst);
     }
-    writes
 }
 
-fn read_until(done: &AtomicBool, url: &str, route: Route, slots: &[Slot]) -> (u32, u64) {
+fn read_until(done: &AtomicBool, (url, route): (&str, Route), slots: &[Slot], reads: &Done) -> u64 {
     let client = client(url, route);
     let file = client.open("/data").expect("open");
     let mut page = [0; PAGE];
-    let (mut random, mut reads) = (99, 0);
+    let mut random = 99;
     while !done.load(SeqCst) {
         let slot = next(&mut random) % SLOTS;
         let before = slots[slot as usize].stable.load(SeqCst);
@@ -72,9 +79,9 @@ fn read_until(done: &AtomicBool, url: &str, route: Route, slots: &[Slot]) -> (u3
             (before..=after).contains(&version),
             "slot {slot}: read version {version}, acknowledged {before}, sent {after}"
         );
-        reads += 1;
+        reads.fetch_add(1, SeqCst);
     }
-    (reads, client.statistics().direct_hits)
+    client.statistics().direct_hits
 }
 
 #[test]
@@ -127,40 +134,59 @@ fn survives(options: &[&str], urls: impl Fn(&Served) -> ([String; 3], Vec<(Strin
     let third = SLOTS / 3;
     let shares = [0..third, third..2 * third, 2 * third..SLOTS];
 
+    let did: Vec<Done> = (0..3 + readers.len()).map(|_| Done::default()).collect();
+    let did = &did[..];
     std::thread::scope(|scope| {
         let (done, slots) = (&done, &slots);
-        let writers: Vec<_> = (writers.iter().zip(shares))
-            .map(|(url, share)| scope.spawn(move || write_until(done, url, share, slots)))
-            .collect();
-        let readers: Vec<_> = (readers.iter())
-            .map(|(url, route)| {
-                let reader = scope.spawn(move || read_until(done, url, *route, slots));
+        let ends = Ends(done);
+        for ((url, share), writes) in writers.iter().zip(shares).zip(did) {
+            scope.spawn(move || write_until(done, (url, share), slots, writes));
+        }
+        let readers: Vec<_> = (readers.iter().zip(&did[3..]))
+            .map(|((url, route), reads)| {
+                let reader = scope.spawn(move || read_until(done, (url, *route), slots, reads));
                 (*route, reader)
             })
             .collect();
         for round in 0..KILLS {
-            std::thread::sleep(Duration::from_millis(150 + u64::from(round * 37 % 100)));
+            all_go_on(did);
+            std::thread::sleep(Duration::from_millis(u64::from(round * 37 % 100)));
             server.kill();
             let stable: Vec<u32> = slots.iter().map(|s| s.stable.load(SeqCst)).collect();
             check_on_disk(&data, &stable, slots, round);
             server.restart();
         }
-        std::thread::sleep(Duration::from_millis(300));
-        done.store(true, SeqCst);
-        for writer in writers {
-            let writes = writer.join().expect("writer");
-            println!("writes: {writes}");
-            assert!(writes > KILLS);
-        }
+        all_go_on(did);
+        drop(ends);
         for (route, reader) in readers {
-            let (reads, direct) = reader.join().expect("reader");
-            println!("reads: {reads}, {direct} of them direct");
-            assert!(reads > KILLS && (direct > 0 || route == Route::Rpc));
+            let direct = reader.join().expect("reader");
+            println!("{route:?}: {direct} direct");
+            assert!(direct > 0 || route == Route::Rpc);
         }
     });
+    println!("writes and reads: {did:?}");
     let stable: Vec<u32> = slots.iter().map(|s| s.stable.load(SeqCst)).collect();
     check_on_disk(&data, &stable, &slots, KILLS);
     assert_eq!(server.drain(), Some(0));
+}
+
+/// Ends the clients, whatever becomes of the test.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// Waits until every client has done something more.
+fn all_go_on(did: &[Done]) {
+    let before: Vec<u32> = did.iter().map(|d| d.load(SeqCst)).collect();
+    let patience = Instant::now() + Duration::from_secs(60);
+    while did.iter().zip(&before).any(|(d, b)| d.load(SeqCst) < b + 3) {
+        assert!(Instant::now() < patience, "{before:?}, and now {did:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn check_on_disk(data: &std::path::Path, stable: &[u32], slots: &[Slot], round: u32) {

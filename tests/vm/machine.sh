@@ -161,6 +161,7 @@ vm_guest_init() {
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root SERVER=$VM_HOST GUEST=$VM_GUEST DEVICE=$VM_DEVICE \\
     OUT=/mnt/out KNFSD=$VM_CACHE/knfsd
 ulimit -l unlimited
+ln -s /proc/self/fd /dev/fd
 ip link set lo up
 for device in /sys/class/net/*/device; do interface=\${device%/device} interface=\${interface##*/}; done
 ip link set "\$interface" up

@@ -14,7 +14,7 @@ linux_reads() {
 }
 
 # Nanoseconds that all threads of the server have run.
-server_ran() { cat "/proc/$1/task/"*/schedstat | awk '{ ns += $1 } END { printf "%d\n", ns }'; }
+server_ran() { cat "/proc/$1/task/"*/schedstat 2>/dev/null | awk '{ ns += $1 } END { printf "%d\n", ns }'; }
 
 step "ib_read_lat"
 address=(); [ "$DEVICE" = rxe ] || address=(-R)
@@ -67,6 +67,8 @@ done
 # The server's time for a read: of more reads less those that were, since a connection costs some too.
 read -r _ more < <(bench one-sided $((READS * 3)))
 cpu=$(((more - ran[one-sided]) / (READS * 2)))
+# Threads that ended meanwhile took theirs with them.
+[ "$cpu" -ge 0 ] || cpu=0
 walk_stop -TERM
 
 step "ratios"
