@@ -94,7 +94,8 @@ pub struct ServeOptions {
     /// Direct reads of the cache's pages [default: guarded]
     #[arg(long, value_enum, value_name = "MODE")]
     direct: Option<DirectName>,
-    /// How long an engine polls without finding work before it sleeps [default: 50us]
+    /// How long an engine polls without finding work before it sleeps, and a thread for NFS over TCP for the next of
+    /// calls that follow each other [default: 50us]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     #[serde(deserialize_with = "duration")]
     spin: Option<Duration>,

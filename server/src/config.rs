@@ -69,7 +69,8 @@ pub struct ServerConfig {
     /// Hand every call to one of them, even one that the polling thread could serve: what that costs is
     /// then measured.
     pub hand_over: bool,
-    /// How long an engine polls without finding anything before it sleeps.
+    /// How long an engine polls without finding anything before it sleeps, and a thread of NFS over TCP for the next
+    /// call of a connection that makes one after the other.
     pub spin: std::time::Duration,
 }
 

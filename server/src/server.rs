@@ -113,7 +113,10 @@ impl Server {
                 TCP_THREADS,
                 calls,
                 workers,
-                tcp::Limits::default(),
+                tcp::Limits {
+                    spin: config.spin,
+                    ..tcp::Limits::default()
+                },
                 move |address| access.admits_address(address),
             )
         });

@@ -15,6 +15,7 @@ mod buffers;
 mod connection;
 mod records;
 mod replies;
+mod spin;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -43,6 +44,8 @@ pub struct Limits {
     pub reply_bytes: usize,
     /// How long a record may stop half way, or a reply not be taken.
     pub stall: Duration,
+    /// How long a thread polls for the next call of a connection that makes one after the other, before it sleeps.
+    pub spin: Duration,
 }
 
 impl Default for Limits {
@@ -53,6 +56,7 @@ impl Default for Limits {
             calls: 32,
             reply_bytes: 4 << 20,
             stall: Duration::from_secs(60),
+            spin: Duration::ZERO,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Buffers of one thread, shared by its connections: none of them holds one while it has nothing to say.
 
-use std::cell::{RefCell, RefMut};
+use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 
 /// Bytes read from a socket at once.
@@ -13,6 +13,8 @@ const KEPT_BYTES: usize = 16 << 20;
 pub struct Buffers(Rc<Pool>);
 
 struct Pool {
+    /// The connection that was served last, and how often in a row.
+    busy: Cell<(u64, u32)>,
     scratch: RefCell<Vec<u8>>,
     unused: RefCell<Unused>,
 }
@@ -27,9 +29,24 @@ impl Buffers {
     /// Nothing is held yet but the scratch buffer.
     pub fn new() -> Self {
         Self(Rc::new(Pool {
+            busy: Cell::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES]),
             unused: RefCell::new(Unused::default()),
         }))
+    }
+
+    /// The thread serves this connection.
+    pub fn serves(&self, connection: u64) {
+        let row = self.in_a_row(connection).saturating_add(1);
+        self.0.busy.set((connection, row));
+    }
+
+    /// How often in a row this connection was the one to be served.
+    pub fn in_a_row(&self, connection: u64) -> u32 {
+        match self.0.busy.get() {
+            (busy, row) if busy == connection => row,
+            _ => 0,
+        }
     }
 
     /// Where a connection reads to, for as long as it is looking at it.

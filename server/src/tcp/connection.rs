@@ -10,6 +10,8 @@ use std::time::Duration;
 use odafs_common::wire::record::RecordTooLong;
 use odafs_fabric::Peer;
 use odafs_nic::calls::{Caller, Job, Outcome, Transport};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
@@ -19,6 +21,7 @@ use super::Shared;
 use super::buffers::Buffers;
 use super::records::{Record, Records};
 use super::replies::Replies;
+use super::spin::{LOOKS, Spin};
 
 /// A connection: what came in and what goes out.
 pub struct Connection<'a> {
@@ -46,6 +49,7 @@ pub struct Connection<'a> {
     timer: Option<Pin<Box<Sleep>>>,
     /// When something last moved.
     moved: Instant,
+    spin: Spin,
 }
 
 type Task = Box<dyn FnOnce() + Send>;
@@ -126,6 +130,7 @@ impl<'a> Connection<'a> {
             stall: shared.limits.stall,
             timer: None,
             moved: Instant::now(),
+            spin: Spin::new(shared.limits.spin),
         })
     }
 
@@ -159,7 +164,10 @@ impl<'a> Connection<'a> {
                 return Poll::Ready(Ok(()));
             }
             if !moved {
-                return self.wait(cx);
+                match self.poll_more(cx) {
+                    Poll::Pending => return self.wait(cx),
+                    Poll::Ready(came) => came?,
+                }
             }
             self.moved = Instant::now();
         }
@@ -188,6 +196,35 @@ impl<'a> Connection<'a> {
         self.refused.is_none()
             && self.in_flight < self.shared.limits.calls
             && self.replies.bytes() < self.shared.limits.reply_bytes
+    }
+
+    /// Looks for the next call where it is expected soon, rather than sleep until it comes. Pending: there is none.
+    fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        let expects = !self.closing
+            && self.in_flight == 0
+            && self.refused.is_none()
+            && self.replies.is_empty()
+            && self.records.is_idle();
+        let in_a_row = self.buffers.in_a_row(self.caller.connection);
+        if !expects || !self.spin.goes_on(in_a_row, self.moved.elapsed()) {
+            return Poll::Pending;
+        }
+        let buffers = self.buffers.clone();
+        let mut scratch = buffers.scratch();
+        for _ in 0..LOOKS {
+            match recv(&self.stream, &mut scratch[..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => {
+                    self.closing = true;
+                    return Poll::Ready(Ok(()));
+                }
+                Ok((bytes, _)) => return Poll::Ready(self.take_in(&scratch[..bytes])),
+                Err(Errno::AGAIN | Errno::INTR) => std::hint::spin_loop(),
+                Err(error) => return Poll::Ready(Err(End::Lost(error.into()))),
+            }
+        }
+        // The others of the thread have their turn.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     /// Reads once, and serves what came.
@@ -252,6 +289,8 @@ impl<'a> Connection<'a> {
     }
 
     fn serve_record(&mut self, record: Record<'_>) -> Result<(), End> {
+        self.buffers.serves(self.caller.connection);
+        self.spin.came();
         let mut reply = self.buffers.take();
         let calls = &self.shared.calls;
         let outcome = match record {
