@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::hint::black_box;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -11,18 +12,28 @@ use odafs_common::mac::{MacAlgorithm, MacKey};
 use odafs_common::page::PageSize;
 use odafs_common::reference::{AccessKey, Epoch, Handle};
 use odafs_common::session::SessionKey;
-use odafs_common::wire::nfs3::SetAttributes;
+use odafs_common::wire::nfs3::{FileHandle, SetAttributes};
+use odafs_common::wire::odafs as wire;
+use odafs_common::wire::rpc::{self, Auth};
+use odafs_common::wire::xdr::{Encode as _, Writer};
+use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::{Arena, ArenaConfig, FrameNumber};
 use odafs_fabric::sync::Arc;
+use odafs_nic::calls::{Caller, Calls as _, ChunkSource, Outcome, Transport};
 use odafs_nic::capability::{NewSession, ReaderClass};
 use odafs_nic::connection::Connection;
 use odafs_nic::host_vm::{HostVm, QueuedVm, SharedVm};
 use odafs_nic::nic::{Nic, NicConfig, Verdict};
 use odafs_nic::tpt::TptEntry;
+use odafs_server::access::Access;
+use odafs_server::config::Squash;
+use odafs_server::drc::DuplicateCache;
 use odafs_server::export::{Export, ExportConfig};
 use odafs_server::file::File;
+use odafs_server::odafs::{Odafs, SessionPolicy};
 use odafs_server::read::{Effort, ReadRange, read};
+use odafs_server::rpc::Service;
 use odafs_server::store::memory::MemoryStore;
 use odafs_server::store::{CreateHow, Credential, Store};
 
@@ -109,6 +120,7 @@ impl Inside {
         }
         terms.extend([64, PAGE].map(|size| self.copy_term(size)));
         terms.extend([64, PAGE].map(|size| self.read_term(size)));
+        terms.extend([64, PAGE].map(|size| self.call_term(size)));
         terms
     }
 
@@ -272,6 +284,83 @@ impl Inside {
             },
         )
     }
+}
+
+impl Inside {
+    /// The server's whole part of an RPC of a resident page, but for the transport.
+    fn call_term(&self, size: usize) -> Term<'_> {
+        let who = Credential::of_this_process();
+        let odafs = Odafs::new(Arc::clone(&self.export), SessionPolicy::default());
+        let access = Access::new(Vec::new(), Squash::default(), who.clone());
+        let replies = NonZeroUsize::MIN;
+        let service = Service::new(
+            vec![Box::new(odafs)],
+            access.into(),
+            DuplicateCache::new(replies),
+            false,
+        );
+        let caller = Caller {
+            peer: Peer::Uid {
+                uid: who.uid,
+                gid: who.gid,
+                groups: who.groups,
+                pid: 1,
+            },
+            connection: 1,
+            transport: Transport::Shm,
+            reply_bytes_max: 64 << 10,
+            placement: Some(64 << 10),
+            apart: None,
+        };
+        let mut reply = Vec::new();
+        let mut into = vec![0; size];
+        let pages = FILE_BYTES / PAGE as u64;
+        let calls = move || {
+            (0..BATCH)
+                .map(|_| read_call(&self.file, self.random.borrow_mut().below(pages), size))
+                .collect()
+        };
+        Term::alone(
+            "T_FS",
+            "a call of READ, from its message to its reply and the page".to_owned(),
+            size,
+            move |time| {
+                batches(time, &calls, |message| {
+                    reply.clear();
+                    let mut outcome = service.call(&caller, &message, &mut reply);
+                    if let Outcome::Deferred(job) = outcome {
+                        outcome = job(&mut reply);
+                    }
+                    if let Outcome::Placed(placed) = outcome
+                        && let [ChunkSource::Frame { frame, offset, .. }] = placed.pieces[..]
+                    {
+                        let arena = self.export.arena();
+                        arena.copy_out(frame, offset, &mut into);
+                        arena.unpin(frame);
+                    }
+                    black_box(&mut into);
+                })
+            },
+        )
+    }
+}
+
+fn read_call(file: &File, page: u64, size: usize) -> Vec<u8> {
+    let mut message = Vec::new();
+    let mut w = Writer::new(&mut message);
+    let (program, version) = (wire::PROGRAM, wire::VERSION);
+    let procedure = wire::Procedure::Read.code();
+    rpc::call(&mut w, 1, program, version, procedure, &Auth::None);
+    wire::ReadArgs {
+        file: FileHandle(file.handle()),
+        offset: page * PAGE as u64,
+        count: size as u32,
+        session: 0,
+        want_references: false,
+        chunk: None,
+    }
+    .encode(&mut w);
+    message
 }
 
 fn vm_name(queued: bool) -> &'static str {

@@ -15,7 +15,8 @@ use crate::{Usage, output, units};
   odafs bench breakdown --json
 
 T_NullRPC   a call that does nothing
-T_FS        the server's file system: finding, locking and copying a resident page
+T_FS        the server's file system: finding, locking and copying a resident page, and
+            the whole of a READ call around that
 T_MAC       making and verifying the MAC of a request
 T_exc       the NIC's judgement of a direct read, and its calls to the host's VM, through shared
             memory and through a queue to a thread of the host
