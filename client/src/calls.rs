@@ -11,7 +11,7 @@ use crate::{
 use odafs_common::{
     rpcrdma::CallShape,
     wire::{
-        rpc::{self, Auth, AuthSys, Groups, Rejection},
+        rpc::{self, Auth, AuthSys, EncodedAuth, Groups, Rejection},
         xdr::{Apart, Encode, Reader, Writer, XdrError},
     },
 };
@@ -24,13 +24,17 @@ use odafs_fabric::{
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
+use std::ops::Range;
+
+/// Bytes of a reply before its result, with a verifier of reasonable length.
+const REPLY_HEAD_MAX: usize = 64;
 
 /// Makes calls to one server.
 pub struct Calls {
     link: Link,
     lines: Pool<Line>,
     xid: AtomicU32,
-    credential: Credential,
+    caller: EncodedAuth,
     deadline: Nanos,
     wait: Wait,
     /// Calls sent.
@@ -85,15 +89,22 @@ impl Calls {
     pub fn new(
         link: Link,
         lanes: u32,
-        credential: Credential,
+        credential: &Credential,
         deadline: Nanos,
         wait: Wait,
     ) -> Self {
+        let caller = Auth::Sys(AuthSys {
+            stamp: 0,
+            machine: b"odafs",
+            uid: credential.uid,
+            gid: credential.gid,
+            gids: Groups::new(&credential.groups),
+        });
         Self {
             link,
             lines: Pool::new(lanes),
             xid: AtomicU32::new(entropy::word() as u32),
-            credential,
+            caller: EncodedAuth::new(&caller),
             deadline,
             wait,
             sent: AtomicU64::new(0),
@@ -300,26 +311,76 @@ impl Calls {
         place: Option<&Place>,
         deadline: Nanos,
     ) -> Result<(), Broken> {
-        let auth = Auth::Sys(AuthSys {
-            stamp: 0,
-            machine: b"odafs",
-            uid: self.credential.uid,
-            gid: self.credential.gid,
-            gids: Groups::new(&self.credential.groups),
-        });
-        line.out.clear();
-        let mut w = Writer::new(&mut line.out);
-        let (program, version, number) = procedure.number.on_wire();
-        rpc::call(&mut w, xid, program, version, number, &auth);
-        arguments.encode(&mut w);
+        let argument = self.write(line, xid, procedure, arguments);
         let bound = procedure.reply_bound();
         let shape = CallShape {
-            argument: w.payload_range(),
+            argument,
             result_max: bound.result_max,
             reply_max: bound.reply_max,
         };
         self.sent.fetch_add(1, Relaxed);
         line.transport.send(&line.out, &shape, place, deadline)
+    }
+
+    /// Puts a call together. Where in it the payload lies.
+    fn write(
+        &self,
+        line: &mut Line,
+        xid: u32,
+        procedure: &Procedure,
+        arguments: &dyn Encode,
+    ) -> Option<Range<usize>> {
+        line.out.clear();
+        let mut w = Writer::new(&mut line.out);
+        let (program, version, number) = procedure.number.on_wire();
+        rpc::call_as(&mut w, xid, program, version, number, &self.caller);
+        arguments.encode(&mut w);
+        w.payload_range()
+    }
+
+    /// Makes an idempotent call on a connection that is idle, once: with no allocation, and the clock is read while the
+    /// server is at it. `take` reads the result, of which only the first `front` bytes need be in the reader: the others
+    /// are where it says that it is, in the transport. Where there is no such connection, or it has no room or is lost,
+    /// nothing has come of it.
+    pub fn alone<T>(
+        &self,
+        procedure: &Procedure,
+        arguments: &dyn Encode,
+        front: usize,
+        take: impl FnOnce(&mut Reader<'_>, &dyn Transport) -> Result<T, CallError>,
+    ) -> Result<Option<T>, CallError> {
+        let front = front.saturating_add(REPLY_HEAD_MAX);
+        let Some(mut line) = self.lines.idle() else {
+            return Ok(None);
+        };
+        let xid = self.next_xid();
+        self.write(&mut line, xid, procedure, arguments);
+        let Line { transport, out, .. } = &mut *line;
+        match transport.send_at_once(out) {
+            Ok(true) => {}
+            Ok(false) => return Ok(None),
+            Err(_) => {
+                self.lost(line);
+                return Ok(None);
+            }
+        }
+        self.sent.fetch_add(1, Relaxed);
+        let deadline = self.deadline();
+        loop {
+            match transport.receive_front(front, deadline) {
+                Ok(true) => {}
+                Ok(false) => return Err(self.given_up(procedure, None)),
+                Err(_) => {
+                    self.lost(line);
+                    return Ok(None);
+                }
+            }
+            let (of, body) = answer(&**transport, &[], procedure)?;
+            // Others are the answers to calls that had timed out.
+            if of == xid {
+                return take(&mut body?, &**transport).map(Some);
+            }
+        }
     }
 
     /// A connection of the pool. One that is older than the last loss is closed, should the server be gone, so it is

@@ -390,10 +390,11 @@ impl DirectPair {
     }
 
     /// The next sequence number whose slot is free; that is `sequence % DEPTH`, so some are left out. With nothing in
-    /// flight it is the first slot's again: the one whose lines both sides still have in their caches.
+    /// flight it is one of two slots in turn: both sides still have their lines in their caches, and the server can have
+    /// those of the next read's at hand while this one's are copied out.
     fn next_slot(&mut self) -> Result<usize, NotPosted> {
         if self.waiting == 0 {
-            self.sequence |= DEPTH as u64 - 1;
+            self.sequence |= DEPTH as u64 / 2 - 1;
         }
         for _ in 0..DEPTH {
             self.sequence += 1;

@@ -89,7 +89,7 @@ fn elsewhere(url: &Url, port: u16, options: &Options) -> Result<Calls, ConnectEr
     Ok(Calls::new(
         link,
         1,
-        options.credential.clone(),
+        &options.credential,
         options.deadline.into(),
         options.wait,
     ))

@@ -64,10 +64,15 @@ pub struct Reading<'a> {
 
 /// Reads into `buf` from `offset` on.
 pub fn read_at(file: &File, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
-    if let Some(bytes) = at_once(file, buf, offset) {
+    let by_rpc = file.shared().options.route == Route::Rpc && !file.shared().caches();
+    let lone = if by_rpc && !buf.is_empty() {
+        rpc_alone(file, buf, offset)
+    } else if let Some(bytes) = at_once(file, buf, offset) {
         return Ok(bytes);
-    }
-    let refused = match guarded_alone(file, buf, offset) {
+    } else {
+        guarded_alone(file, buf, offset)
+    };
+    let refused = match lone {
         Lone::Read(bytes) => return Ok(bytes),
         Lone::Failed(failed) => return Err(failed.of(file, offset)),
         Lone::Refused(why, took_ns) => Some((why, took_ns)),
@@ -242,6 +247,21 @@ fn guarded_alone(file: &File, buf: &mut [u8], offset: u64) -> Lone {
             shared.tell_completed(state, class, ticks, Some(clock::now().since(began).0));
         }
     }
+    Lone::Read(bytes)
+}
+
+/// A read by RPC that one call can do, where no other route is wanted: nothing is allocated.
+fn rpc_alone(file: &File, buf: &mut [u8], offset: u64) -> Lone {
+    let shared = file.shared();
+    let bytes = match read_rpc::alone(shared, file.state(), None, offset, buf) {
+        Ok(Some(bytes)) => bytes,
+        Ok(None) => return Lone::LongerWay,
+        Err(failed) => return Lone::Failed(failed),
+    };
+    let lane = Lane::mine();
+    let counts = shared.lanes.counts(lane);
+    counts.rpc_reads.add(lane, 1);
+    counts.bytes_read.add(lane, bytes as u64);
     Lone::Read(bytes)
 }
 

@@ -10,13 +10,15 @@ use crate::{
     procedure::{Asks, Number, Procedure},
     read::Reading,
     session::Session,
+    shared::Shared,
+    state::FileState,
     trace::Taken,
     transport::{Broken, Placed},
 };
 use odafs_common::wire::{
     nfs3::{self, Attributes},
-    odafs::{self, Chunk, MAX_READ_REFERENCES},
-    xdr::{Decode as _, Encode, Reader},
+    odafs::{self, Chunk, MAX_READ_REFERENCES, ReadFront},
+    xdr::{Decode, Encode, Reader},
 };
 use odafs_fabric::{
     Region,
@@ -70,10 +72,93 @@ pub fn read(reading: &Reading<'_>, parts: &mut [Part<'_>]) -> Result<(), Failed>
     fetch(reading, parts, true)
 }
 
+/// What a READ that fails says.
+type Failure = nfs3::Failed<Option<Attributes>>;
+
+/// Reads by one call of ODAFS READ on a connection that is there, into memory that is not kept. `None`: it takes more
+/// than that.
+pub fn alone(
+    shared: &Shared,
+    file: &FileState,
+    session: Option<&Session>,
+    offset: u64,
+    buf: &mut [u8],
+) -> Result<Option<usize>, Failed> {
+    let piece_max = shared.read_max.min(shared.calls.link().piece_max());
+    if shared.options.transfer == Transfer::Direct
+        || shared.caches()
+        || !shared.odafs.load(Relaxed)
+        || buf.len() > piece_max as usize
+    {
+        return Ok(None);
+    }
+    let arguments = odafs::ReadArgs {
+        file: file.handle.wire(),
+        offset,
+        count: buf.len() as u32,
+        session: session.map_or(0, |session| session.id),
+        want_references: session.is_some(),
+        chunk: None,
+    };
+    // References are behind the data: with them, all of the reply is wanted.
+    let front = match session {
+        None => ReadFront::BYTES_MAX,
+        Some(_) => usize::MAX,
+    };
+    let done = shared
+        .calls
+        .alone(&READ, &arguments, front, |r, transport| {
+            let mut whole = r.clone();
+            let front: Result<ReadFront, Failure> = decode(&READ, Decode::decode(r))?;
+            let front = match front {
+                Ok(front) => front,
+                Err(failed) if failed.status == nfs3::Status::Jukebox => return Ok(Ok(None)),
+                Err(failed) => return Ok(Err(Status(failed.status.code()))),
+            };
+            let got = front.bytes as usize;
+            let into = buf.get_mut(..got).filter(|_| front.count == front.bytes);
+            if !into.is_some_and(|into| transport.load(r.position(), into)) {
+                return Err(misbehaved(&READ, &"data of another length than it says"));
+            }
+            file.observe(Some(front.change), front.attributes.as_ref());
+            if let Some(session) = session
+                && let Ok(ok) = decode(&READ, odafs::ReadResult::decode(&mut whole))?
+            {
+                learn(shared, file, session, &ok);
+            }
+            Ok(Ok((front.eof || got == buf.len()).then_some(got)))
+        });
+    match done {
+        Ok(done) => done.map_or(Ok(None), |read| read.map_err(Failed::Status)),
+        // The longer way finds out by itself.
+        Err(CallError::Unavailable { .. }) => Ok(None),
+        Err(error) => Err(Failed::Call(error)),
+    }
+}
+
+/// Takes in what a reply says beside its data.
+fn learn(shared: &Shared, file: &FileState, session: &Session, ok: &odafs::ReadOk<'_>) {
+    let references = ok.references.iter().map(|page| (page.page, page.reference));
+    let learned = shared
+        .directory
+        .learn(&file.tree, session.number, references);
+    shared.learned.fetch_add(learned, Relaxed);
+    file.set_counter(session.number, ok.counter);
+    shared.policy.lock().feedback(ok.feedback);
+}
+
 fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(), Failed> {
     let shared = reading.shared;
     let on_fabric = shared.calls.link().name() != "nfs";
     let session = if plain { None } else { shared.tended_session() };
+    if !plain && let [part] = parts {
+        let (offset, _) = span(part, reading);
+        let read = alone(shared, reading.file, session.as_deref(), offset, part.buf)?;
+        if let Some(bytes) = read {
+            part.done(bytes, Taken::Rpc, part.why);
+            return Ok(());
+        }
+    }
     let page_bytes = reading.size.bytes() as u32;
     let mut piece_max = shared.read_max.min(shared.calls.link().piece_max());
     if session.is_some() {
@@ -354,16 +439,9 @@ impl Fetch<'_, '_, '_> {
         data: Data<'_>,
         ok: &odafs::ReadOk<'_>,
     ) -> Result<Next<Piece>, CallError> {
-        let (shared, file) = (self.reading.shared, self.reading.file);
         let next = self.told(piece, &Told::odafs(ok, data)?)?;
         if let Some(session) = &self.session {
-            let references = ok.references.iter().map(|page| (page.page, page.reference));
-            let learned = shared
-                .directory
-                .learn(&file.tree, session.number, references);
-            shared.learned.fetch_add(learned, Relaxed);
-            file.set_counter(session.number, ok.counter);
-            shared.policy.lock().feedback(ok.feedback);
+            learn(self.reading.shared, self.reading.file, session, ok);
         }
         Ok(next)
     }

@@ -91,7 +91,7 @@ impl Shared {
         let calls = Calls::new(
             link,
             options.lanes,
-            options.credential.clone(),
+            &options.credential,
             deadline,
             options.wait,
         );

@@ -56,11 +56,35 @@ pub trait Transport: Send {
         deadline: Nanos,
     ) -> Result<(), Broken>;
 
+    /// Sends a call all of which travels in its message, as does its reply, and waits for nothing. False, and nothing
+    /// was sent, where that is not at hand.
+    fn send_at_once(&mut self, message: &[u8]) -> Result<bool, Broken> {
+        let _ = message;
+        Ok(false)
+    }
+
     /// Sends what is queued.
     fn flush(&mut self, deadline: Nanos) -> Result<(), Broken>;
 
     /// Waits for a message. False when the deadline has passed.
     fn receive(&mut self, deadline: Nanos) -> Result<bool, Broken>;
+
+    /// As [`receive`](Self::receive), for who copies most of a long message to where it belongs: only the first `front`
+    /// bytes of it need be in [`message`](Self::message), and all of it is to be had by [`load`](Self::load) until
+    /// something else is done with the transport.
+    fn receive_front(&mut self, front: usize, deadline: Nanos) -> Result<bool, Broken> {
+        let _ = front;
+        self.receive(deadline)
+    }
+
+    /// Copies from the last message, from `offset` on. False if it is shorter.
+    fn load(&self, offset: usize, into: &mut [u8]) -> bool {
+        let part = (self.message().get(offset..)).and_then(|rest| rest.get(..into.len()));
+        part.is_some_and(|part| {
+            into.copy_from_slice(part);
+            true
+        })
+    }
 
     /// What was received last.
     fn message(&self) -> &[u8];
@@ -111,17 +135,36 @@ impl Transport for FabricTransport {
         send_when_room(&mut *self.pair, &[message], deadline)
     }
 
+    fn send_at_once(&mut self, message: &[u8]) -> Result<bool, Broken> {
+        match self.pair.post_send(0, &[message]) {
+            Ok(_) => {
+                self.pair.flush();
+                Ok(true)
+            }
+            Err(PostError::Full | PostError::TooLong) => Ok(false),
+            Err(error) => Err(Broken(error.to_string())),
+        }
+    }
+
     fn flush(&mut self, _: Nanos) -> Result<(), Broken> {
         self.pair.flush();
         Ok(())
     }
 
     fn receive(&mut self, deadline: Nanos) -> Result<bool, Broken> {
-        let received = next_message(&mut *self.pair, self.wait, deadline)?;
+        self.receive_front(usize::MAX, deadline)
+    }
+
+    fn receive_front(&mut self, front: usize, deadline: Nanos) -> Result<bool, Broken> {
+        let received = next_front(&mut *self.pair, front, self.wait, deadline)?;
         if received {
             self.pair.post_receives(1);
         }
         Ok(received)
+    }
+
+    fn load(&self, offset: usize, into: &mut [u8]) -> bool {
+        self.pair.load_message(offset, into)
     }
 
     fn message(&self) -> &[u8] {
@@ -167,9 +210,19 @@ pub fn send_when_room(
 
 /// Polls for a message, then sleeps as `wait` says. False when the deadline has passed.
 pub fn next_message(pair: &mut dyn QueuePair, wait: Wait, deadline: Nanos) -> Result<bool, Broken> {
+    next_front(pair, usize::MAX, wait, deadline)
+}
+
+/// As [`next_message`]; see [`QueuePair::poll_front`].
+fn next_front(
+    pair: &mut dyn QueuePair,
+    front: usize,
+    wait: Wait,
+    deadline: Nanos,
+) -> Result<bool, Broken> {
     let mut patience = Patience::new(wait, deadline);
     loop {
-        match pair.poll() {
+        match pair.poll_front(front) {
             Some(Completion::Recv { .. }) => return Ok(true),
             Some(_) => {}
             None if pair.is_closed() => {

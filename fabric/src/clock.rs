@@ -50,13 +50,13 @@ impl std::ops::Add for Nanos {
 #[cfg(not(shuttle))]
 mod real {
     use super::Nanos;
-    use std::sync::OnceLock;
-    use std::time::Instant;
+    use rustix::time::{ClockId, clock_gettime};
 
-    /// The time since the process first asked.
+    /// The kernel's monotonic time.
+    #[inline]
     pub fn now() -> Nanos {
-        static START: OnceLock<Instant> = OnceLock::new();
-        START.get_or_init(Instant::now).elapsed().into()
+        let time = clock_gettime(ClockId::Monotonic);
+        Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
     }
 
     /// Blocks the thread for `span`.

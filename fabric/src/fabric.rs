@@ -199,6 +199,37 @@ pub enum Source<'a> {
     Bytes(&'a [u8]),
 }
 
+impl Source<'_> {
+    /// Bytes.
+    pub fn length(&self) -> usize {
+        match self {
+            Source::Frame { length, .. } => *length as usize,
+            Source::Bytes(bytes) => bytes.len(),
+        }
+    }
+}
+
+/// The concatenation of `parts`.
+pub fn gathered(parts: &[Source<'_>]) -> Vec<u8> {
+    let mut message = Vec::with_capacity(parts.iter().map(Source::length).sum());
+    for part in parts {
+        match *part {
+            Source::Bytes(bytes) => message.extend_from_slice(bytes),
+            Source::Frame {
+                arena,
+                frame,
+                offset,
+                length,
+            } => {
+                let at = message.len();
+                message.resize(at + length as usize, 0);
+                arena.copy_out(frame, offset, &mut message[at..]);
+            }
+        }
+    }
+    message
+}
+
 /// Where a peer may read an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposed {
@@ -238,7 +269,7 @@ pub enum Peer {
         /// Effective group.
         gid: u32,
         /// Supplementary groups.
-        groups: Vec<u32>,
+        groups: std::sync::Arc<[u32]>,
         /// Process, for messages only.
         pid: i32,
     },
@@ -339,6 +370,38 @@ pub trait QueuePair: Send {
 
     /// The message of the last [`Completion::Recv`]. Empty after any other poll.
     fn message(&self) -> &[u8];
+
+    /// Sends the concatenation of `parts` as one message. All bytes are taken before it returns: frames need not stay
+    /// pinned.
+    ///
+    /// # Errors
+    /// As [`QueuePair::post_send`].
+    fn post_gather(&mut self, id: u64, parts: &[Source<'_>]) -> Result<Posted, PostError> {
+        self.post_send(id, &[&gathered(parts)])
+    }
+
+    /// Whether a cheap look finds nothing to poll for, for who has many connections to look at. A fabric that
+    /// cannot tell without a poll says `false`.
+    fn is_quiet(&mut self) -> bool {
+        false
+    }
+
+    /// As [`QueuePair::poll`], for who wants to copy most of a long message to where it belongs: of the message of a
+    /// [`Completion::Recv`] only the first `front` bytes need be in [`QueuePair::message`], and all of it is to be had by
+    /// [`QueuePair::load_message`] until the next post or poll.
+    fn poll_front(&mut self, front: usize) -> Option<Completion> {
+        let _ = front;
+        self.poll()
+    }
+
+    /// Copies from the message of the last completion, from `offset` on. `false` if it is shorter.
+    fn load_message(&self, offset: usize, into: &mut [u8]) -> bool {
+        let part = (self.message().get(offset..)).and_then(|rest| rest.get(..into.len()));
+        part.is_some_and(|part| {
+            into.copy_from_slice(part);
+            true
+        })
+    }
 
     /// Asks for a wake-up at the next event. `false`: something is there already, poll again.
     fn arm(&mut self) -> bool;

@@ -34,5 +34,5 @@ pub mod wake;
 pub use fabric::{
     Access, Completion, Exposed, Fault, Incoming, Listener, Local, MARKS_BYTES, Peer, PostError,
     Posted, QueuePair, ReadOrder, Region, Remote, RemoteInvalidation, Sink, Source, SteeringTag,
-    mark_step,
+    gathered, mark_step,
 };

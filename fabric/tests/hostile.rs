@@ -192,8 +192,9 @@ impl Wild {
 
     /// A header as it must look for message `n`, with whatever kind and length.
     fn post(&self, n: u64, kind: u64, length: u64) {
-        let header = (n + 1) << 32 | kind << 24 | (length & 0xff_ffff);
-        self.write(256 + n % 256 * 128, &header.to_ne_bytes());
+        let header =
+            (n + 1) << 48 | (kind & 3) << 30 | (kind >> 2 & 0x1fff) << 17 | (length & 0x1_ffff);
+        self.write(256 + n % 256 * 256, &header.to_ne_bytes());
     }
 }
 
@@ -238,7 +239,7 @@ fn scribble(wild: &Wild, random: &mut Random, n: &mut u64) {
             // A registration, of any length.
             let wanted = [random.next() >> random.below(64), 1];
             wild.write(
-                256 + *n % 256 * 128 + 8,
+                256 + *n % 256 * 256 + 8,
                 wanted.map(u64::to_ne_bytes).as_flattened(),
             );
             wild.post(
@@ -459,7 +460,7 @@ fn answers_that_nobody_takes() {
     ) != Err(rustix::io::Errno::PIPE)
     {
         assert!(clock::now() < give_up, "still connected after {n}");
-        wild.write(256 + n % 256 * 128 + 8, request.as_flattened());
+        wild.write(256 + n % 256 * 256 + 8, request.as_flattened());
         wild.post(n, 1, 12);
         n += 1;
         // A ring of 256: a server that is not scheduled for that long would be lapped, and wait for ever.

@@ -3,8 +3,9 @@
 
 use std::ops::Range;
 
-use odafs_fabric::memory::FrameNumber;
-use odafs_fabric::{Peer, Remote};
+use odafs_fabric::memory::{Arena, FrameNumber};
+use odafs_fabric::sync::Arc;
+use odafs_fabric::{Peer, Remote, Source};
 
 /// The kind of transport that a call came over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -121,6 +122,23 @@ pub enum ChunkSource {
 }
 
 impl ChunkSource {
+    /// As a fabric takes it.
+    pub(crate) fn source<'a>(&'a self, arena: &'a Arc<Arena>) -> Source<'a> {
+        match self {
+            ChunkSource::Frame {
+                frame,
+                offset,
+                length,
+            } => Source::Frame {
+                arena,
+                frame: *frame,
+                offset: *offset,
+                length: *length,
+            },
+            ChunkSource::Bytes(bytes) => Source::Bytes(bytes),
+        }
+    }
+
     /// Bytes.
     pub fn length(&self) -> u32 {
         match self {

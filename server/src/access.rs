@@ -74,7 +74,12 @@ impl Access {
             uid, gid, groups, ..
         } = peer
         {
-            return Ok(Credential::of(*uid, *gid, groups));
+            return Ok(Credential {
+                uid: *uid,
+                gid: *gid,
+                groups: Arc::clone(groups),
+                own: false,
+            });
         }
         match auth {
             Auth::Other { .. } => Err(AuthStat::BadCred),
@@ -185,7 +190,7 @@ mod tests {
         let process = Peer::Uid {
             uid: 12,
             gid: 13,
-            groups: vec![14],
+            groups: [14].into(),
             pid: 1,
         };
         let who = access

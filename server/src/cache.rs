@@ -252,6 +252,13 @@ impl Cache {
         page.put(frame);
     }
 
+    /// Fetches what is looked at when so much of a frame is pinned, sent and touched, while other things are seen to.
+    pub(crate) fn prefetch(&self, frame: FrameNumber, offset: u32, length: u32) {
+        odafs_fabric::memory::prefetch(&self.frame(frame).fresh);
+        self.arena
+            .prefetch(self.arena.address(frame) + u64::from(offset), length);
+    }
+
     /// The page was asked for. The first time does not count as a use that pageout heeds: a scan asks for each
     /// page once, whether it was read ahead or not, and shall not drive out what is used again and again.
     pub(crate) fn touch(&self, frame: FrameNumber) {

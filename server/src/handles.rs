@@ -64,6 +64,12 @@ impl Handles {
 
     /// The live file of the handle, if it was seen lately.
     pub(crate) fn file(&self, handle: &[u8]) -> Option<Arc<File>> {
+        {
+            let generations = self.shard(handle).read();
+            if let Some(Known::File(file)) = generations.young.get(handle) {
+                return file.upgrade();
+            }
+        }
         match self.get(handle)? {
             Known::File(file) => file.upgrade(),
             Known::Object(_) => None,
@@ -87,20 +93,22 @@ impl Handles {
     }
 }
 
-/// Folds words together by multiplication.
+/// Takes the last words and folds them together by multiplication.
 #[derive(Default)]
 struct Fold(u64);
 
 impl Hasher for Fold {
     fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            let wide = u128::from(self.0 ^ u64::from_le_bytes(word) ^ 0x243F_6A88_85A3_08D3)
+        let (_, words) = bytes.as_rchunks::<8>();
+        for word in words.iter().rev().take(2) {
+            let wide = u128::from(self.0 ^ u64::from_le_bytes(*word) ^ 0x243F_6A88_85A3_08D3)
                 * 0x9E37_79B9_7F4A_7C15;
             self.0 = (wide >> 64) as u64 ^ wide as u64;
         }
     }
+
+    /// All handles are about as long.
+    fn write_usize(&mut self, _: usize) {}
 
     fn finish(&self) -> u64 {
         self.0

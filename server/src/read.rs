@@ -240,6 +240,7 @@ fn hit(
     let within = page.within(wanted.offset) as u32;
     let length = wanted.count.min(page.bytes() as u32 - within);
     debug_assert_eq!(lock.frame(), Some(frame));
+    export.cache().prefetch(frame, within, length);
     target.take_frame(export, done, frame, within, length);
     export.cache().touch(frame);
     export.metrics().page_hits.increment();

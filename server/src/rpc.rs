@@ -250,11 +250,13 @@ impl Service {
             rpc::garbage_args(&mut Writer::new(reply), header.xid);
             return Ok(Outcome::Replied);
         }
-        match self.0.repeated(caller, &header, &arguments) {
+        let program = self.0.find(&header);
+        match self.0.repeated(program, caller, &header, &arguments) {
             Repeated::Harmless if self.0.hand_over => Err(Later(None)),
             Repeated::Harmless => {
                 let effort = Effort::ResidentOnly;
-                let served = self.0.serve(caller, &header, arguments, effort, reply);
+                let programs = &self.0;
+                let served = programs.serve(program, caller, &header, arguments, effort, reply);
                 match served {
                     // The store had to act for the caller, and this thread may not.
                     Some(Outcome::Replied) if ids::were_missed() => Err(Later(None)),
@@ -292,13 +294,12 @@ impl Programs {
 
     fn repeated(
         &self,
+        program: Option<&dyn Program>,
         caller: &Caller,
         header: &CallHeader<'_>,
         arguments: &Reader<'_>,
     ) -> Repeated {
-        let matters = self
-            .find(header)
-            .is_some_and(|program| program.repeats_matter(header.procedure));
+        let matters = program.is_some_and(|program| program.repeats_matter(header.procedure));
         // Who is not let in is refused below, and shall fill no cache.
         if !matters || !self.access.admits(&caller.peer) {
             return Repeated::Harmless;
@@ -317,7 +318,9 @@ impl Programs {
         let served = rpc::parse_call(message)
             .ok()
             .and_then(|(header, arguments)| {
-                self.serve(caller, &header, arguments, Effort::MayBlock, reply)
+                let program = self.find(&header);
+                let effort = Effort::MayBlock;
+                self.serve(program, caller, &header, arguments, effort, reply)
             });
         // It parsed before, and there is no further effort: a procedure that still blocks is at fault.
         served.unwrap_or(Outcome::Dropped)
@@ -326,6 +329,7 @@ impl Programs {
     /// Serves a call, or says `None`: it would block.
     fn serve(
         &self,
+        program: Option<&dyn Program>,
         caller: &Caller,
         header: &CallHeader<'_>,
         arguments: Reader<'_>,
@@ -334,7 +338,7 @@ impl Programs {
     ) -> Option<Outcome> {
         reply.clear();
         let mut w = Writer::new(reply);
-        let Some(program) = self.find(header) else {
+        let Some(program) = program else {
             self.refuse_program(&mut w, header);
             return Some(Outcome::Replied);
         };

@@ -319,18 +319,43 @@ pub fn call(
     .encode(w);
 }
 
+/// The credential and the verifier of all calls of one caller, encoded once.
+#[derive(Clone, Debug)]
+pub struct EncodedAuth(Box<[u8]>);
+
+impl EncodedAuth {
+    /// Of this caller. The verifier is AUTH_NONE.
+    pub fn new(credential: &Auth<'_>) -> Self {
+        let mut bytes = credential.to_bytes();
+        Auth::None.encode(&mut Writer::new(&mut bytes));
+        Self(bytes.into())
+    }
+}
+
+/// As [`call`], for a caller that makes many.
+#[inline]
+pub fn call_as(
+    w: &mut Writer<'_>,
+    xid: u32,
+    program: u32,
+    version: u32,
+    procedure: u32,
+    caller: &EncodedAuth,
+) {
+    w.words([xid, CALL, RPC_VERSION, program, version, procedure]);
+    w.opaque_fixed(&caller.0);
+}
+
 impl Encode for CallHeader<'_> {
     fn encode(&self, w: &mut Writer<'_>) {
-        for word in [
+        w.words([
             self.xid,
             CALL,
             RPC_VERSION,
             self.program,
             self.version,
             self.procedure,
-        ] {
-            w.u32(word);
-        }
+        ]);
         self.credential.encode(w);
         self.verifier.encode(w);
     }
@@ -411,11 +436,7 @@ impl fmt::Display for AuthStat {
 }
 
 fn accepted(w: &mut Writer<'_>, xid: u32, stat: AcceptStat) {
-    w.u32(xid);
-    w.u32(REPLY);
-    w.u32(ACCEPTED);
-    Auth::None.encode(w);
-    stat.encode(w);
+    w.words([xid, REPLY, ACCEPTED, FLAVOR_NONE, 0, stat.code()]);
 }
 
 /// Writes the header of a reply whose results follow.

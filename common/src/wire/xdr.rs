@@ -149,6 +149,18 @@ impl<'a> Reader<'a> {
         Ok(u64::from_be_bytes(*word))
     }
 
+    /// Unsigned integers, one after the other.
+    ///
+    /// # Errors
+    /// [`XdrError::Short`]
+    #[inline]
+    pub fn words<const N: usize>(&mut self) -> Result<[u32; N], XdrError> {
+        let (bytes, rest) = self.rest.split_at_checked(4 * N).ok_or(XdrError::Short)?;
+        let (words, _) = bytes.as_chunks::<4>();
+        self.rest = rest;
+        Ok(std::array::from_fn(|at| u32::from_be_bytes(words[at])))
+    }
+
     /// A boolean: 0 or 1, nothing else.
     ///
     /// # Errors
@@ -300,6 +312,13 @@ impl<'v> Writer<'v> {
         self.bytes.extend_from_slice(&value.to_be_bytes());
     }
 
+    /// Unsigned integers, one after the other.
+    #[inline]
+    pub fn words<const N: usize>(&mut self, values: [u32; N]) {
+        let bytes = values.map(u32::to_be_bytes);
+        self.bytes.extend_from_slice(bytes.as_flattened());
+    }
+
     /// An integer.
     pub fn i32(&mut self, value: i32) {
         self.u32(value.cast_unsigned());
@@ -312,6 +331,7 @@ impl<'v> Writer<'v> {
     }
 
     /// A boolean.
+    #[inline]
     pub fn bool(&mut self, value: bool) {
         self.u32(value.into());
     }

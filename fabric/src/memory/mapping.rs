@@ -176,6 +176,23 @@ impl Mapping {
         let _ = (offset, length);
     }
 
+    /// Fetches the cache lines of a range for writing, away from who has read them; out of bounds it does nothing.
+    #[inline]
+    pub fn prefetch_to_write(&self, offset: usize, length: usize) {
+        #[cfg(all(target_arch = "x86_64", not(miri), not(shuttle)))]
+        if self.holds(offset, length) {
+            for line in (offset..offset + length).step_by(64) {
+                let at = self.base.as_ptr().wrapping_add(line);
+                // SAFETY: a prefetch of any address is harmless; processors that do not know this one pass over it.
+                unsafe {
+                    std::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags));
+                }
+            }
+        }
+        #[cfg(not(all(target_arch = "x86_64", not(miri), not(shuttle))))]
+        let _ = (offset, length);
+    }
+
     /// Fetches the cache line of a byte; out of bounds it does nothing.
     #[inline]
     pub fn prefetch(&self, offset: usize) {

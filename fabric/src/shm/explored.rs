@@ -13,6 +13,13 @@ use loom::sync::Notify;
 use loom::thread;
 use protocol::{Header, doze, must_wake, rise};
 
+const SEVEN: Header = Header {
+    heard: 5,
+    kind: 3,
+    place: 9,
+    length: 7,
+};
+
 /// A consumer that looks, dozes, looks again and sleeps is woken for every message.
 #[test]
 fn loom_no_wake_up_is_lost() {
@@ -25,7 +32,7 @@ fn loom_no_wake_up_is_lost() {
         let producer = {
             let (word, asleep, bell) = (word.clone(), asleep.clone(), bell.clone());
             thread::spawn(move || {
-                Header { kind: 3, length: 7 }.publish(&word, 0);
+                SEVEN.publish(&word, 0);
                 if must_wake(&asleep) {
                     bell.notify();
                 }
@@ -39,7 +46,7 @@ fn loom_no_wake_up_is_lost() {
             }
             rise(&asleep);
         }
-        assert_eq!(Header::of(&word, 0), Some(Header { kind: 3, length: 7 }));
+        assert_eq!(Header::of(&word, 0), Some(SEVEN));
         producer.join().unwrap();
     });
 }
@@ -58,7 +65,7 @@ fn loom_messages_are_whole() {
                         return;
                     }
                     bytes.store(10 + n, Ordering::Relaxed);
-                    Header { kind: 0, length: 8 }.publish(word, n);
+                    SEVEN.publish(word, n);
                 }
             })
         };

@@ -23,6 +23,9 @@ const REGISTER: u8 = 1;
 /// Registrations that one poll serves before it returns to its caller.
 const REGISTER_BURST: u32 = 4;
 
+/// Messages up to here are copied as a whole, in bytes: registrations among them.
+const SHORT: usize = 64;
+
 /// Empty polls after which one looks whether the socket is still open: a few milliseconds' worth, as it is a system call.
 const POLLS_PER_LOOK: u32 = 1 << 17;
 
@@ -31,6 +34,9 @@ const PACKET_BURST: u32 = 64;
 
 /// Messages that are still taken after the end of the connection: more than a ring holds.
 const LAST_MESSAGES: u32 = 1024;
+
+/// Bytes that are fetched of where the next write goes: a small page, and what a guarded read puts behind it.
+const WRITE_PREPARED: usize = 4096 + 64;
 
 /// Most steering tags of a connection: two an arena, one a region.
 const TAGS_MAX: u32 = 1 << 16;
@@ -60,6 +66,32 @@ enum Memory {
     Own,
 }
 
+/// Where the peer had us write lately. One that reads one thing at a time has two places for it in turn: what was
+/// written to before the last is where the next goes, and can be fetched while the peer is at the last.
+#[derive(Default)]
+struct Writes {
+    last: Option<Remote>,
+    before: Option<Remote>,
+    /// Since the last flush.
+    count: u32,
+}
+
+impl Writes {
+    #[inline]
+    fn wrote(&mut self, to: Remote) {
+        self.before = self.last.replace(to);
+        self.count += 1;
+    }
+
+    /// Where the next write goes, if there was one, and one alone.
+    #[inline]
+    fn flushed(&mut self) -> Option<Remote> {
+        let alone = std::mem::take(&mut self.count) == 1;
+        self.before
+            .filter(|before| alone && self.last != Some(*before))
+    }
+}
+
 /// One end of a connection.
 pub struct Pair {
     out: Producer,
@@ -73,6 +105,7 @@ pub struct Pair {
     last_messages: u32,
     /// By steering tag less one.
     memories: Vec<Memory>,
+    writes: Writes,
     socket: Socket,
     bell: Option<Bell>,
     peer: Peer,
@@ -99,6 +132,7 @@ impl Pair {
             empty_polls: 0,
             last_messages: LAST_MESSAGES,
             memories: Vec::new(),
+            writes: Writes::default(),
             socket,
             bell: None,
             peer,
@@ -265,8 +299,8 @@ impl Pair {
         };
         *requests += 1;
         let (request, deadline) = (*requests, clock::now() + *timeout);
-        self.out
-            .post(REGISTER, &[&length.to_ne_bytes(), &request.to_ne_bytes()])?;
+        let words: [&[u8]; 2] = [&length.to_ne_bytes(), &request.to_ne_bytes()];
+        self.out.post(REGISTER, self.into.release(), &words)?;
         self.flush();
         loop {
             match self.socket.receive_until(deadline)? {
@@ -294,6 +328,24 @@ impl Pair {
             self.look_at_socket();
         }
         self.memories.get(index).ok_or(PostError::BadRange)
+    }
+
+    /// What became of a message for the ring.
+    #[inline]
+    fn posted(&mut self, posted: Result<(), PostError>) -> Result<Posted, PostError> {
+        match posted {
+            Ok(()) => Ok(Posted::Done),
+            Err(PostError::Full) => {
+                // Nobody would wake the peer for what fills the ring.
+                self.flush();
+                Err(PostError::Full)
+            }
+            Err(PostError::Closed) => {
+                self.close(&"the peer told of messages that were never sent");
+                Err(PostError::Closed)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn open(&self) -> Result<(), PostError> {
@@ -336,19 +388,14 @@ impl QueuePair for Pair {
     #[inline]
     fn post_send(&mut self, _id: u64, parts: &[&[u8]]) -> Result<Posted, PostError> {
         self.open()?;
-        match self.out.post(DATA, parts) {
-            Ok(()) => Ok(Posted::Done),
-            Err(PostError::Full) => {
-                // Nobody would wake the peer for what fills the ring.
-                self.flush();
-                Err(PostError::Full)
-            }
-            Err(PostError::Closed) => {
-                self.close(&"the peer told of messages that were never sent");
-                Err(PostError::Closed)
-            }
-            Err(error) => Err(error),
-        }
+        let posted = self.out.post(DATA, self.into.release(), parts);
+        self.posted(posted)
+    }
+
+    fn post_gather(&mut self, _id: u64, parts: &[Source<'_>]) -> Result<Posted, PostError> {
+        self.open()?;
+        let posted = self.out.post_gather(DATA, self.into.release(), parts);
+        self.posted(posted)
     }
 
     #[inline]
@@ -371,6 +418,7 @@ impl QueuePair for Pair {
             }
         };
         if written {
+            self.writes.wrote(to);
             Ok(Posted::Done)
         } else {
             Err(PostError::BadRange)
@@ -413,6 +461,7 @@ impl QueuePair for Pair {
             }
         }
         if written {
+            self.writes.wrote(to);
             Ok(Posted::Done)
         } else {
             Err(PostError::BadRange)
@@ -457,10 +506,35 @@ impl QueuePair for Pair {
         if self.out.flush() {
             self.socket.wake();
         }
+        if let Some(next) = self.writes.flushed()
+            && let Ok(Memory::Shared(region)) = self.memory(next.tag)
+        {
+            region
+                .memory()
+                .prefetch_to_write(next.offset as usize, WRITE_PREPARED);
+        }
     }
 
     #[inline]
     fn poll(&mut self) -> Option<Completion> {
+        self.poll_front(usize::MAX)
+    }
+
+    #[inline]
+    fn load_message(&self, offset: usize, into: &mut [u8]) -> bool {
+        let message = self.message();
+        match message
+            .get(offset..)
+            .and_then(|rest| rest.get(..into.len()))
+        {
+            Some(part) => into.copy_from_slice(part),
+            None => return self.into.load(offset, into),
+        }
+        true
+    }
+
+    #[inline]
+    fn poll_front(&mut self, front: usize) -> Option<Completion> {
         self.length = 0;
         if std::mem::take(&mut self.armed) {
             self.into.disarm();
@@ -469,21 +543,31 @@ impl QueuePair for Pair {
             if self.closed {
                 self.last_messages = self.last_messages.checked_sub(1)?;
             }
-            match self.into.take(&mut self.message) {
-                Taken::Message { kind, length } => {
+            match self.into.take(&mut self.message, front.max(SHORT)) {
+                Taken::Message {
+                    kind,
+                    length,
+                    heard,
+                } => {
+                    if !self.out.hear(heard) {
+                        self.close(&"the peer told of messages that were never sent");
+                        self.last_messages = 0;
+                        return None;
+                    }
                     if self.into.tell() {
                         self.socket.wake();
                     }
                     self.empty_polls = 0;
+                    let copied = length.min(front.max(SHORT));
                     match kind {
                         DATA => {
-                            self.length = length;
+                            self.length = copied;
                             return Some(Completion::Recv {
                                 bytes: length as u32,
                                 invalidated: None,
                             });
                         }
-                        REGISTER => self.serve_registration(length),
+                        REGISTER => self.serve_registration(copied),
                         _ => self.close(&"a message of an unknown kind"),
                     }
                 }
@@ -508,6 +592,12 @@ impl QueuePair for Pair {
     #[inline]
     fn message(&self) -> &[u8] {
         &self.message[..self.length]
+    }
+
+    #[inline]
+    fn is_quiet(&mut self) -> bool {
+        self.empty_polls += 1;
+        !self.closed && !self.armed && self.empty_polls < POLLS_PER_LOOK && !self.into.is_ready()
     }
 
     fn arm(&mut self) -> bool {

@@ -6,42 +6,62 @@ use super::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 /// message is complete.
 ///
 /// ```text
-///   63..32  n + 1, modulo 2^32      31..24  kind      23..0  length
+///   63..48  n + 1, modulo 2^16      47..32  heard      31..30  kind      29..17  place      16..0  length
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// Messages that its sender has taken from the ring of the other direction, modulo 2^16.
+    pub heard: u16,
+    /// At most [`KIND_MAX`].
     pub kind: u8,
+    /// Where in the data a long message lies, in units of [`PLACE_BYTES`]: at most [`PLACE_MAX`].
+    pub place: u16,
+    /// Bytes, at most [`LENGTH_MAX`].
     pub length: u32,
 }
 
 /// Longest message that a header can tell of.
-pub const LENGTH_MAX: u32 = (1 << 24) - 1;
+pub const LENGTH_MAX: u32 = (1 << 17) - 1;
+/// The last place.
+pub const PLACE_MAX: u16 = (1 << 13) - 1;
+/// Long messages begin at multiples of this: a cache line.
+pub const PLACE_BYTES: u64 = 64;
+/// The last kind.
+pub const KIND_MAX: u8 = 3;
 
 impl Header {
     /// Makes message `n`, whose bytes are there, visible.
     #[inline]
     pub fn publish(self, word: &AtomicU64, n: u64) {
-        let value =
-            u64::from(sequence(n)) << 32 | u64::from(self.kind) << 24 | u64::from(self.length);
+        debug_assert!(
+            self.kind <= KIND_MAX && self.place <= PLACE_MAX && self.length <= LENGTH_MAX
+        );
+        let value = u64::from(sequence(n)) << 48
+            | u64::from(self.heard) << 32
+            | u64::from(self.kind) << 30
+            | u64::from(self.place) << 17
+            | u64::from(self.length);
         word.store(value, Ordering::Release);
     }
 
-    /// Message `n`, if it is there. Kind and length are the peer's word, and no more.
+    /// Message `n`, if it is there. All that it says is the peer's word, and no more.
     #[inline]
     pub fn of(word: &AtomicU64, n: u64) -> Option<Header> {
         let value = word.load(Ordering::Acquire);
-        let there = (value >> 32) as u32 == sequence(n);
+        let there = (value >> 48) as u16 == sequence(n);
         there.then_some(Header {
-            kind: (value >> 24) as u8,
+            heard: (value >> 32) as u16,
+            kind: (value >> 30) as u8 & KIND_MAX,
+            place: (value >> 17) as u16 & PLACE_MAX,
             length: value as u32 & LENGTH_MAX,
         })
     }
 }
 
-/// A slot's last message was some ring sizes ago, so 32 bits never confuse the two. Fresh
+/// A slot's last message was one ring size ago, so 16 bits never confuse the two. Fresh
 /// memory is zero, which the first turn of the ring does not use.
-fn sequence(n: u64) -> u32 {
-    (n as u32).wrapping_add(1)
+fn sequence(n: u64) -> u16 {
+    (n as u16).wrapping_add(1)
 }
 
 /// Before a sleep: says so, then the sleeper has to look once more.

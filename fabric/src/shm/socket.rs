@@ -286,12 +286,11 @@ impl Socket {
         let mut groups = vec![0u32; 65_536];
         let count = option(&self.0, libc::SO_PEERGROUPS, &mut groups)?;
         groups.truncate(count);
-        groups.shrink_to_fit();
         let [pid, uid, gid] = credentials;
         Ok(Peer::Uid {
             uid,
             gid,
-            groups,
+            groups: groups.into(),
             pid: pid.cast_signed(),
         })
     }

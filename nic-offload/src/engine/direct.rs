@@ -30,6 +30,8 @@ pub(super) struct DirectLine {
     scratch: Vec<u8>,
     /// Takes nothing new until something under way has ended.
     gated: bool,
+    /// Nothing but a message of the peer's gives it something to do.
+    resting: bool,
     dead: bool,
 }
 
@@ -68,8 +70,15 @@ impl DirectLine {
             owed: 0,
             scratch: Vec::new(),
             gated: false,
+            resting: false,
             dead: false,
         }
+    }
+
+    /// Whether a turn would come to nothing, as far as a cheap look tells.
+    #[inline]
+    pub fn rests(&mut self) -> bool {
+        self.resting && self.qp.is_quiet()
     }
 
     /// Answers what is there, up to a batch, with one flush.
@@ -93,6 +102,7 @@ impl DirectLine {
             self.qp.flush();
         }
         self.gated = !self.takes_more(now);
+        self.resting = !self.gated && !self.under_way() && self.connection.session().is_some();
         if self.dead || self.qp.is_closed() || self.overdue(now) {
             Turn::Dead
         } else if events > 0 {

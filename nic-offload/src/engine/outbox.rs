@@ -7,7 +7,10 @@ use odafs_fabric::clock::Nanos;
 use odafs_fabric::{PostError, Posted, QueuePair, Source, SteeringTag};
 
 use super::{Now, Serves};
-use crate::calls::{ChunkSource, ChunkWrite, Outcome};
+use crate::calls::{ChunkSource, ChunkWrite, Outcome, Placed};
+
+/// Parts of a message that are gathered without an allocation.
+const FEW: usize = 8;
 
 /// A message with the RDMA Writes that go ahead of it.
 #[derive(Default)]
@@ -121,10 +124,53 @@ impl Outbox {
         gone
     }
 
+    /// Nothing waited until `time`, if nothing waits.
+    pub fn rested_until(&mut self, time: Nanos) {
+        if self.waiting.is_empty() {
+            self.waiting_since = time;
+        }
+    }
+
     /// Sends a message without writes. Its buffer is taken only if it has to wait.
     pub fn send_message(&mut self, message: &mut Vec<u8>) {
         if !self.waiting.is_empty() || !self.try_message(&[message], None) {
             self.waiting.push_back(Answer::of(std::mem::take(message)));
+        }
+    }
+
+    /// Sends a reply whose data is `placed` apart from it, as one message. What has to wait is a copy: no pin outlasts
+    /// this.
+    pub fn send_gathered(&mut self, reply: &[u8], placed: &Placed, serves: &Serves) {
+        let none = Source::Bytes(&[]);
+        let count = placed.pieces.len() + 3;
+        let (mut few, mut many) = ([none; FEW], Vec::new());
+        let parts = match few.get_mut(..count) {
+            Some(few) => few,
+            None => {
+                many.resize(count, none);
+                &mut many[..]
+            }
+        };
+        let (head, tail) = reply.split_at(placed.at);
+        let padding = &[0; 3][..placed.length.wrapping_neg() as usize % 4];
+        parts[0] = Source::Bytes(head);
+        for (part, piece) in parts[1..].iter_mut().zip(&placed.pieces) {
+            *part = piece.source(&serves.arena);
+        }
+        parts[count - 2] = Source::Bytes(padding);
+        parts[count - 1] = Source::Bytes(tail);
+        let posted = match self.waiting.is_empty() {
+            true => self.qp.post_gather(0, parts),
+            false => Err(PostError::Full),
+        };
+        if posted == Err(PostError::Full) {
+            let body = odafs_fabric::gathered(parts);
+            self.waiting.push_back(Answer::of(body));
+        } else if let Err(error) = posted {
+            self.unsendable(error, parts.iter().map(Source::length).sum());
+        }
+        for piece in &placed.pieces {
+            release(piece, serves);
         }
     }
 
@@ -186,29 +232,20 @@ impl Outbox {
             Ok(_) => true,
             Err(PostError::Full) => false,
             Err(error) => {
-                let bytes: usize = parts.iter().map(|part| part.len()).sum();
-                tracing::debug!(peer = %self.qp.peer(), %error, bytes, "a reply could not be sent");
-                self.dead = true;
+                self.unsendable(error, parts.iter().map(|part| part.len()).sum());
                 true
             }
         }
     }
 
+    fn unsendable(&mut self, error: PostError, bytes: usize) {
+        tracing::debug!(peer = %self.qp.peer(), %error, bytes, "a reply could not be sent");
+        self.dead = true;
+    }
+
     /// Posts a write; gives it back if there is no room.
     fn try_write(&mut self, write: ChunkWrite, now: &Now<'_>) -> Option<ChunkWrite> {
-        let source = match &write.from {
-            ChunkSource::Frame {
-                frame,
-                offset,
-                length,
-            } => Source::Frame {
-                arena: &now.serves.arena,
-                frame: *frame,
-                offset: *offset,
-                length: *length,
-            },
-            ChunkSource::Bytes(bytes) => Source::Bytes(bytes),
-        };
+        let source = write.from.source(&now.serves.arena);
         let id = self.next_id;
         match self.qp.post_write(id, source, write.to) {
             Ok(Posted::Pending) if is_pin(&write) => self.leaving.push_back(Leaving {

@@ -3,10 +3,13 @@
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::{Completion, QueuePair};
 
-use super::outbox::{Answer, Outbox, discard};
+use super::outbox::{Answer, Outbox};
 use super::returns::{Place, Returned};
 use super::{Now, Serves, Turn};
 use crate::calls::{Caller, Outcome, Transport};
+
+/// Bytes of a reply that are left to what is not data: attributes, and the most references that come with data.
+const BESIDE_DATA: u32 = 2048;
 
 /// A connection that carries calls, and what is under way on it.
 pub(super) struct RpcLine {
@@ -18,16 +21,20 @@ pub(super) struct RpcLine {
     owed: u32,
     /// Takes nothing new until something under way has ended.
     gated: bool,
+    /// Nothing but a message of the peer's gives it something to do.
+    resting: bool,
 }
 
 impl RpcLine {
     pub fn new(qp: Box<dyn QueuePair>, number: u64, transport: Transport, now: Nanos) -> RpcLine {
+        let reply_bytes_max = u32::try_from(qp.max_message()).unwrap_or(u32::MAX);
         let caller = Caller {
             peer: qp.peer().clone(),
             connection: number,
             transport,
-            reply_bytes_max: u32::try_from(qp.max_message()).unwrap_or(u32::MAX),
-            placement: None,
+            reply_bytes_max,
+            // Its place is in the reply: what is in frames is gathered from there when that is sent.
+            placement: Some(reply_bytes_max.saturating_sub(BESIDE_DATA)),
             apart: None,
         };
         RpcLine {
@@ -36,11 +43,18 @@ impl RpcLine {
             deferred: 0,
             owed: 0,
             gated: false,
+            resting: false,
         }
     }
 
     pub fn number(&self) -> u64 {
         self.caller.connection
+    }
+
+    /// Whether a turn would come to nothing, as far as a cheap look tells.
+    #[inline]
+    pub fn rests(&mut self) -> bool {
+        self.resting && self.out.qp.is_quiet()
     }
 
     /// Serves what is there, up to a batch, with one flush. `at`: this line's place.
@@ -64,6 +78,7 @@ impl RpcLine {
             self.out.qp.flush();
         }
         self.gated = !self.takes_more(now);
+        self.resting = !self.gated && !self.out.under_way();
         if self.out.dead || self.out.qp.is_closed() || self.out.is_overdue(now) {
             Turn::Dead
         } else if events > 0 {
@@ -105,6 +120,8 @@ impl RpcLine {
     /// A call comes back from the workers.
     pub fn returned(&mut self, mut returned: Returned, now: &Now<'_>) {
         self.deferred -= 1;
+        self.resting = false;
+        self.out.rested_until(now.time);
         self.answer(returned.outcome, &mut returned.reply, now);
         self.out.qp.flush();
     }
@@ -117,9 +134,8 @@ impl RpcLine {
                 answer.writes = writes.into();
                 self.out.send(answer, now);
             }
+            Outcome::Placed(placed) => self.out.send_gathered(reply, &placed, now.serves),
             Outcome::Dropped | Outcome::Deferred(_) => {}
-            // Our callers have no placement.
-            outcome @ Outcome::Placed(_) => discard(outcome, now.serves),
         }
     }
 

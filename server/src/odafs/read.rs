@@ -155,7 +155,10 @@ fn read_apart(
     arguments: &ReadArgs<'_>,
     room: u32,
 ) -> Result<Apart, ReadFailed> {
-    let range = within(file, arguments, room.min(DATA_BYTES_MAX));
+    let range = ReadRange {
+        offset: arguments.offset,
+        count: arguments.count.min(room).min(DATA_BYTES_MAX),
+    };
     let (done, pieces) = read_pinned(export, &call.who, file, range, call.effort)?;
     let range = ReadRange {
         count: done.count,

@@ -37,7 +37,7 @@ fn peer(uid: u32) -> Peer {
     Peer::Uid {
         uid,
         gid: uid,
-        groups: Vec::new(),
+        groups: [].into(),
         pid: 1,
     }
 }

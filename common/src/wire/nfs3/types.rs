@@ -224,36 +224,100 @@ record! {
     }
 }
 
-record! {
-    /// `fattr3`: 84 bytes.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct Attributes {
-        /// Type.
-        pub kind: FileType,
-        /// Permissions, set-id and sticky bits: the lower twelve.
-        pub mode: u32,
-        /// Hard links.
-        pub links: u32,
-        /// Owner.
-        pub uid: u32,
-        /// Group.
-        pub gid: u32,
-        /// Bytes in the file.
-        pub size: u64,
-        /// Bytes of storage that it takes.
-        pub used: u64,
-        /// Of devices.
-        pub device: Device,
-        /// File system.
-        pub fsid: u64,
-        /// Number within it.
-        pub fileid: u64,
-        /// Last access.
-        pub atime: Time,
-        /// Last change of the data.
-        pub mtime: Time,
-        /// Last change of the attributes.
-        pub ctime: Time,
+/// `fattr3`: 84 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes {
+    /// Type.
+    pub kind: FileType,
+    /// Permissions, set-id and sticky bits: the lower twelve.
+    pub mode: u32,
+    /// Hard links.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Bytes in the file.
+    pub size: u64,
+    /// Bytes of storage that it takes.
+    pub used: u64,
+    /// Of devices.
+    pub device: Device,
+    /// File system.
+    pub fsid: u64,
+    /// Number within it.
+    pub fileid: u64,
+    /// Last access.
+    pub atime: Time,
+    /// Last change of the data.
+    pub mtime: Time,
+    /// Last change of the attributes.
+    pub ctime: Time,
+}
+/// Words of an encoded [`Attributes`].
+const ATTRIBUTES_WORDS: usize = ATTRIBUTES_BYTES / 4;
+
+/// All words at once: attributes are in every reply.
+impl Encode for Attributes {
+    fn encode(&self, w: &mut Writer<'_>) {
+        let high = |value: u64| (value >> 32) as u32;
+        let low = |value: u64| value as u32;
+        let words: [u32; ATTRIBUTES_WORDS] = [
+            self.kind.code(),
+            self.mode,
+            self.links,
+            self.uid,
+            self.gid,
+            high(self.size),
+            low(self.size),
+            high(self.used),
+            low(self.used),
+            self.device.major,
+            self.device.minor,
+            high(self.fsid),
+            low(self.fsid),
+            high(self.fileid),
+            low(self.fileid),
+            self.atime.seconds,
+            self.atime.nanoseconds,
+            self.mtime.seconds,
+            self.mtime.nanoseconds,
+            self.ctime.seconds,
+            self.ctime.nanoseconds,
+        ];
+        w.words(words);
+    }
+}
+
+impl Decode<'_> for Attributes {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
+        let words: [u32; ATTRIBUTES_WORDS] = r.words()?;
+        let wide = |at: usize| u64::from(words[at]) << 32 | u64::from(words[at + 1]);
+        let time = |at: usize| Time {
+            seconds: words[at],
+            nanoseconds: words[at + 1],
+        };
+        Ok(Self {
+            kind: FileType::from_code(words[0]).ok_or(XdrError::BadValue {
+                what: "ftype3",
+                value: words[0],
+            })?,
+            mode: words[1],
+            links: words[2],
+            uid: words[3],
+            gid: words[4],
+            size: wide(5),
+            used: wide(7),
+            device: Device {
+                major: words[9],
+                minor: words[10],
+            },
+            fsid: wide(11),
+            fileid: wide(13),
+            atime: time(15),
+            mtime: time(17),
+            ctime: time(19),
+        })
     }
 }
 

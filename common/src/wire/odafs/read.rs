@@ -24,22 +24,43 @@ record! {
     }
 }
 
-record! {
-    /// READ
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub struct ReadArgs<'a> {
-        /// The file.
-        pub file: FileHandle<'a>,
-        /// First byte.
-        pub offset: u64,
-        /// Bytes; the server may return fewer.
-        pub count: u32,
-        /// Session for which references are wanted, 0 for none.
-        pub session: u32,
-        /// References are wanted.
-        pub want_references: bool,
-        /// Where the data goes, if not into the reply.
-        pub chunk: Option<Chunk>,
+/// READ
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadArgs<'a> {
+    /// The file.
+    pub file: FileHandle<'a>,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes; the server may return fewer.
+    pub count: u32,
+    /// Session for which references are wanted, 0 for none.
+    pub session: u32,
+    /// References are wanted.
+    pub want_references: bool,
+    /// Where the data goes, if not into the reply.
+    pub chunk: Option<Chunk>,
+}
+
+impl Encode for ReadArgs<'_> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        self.file.encode(w);
+        let (high, low) = ((self.offset >> 32) as u32, self.offset as u32);
+        let wanted = self.want_references.into();
+        w.words([high, low, self.count, self.session, wanted]);
+        self.chunk.encode(w);
+    }
+}
+
+impl<'a> Decode<'a> for ReadArgs<'a> {
+    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
+        Ok(Self {
+            file: Decode::decode(r)?,
+            offset: r.u64()?,
+            count: r.u32()?,
+            session: r.u32()?,
+            want_references: r.bool()?,
+            chunk: Decode::decode(r)?,
+        })
     }
 }
 
@@ -103,6 +124,38 @@ impl<'a> Decode<'a> for ReadOk<'a> {
             references: r.array("references", MAX_READ_REFERENCES)?,
             counter: Decode::decode(r)?,
             feedback: Feedback::decode(r)?,
+        })
+    }
+}
+
+/// [`ReadOk`] before its data, for who copies that by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadFront {
+    /// See [`ReadOk`].
+    pub attributes: Option<Attributes>,
+    /// See [`ReadOk`].
+    pub change: u64,
+    /// See [`ReadOk`].
+    pub eof: bool,
+    /// See [`ReadOk`].
+    pub count: u32,
+    /// Bytes of data that follow, and their padding.
+    pub bytes: u32,
+}
+
+impl ReadFront {
+    /// The longest result of READ up to its data, in bytes.
+    pub const BYTES_MAX: usize = ReadReply::HEAD;
+}
+
+impl Decode<'_> for ReadFront {
+    fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
+        Ok(Self {
+            attributes: Decode::decode(r)?,
+            change: r.u64()?,
+            eof: r.bool()?,
+            count: r.u32()?,
+            bytes: r.length("data", MAX_DATA)?,
         })
     }
 }
