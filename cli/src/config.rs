@@ -114,6 +114,10 @@ pub struct ServeOptions {
     /// Let an RDMA device fetch pages of the cache on demand (on-demand paging), in place of pinning all of it
     #[arg(long, help_heading = "RDMA")]
     odp: bool,
+    /// The RDMA device answers reads in the order of their posts, and the network reorders nothing: pages and their stamps
+    /// are read in one go. Where that is not so, torn pages pass (docs/RDMA.md)
+    #[arg(long, help_heading = "RDMA")]
+    ordered_reads: bool,
     /// Where memory for WRITE data comes from [default: cached]
     #[arg(long, value_enum, value_name = "HOW", help_heading = "RDMA")]
     registration: Option<RegistrationName>,
@@ -195,6 +199,7 @@ impl ServeOptions {
             credits: self.credits.or(file.credits),
             design: self.design.or(file.design),
             odp: self.odp || file.odp,
+            ordered_reads: self.ordered_reads || file.ordered_reads,
             registration: self.registration.or(file.registration),
             registration_cost: self.registration_cost.or(file.registration_cost),
             pinning_cost: self.pinning_cost.or(file.pinning_cost),
@@ -213,10 +218,12 @@ impl ServeOptions {
         if self.verbs.is_some() && !verbs::BUILT_IN {
             bail!(Usage(format!("--verbs: {}", verbs::NOT_BUILT_IN)));
         }
-        if self.odp && self.verbs.is_none() {
-            bail!(Usage(
-                "--odp: it is for an RDMA device, name one with --verbs".to_owned()
-            ));
+        for (given, option) in [(self.odp, "--odp"), (self.ordered_reads, "--ordered-reads")] {
+            if given && self.verbs.is_none() {
+                bail!(Usage(format!(
+                    "{option}: it is for an RDMA device, name one with --verbs"
+                )));
+            }
         }
         check_directory(&dir)?;
         let mut config = ServerConfig::new(dir);
@@ -224,6 +231,7 @@ impl ServeOptions {
             self.nfs.is_some() || self.rdma.is_some() || self.shm.is_some() || self.verbs.is_some();
         config.verbs = self.verbs;
         config.on_demand_paging = self.odp;
+        config.ordered_reads = self.ordered_reads;
         config.rdma = if named {
             self.rdma
         } else {

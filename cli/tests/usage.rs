@@ -29,7 +29,7 @@ fn every_command_explains_itself_with_an_example() {
 
 #[test]
 fn wrong_usage_ends_with_2_and_says_why() {
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 17] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
@@ -41,6 +41,7 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--credits", "0"], "adaptive"),
         (&["serve", "/", "--design", "write-write"], "read-write"),
         (&["serve", "/", "--odp"], "--verbs"),
+        (&["serve", "/", "--ordered-reads"], "--verbs"),
         (&["serve", "/", "--trace", "x.pcap"], "--trace"),
         (&["serve", "/", "--export", "data"], "slash"),
         (&["demo", "--seconds", "0"], "--seconds"),

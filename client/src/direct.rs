@@ -291,8 +291,8 @@ impl DirectPair {
         Ok(())
     }
 
-    /// Posts RDMA Reads of `length` bytes from `within` the page on, then of the page's stamp: at once if the device
-    /// serves them in the order of their posts, else when the data is there. So the stamp is from after the data.
+    /// Posts RDMA Reads of `length` bytes from `within` the page on, then of the page's stamp: at once if both ends
+    /// say that they see memory in that order, else when the data is there. So the stamp is from after the data.
     pub fn post_one_sided(
         &mut self,
         reference: &Reference,
@@ -330,7 +330,8 @@ impl DirectPair {
             epoch: reference.epoch,
         };
         self.waiting += 1;
-        if posted == Posted::Done || self.pair.read_order() == ReadOrder::Ordered {
+        let ordered = exposed.ordered && self.pair.read_order() == ReadOrder::Ordered;
+        if posted == Posted::Done || ordered {
             self.due.push_back(slot);
             self.post_stamps().map_err(NotPosted::Broken)?;
         }

@@ -306,7 +306,7 @@ impl Attach {
 
 /// The server's answer to [`Attach`].
 ///
-/// `{ opcode u8, flags u8 (1 one-sided granted), status u16, connection u32, arena tag u32, stamps tag u32, arena address
+/// `{ opcode u8, flags u8 (1 one-sided granted, 2 reads in order), status u16, connection u32, arena tag u32, stamps tag u32, arena address
 /// u64, stamps address u64, tag [16] }`. The tag is over the 32 bytes before it, the client's nonce and the server's, under the session's attach key; all
 /// zeros when the server refuses, for then there may be no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -331,6 +331,8 @@ pub struct ExposedMemory {
     pub arena: Place,
     /// The stamps.
     pub stamps: Place,
+    /// RDMA Reads see memory in the order of their posts: the stamp may be asked for together with the data.
+    pub ordered: bool,
 }
 
 /// A first byte of memory, as RDMA names it.
@@ -346,6 +348,8 @@ impl Attached {
     /// Bytes on the wire.
     pub const BYTES: usize = Self::BODY + TAG_BYTES;
     const BODY: usize = 32;
+    const ONE_SIDED: u8 = 1;
+    const ORDERED: u8 = 2;
 
     fn body(&self) -> [u8; Self::BODY] {
         let mut out = [0; Self::BODY];
@@ -353,8 +357,13 @@ impl Attached {
         match self.result {
             Ok(grant) => {
                 put(&mut out, 4, grant.connection.to_le_bytes());
-                if let Some(ExposedMemory { arena, stamps }) = grant.one_sided {
-                    out[1] = 1;
+                if let Some(memory) = grant.one_sided {
+                    let ExposedMemory {
+                        arena,
+                        stamps,
+                        ordered,
+                    } = memory;
+                    out[1] = Self::ONE_SIDED | if ordered { Self::ORDERED } else { 0 };
                     put(&mut out, 8, arena.tag.to_le_bytes());
                     put(&mut out, 12, stamps.tag.to_le_bytes());
                     put(&mut out, 16, arena.address.to_le_bytes());
@@ -405,7 +414,7 @@ impl Attached {
     pub fn open(message: &[u8], key: &MacKey, client: &Nonce, server: &Nonce) -> Option<Attached> {
         let message: &[u8; Self::BYTES] = message.try_into().ok()?;
         let (body, tag) = message.split_first_chunk::<{ Self::BODY }>()?;
-        if body[0] != opcode::ATTACHED || body[1] > 1 {
+        if body[0] != opcode::ATTACHED || body[1] & !(Self::ONE_SIDED | Self::ORDERED) != 0 {
             return None;
         }
         let status = u16::from_le_bytes([body[2], body[3]]);
@@ -418,9 +427,10 @@ impl Attached {
             tag: half(body, tag),
             address: word(body, address),
         };
-        let one_sided = (body[1] == 1).then(|| ExposedMemory {
+        let one_sided = (body[1] & Self::ONE_SIDED != 0).then(|| ExposedMemory {
             arena: place(8, 16),
             stamps: place(12, 24),
+            ordered: body[1] & Self::ORDERED != 0,
         });
         let attached = Attached {
             result: Ok(Grant {

@@ -143,6 +143,7 @@ fn an_attach_is_good_for_its_nonces_only() {
                 tag: 6,
                 address: u64::MAX,
             },
+            ordered: true,
         }),
     };
     let answer = Attached::seal(grant, &key(), &client, &server);

@@ -446,7 +446,8 @@ pub trait QueuePair: Send {
     /// Which tags of ours the peer can end by itself.
     fn remote_invalidation(&self) -> RemoteInvalidation;
 
-    /// Whether our RDMA Reads see the peer's memory in the order of their posts.
+    /// Whether RDMA Reads see memory in the order of their posts, as far as that is this end's doing: those that it
+    /// posts, and those of the peer's that it answers. What both ends say holds.
     fn read_order(&self) -> ReadOrder;
 
     /// Lets this peer RDMA-Read the arena, its stamps and the life word.

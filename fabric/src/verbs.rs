@@ -19,7 +19,7 @@ pub use listener::Listener;
 pub use types::{ConnectOptions, Device, Limits, NOT_BUILT_IN, Port, PortState, Transport};
 
 use crate::clock::{self, Nanos};
-use crate::fabric::{PRIVATE_DATA_MAX, Peer, QueuePair, RemoteInvalidation};
+use crate::fabric::{PRIVATE_DATA_MAX, Peer, QueuePair, ReadOrder, RemoteInvalidation};
 use cm::{Channel, Event, Id, Kind, Terms};
 use domain::Domain;
 use pair::{Made, Pair};
@@ -54,7 +54,8 @@ pub fn connect_with(
     id.resolve_route(left(until)?)?;
     expect(&channel, until, address, &[Kind::RouteResolved])?;
     let device = id.device().ok_or(VerbsError::NoDevice)?;
-    let domain = Domain::new(&device, options.odp)?;
+    // Responses are taken in the order of the requests; how the peer makes them is its to say.
+    let domain = Domain::new(&device, options.odp, ReadOrder::Ordered)?;
     let private_data = private_data(device::remote_invalidation(domain.context()));
     if private_data.len() > PRIVATE_DATA_MAX {
         return Err(io::Error::new(

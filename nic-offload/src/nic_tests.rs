@@ -206,6 +206,7 @@ const EXPOSED: ExposedMemory = ExposedMemory {
         tag: 2,
         address: 1 << 41,
     },
+    ordered: false,
 };
 
 /// The header alone, whatever follows it.

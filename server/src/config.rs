@@ -40,6 +40,8 @@ pub struct ServerConfig {
     pub verbs: Option<SocketAddr>,
     /// Let the device fetch pages of the cache on demand where it can, in place of pinning all of it.
     pub on_demand_paging: bool,
+    /// The device answers RDMA Reads in the order of their posts, and the network reorders nothing.
+    pub ordered_reads: bool,
     /// State directory; `None` for the default.
     pub state: Option<PathBuf>,
     /// Page cache, bytes.
@@ -85,6 +87,7 @@ impl ServerConfig {
             shm: None,
             verbs: None,
             on_demand_paging: false,
+            ordered_reads: false,
             state: None,
             cache_bytes: 1 << 30,
             page: PageSize::DEFAULT,

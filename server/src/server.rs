@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use odafs_common::session::Identity;
-use odafs_fabric::Listener;
 use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
+use odafs_fabric::{Listener, ReadOrder};
 use odafs_fabric::{shm, tcp as iwarp, verbs};
 use odafs_nic::calls::Transport;
 use odafs_nic::engine::EngineConfig;
@@ -306,6 +306,10 @@ impl Doors {
         if let Some(address) = config.verbs {
             let limits = verbs::Limits {
                 odp: config.on_demand_paging,
+                read_order: match config.ordered_reads {
+                    true => ReadOrder::Ordered,
+                    false => ReadOrder::Fence,
+                },
                 ..verbs::Limits::default()
             };
             let listener = trying(

@@ -38,7 +38,7 @@ fn device(name: &str, addresses: &[(String, IpAddr)]) -> Result<Device, VerbsErr
         vendor: attributes.vendor_id,
         vendor_part: attributes.vendor_part_id,
         ports,
-        read_order: READ_ORDER,
+        read_order: read_order(&context),
         windows: context.has_windows(),
         on_demand_paging: domain::pages_on_demand(&context),
         max_mr_size: attributes.max_mr_size,
@@ -51,11 +51,16 @@ fn device(name: &str, addresses: &[(String, IpAddr)]) -> Result<Device, VerbsErr
     })
 }
 
-/// What counts is how the device of the other side reads its memory, which a requester does not know: soft RoCE talks to
-/// adapters too. The specifications order the responses of two RDMA Reads, not their looks at memory: an adapter may
+/// How a device answers two RDMA Reads. The specifications order the responses, not the looks at memory: an adapter may
 /// have several on their way over PCIe. Soft iWARP sends whole pages by reference, so that they are copied after the
-/// stamp behind them was. Only soft RoCE copies each response before it looks at the next request.
-pub const READ_ORDER: ReadOrder = ReadOrder::Fence;
+/// stamp behind them was. Soft RoCE alone copies each response before it looks at the next request; with a network
+/// that delays packets beyond a retransmission, even its responses may be of another order.
+fn read_order(context: &Context) -> ReadOrder {
+    match context.is_rxe() {
+        true => ReadOrder::Ordered,
+        false => ReadOrder::Fence,
+    }
+}
 
 /// Which of our tags a peer's Send With Invalidate ends: a window, or on soft iWARP any region.
 pub fn remote_invalidation(context: &Context) -> RemoteInvalidation {

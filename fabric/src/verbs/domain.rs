@@ -4,7 +4,7 @@
 
 use super::VerbsError;
 use super::context::Context;
-use crate::fabric::{Access, Remote, SteeringTag};
+use crate::fabric::{Access, ReadOrder, Remote, SteeringTag};
 use crate::memory::mapping::Mapping;
 use crate::memory::{Arena, Region};
 use crate::sync::Mutex;
@@ -289,13 +289,14 @@ struct OfArena {
 pub struct Domain {
     pd: Arc<Pd>,
     on_demand: bool,
+    read_order: ReadOrder,
     arenas: Mutex<Vec<OfArena>>,
     pool: Arc<Pool>,
 }
 
 impl Domain {
-    /// A new one on a device.
-    pub fn new(device: &str, on_demand: bool) -> io::Result<Arc<Domain>> {
+    /// A new one on a device. `read_order` is what its queue pairs say.
+    pub fn new(device: &str, on_demand: bool, read_order: ReadOrder) -> io::Result<Arc<Domain>> {
         let context = Context::open(device)?;
         let on_demand = on_demand && {
             let offered = pages_on_demand(&context);
@@ -312,6 +313,7 @@ impl Domain {
             }),
             pd,
             on_demand,
+            read_order,
             arenas: Mutex::default(),
         }))
     }
@@ -324,6 +326,11 @@ impl Domain {
     /// The device.
     pub fn context(&self) -> &Context {
         &self.pd.context
+    }
+
+    /// What its queue pairs say of RDMA Reads.
+    pub fn read_order(&self) -> ReadOrder {
+        self.read_order
     }
 
     /// Whether memory is registered for on-demand paging.

@@ -5,7 +5,7 @@ use super::pair::{Made, Pair};
 use super::queue::Queue;
 use super::{Limits, VerbsError, context};
 use crate::clock::{self, Nanos};
-use crate::fabric::{self, PRIVATE_DATA_MAX, Peer, QueuePair};
+use crate::fabric::{self, PRIVATE_DATA_MAX, Peer, QueuePair, ReadOrder};
 use crate::memory::Arena;
 use crate::sync::Mutex;
 use crate::wake::WakeSet;
@@ -39,6 +39,7 @@ pub struct Listener {
 struct Domains {
     known: Mutex<HashMap<(String, bool), Arc<Domain>>>,
     on_demand: bool,
+    read_order: ReadOrder,
 }
 
 impl Domains {
@@ -49,7 +50,7 @@ impl Domains {
         if let Some(domain) = known.get(&key) {
             return Ok(Arc::clone(domain));
         }
-        let domain = Domain::new(&key.0, self.on_demand)?;
+        let domain = Domain::new(&key.0, self.on_demand, self.read_order)?;
         known.insert(key, Arc::clone(&domain));
         Ok(domain)
     }
@@ -74,6 +75,7 @@ impl Listener {
             domains: Arc::new(Domains {
                 known: Mutex::default(),
                 on_demand: limits.odp,
+                read_order: limits.read_order,
             }),
             places: Arc::new(()),
         })

@@ -20,6 +20,9 @@ pub struct Limits {
     pub handshake_deadline: Nanos,
     /// Whether the arena is registered for on-demand paging where the device offers it: its pages are not pinned then.
     pub odp: bool,
+    /// What is said of the order in which the peer's RDMA Reads see memory here. It is the device's and the network's
+    /// doing, and nothing tells it.
+    pub read_order: ReadOrder,
 }
 
 impl Default for Limits {
@@ -29,6 +32,7 @@ impl Default for Limits {
             handshakes: 256,
             handshake_deadline: Nanos::from_secs(5),
             odp: false,
+            read_order: ReadOrder::Fence,
         }
     }
 }

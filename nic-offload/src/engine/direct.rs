@@ -6,7 +6,7 @@ use odafs_common::connect::Nonce;
 use odafs_common::direct::{ExposedMemory, Place};
 use odafs_common::exception::Exception;
 use odafs_fabric::clock::Nanos;
-use odafs_fabric::{Completion, PostError, Posted, QueuePair, Remote, Source};
+use odafs_fabric::{Completion, PostError, Posted, QueuePair, ReadOrder, Remote, Source};
 
 use super::{Now, Serves, Turn};
 use crate::connection::Connection;
@@ -153,6 +153,7 @@ impl DirectLine {
                 Ok(exposed) => Some(ExposedMemory {
                     arena: place(exposed.arena),
                     stamps: place(exposed.stamps),
+                    ordered: self.qp.read_order() == ReadOrder::Ordered,
                 }),
                 Err(error) => {
                     tracing::warn!(peer = %self.qp.peer(), %error, "one-sided access could not be given");

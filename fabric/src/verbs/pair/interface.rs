@@ -7,7 +7,7 @@ use crate::fabric::{
     RemoteInvalidation, Sink, Source, SteeringTag,
 };
 use crate::memory::{Arena, ArenaView, LifeWord, Target};
-use crate::verbs::device::{READ_ORDER, remote_invalidation};
+use crate::verbs::device::remote_invalidation;
 use crate::verbs::domain::{SLOT_BYTES, Window};
 use crate::verbs::queue::{Piece, Work};
 use crate::wake::WakeSet;
@@ -258,7 +258,7 @@ impl QueuePair for Pair {
     }
 
     fn read_order(&self) -> ReadOrder {
-        READ_ORDER
+        self.domain.read_order()
     }
 
     /// The life word is no part of it: who is connected is connected to this life.

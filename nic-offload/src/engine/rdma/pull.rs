@@ -238,7 +238,7 @@ mod tests {
             credits: 1,
             body: Body::Msg(chunks),
         };
-        let message = [&header.to_bytes(), &[0; 12][..]].concat();
+        let message = [&header.to_bytes(), &1_u32.to_be_bytes()[..], &[0; 8]].concat();
         let Step::Call(incoming) = responder.receive(&message) else {
             panic!("it is a call")
         };
