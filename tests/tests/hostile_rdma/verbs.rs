@@ -167,7 +167,7 @@ fn memory_is_read_by_those_who_were_granted_it_and_written_by_nobody() {
     let mut beside = Line::connect(&place);
     let session = RawSession::open_for(&place, Mode::OneSided);
     let (mut mine, exposed) = session.attach_for(true);
-    let ExposedMemory { arena, stamps } = exposed.expect("one-sided reads");
+    let ExposedMemory { arena, stamps, .. } = exposed.expect("one-sided reads");
     let stamp = reads(&mut mine, remote(stamps, 0)).expect("the stamp");
     reads(&mut mine, remote(arena, 0)).expect("a page");
     // The same tags, on connections that were not granted it.
