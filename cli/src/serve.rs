@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use odafs_fabric::verbs::VerbsError;
 use odafs_server::config::ServerConfig;
 use odafs_server::server::{Addresses, Server, StartError};
 use tokio::signal::unix::{SignalKind, signal};
@@ -150,6 +151,9 @@ fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
     let StartError::Io { action, source } = &error else {
         return anyhow!(error);
     };
+    if source.get_ref().is_some_and(|told| told.is::<VerbsError>()) {
+        return anyhow!(error);
+    }
     let remedy = match source.kind() {
         std::io::ErrorKind::AddrInUse => {
             "another program listens there: stop it, or name another address (port 0 takes any free one)"

@@ -96,7 +96,7 @@ impl Server {
             "make the life word",
             LifeWord::create(&state.life_file(), state.life()),
         )?;
-        let doors = Doors::open(&config)?;
+        let mut doors = Doors::open(&config)?;
         let addresses = doors.addresses.clone();
 
         let port = Port::default();
@@ -104,6 +104,12 @@ impl Server {
             port.set(address.port());
         }
         let parts = parts(&config, &state, life, port)?;
+        if let Some(listener) = doors.device.take() {
+            // Whether that much memory may be pinned shows now.
+            let prepared = listener.prepare(&parts.arena);
+            trying("register the page cache with the RDMA device", prepared)?;
+            doors.fabrics.push((Box::new(listener), Transport::Verbs));
+        }
         let assembly = trying("start the engine", Assembly::start(parts, doors.fabrics))?;
         let tcp = doors.nfs.map(|listener| {
             let (calls, workers) = (assembly.calls(), assembly.workers());
@@ -278,6 +284,8 @@ struct Doors {
     nfs: Option<TcpListener>,
     metrics: Option<TcpListener>,
     fabrics: Vec<(Box<dyn Listener>, Transport)>,
+    /// One more of them.
+    device: Option<verbs::Listener>,
     addresses: Addresses,
 }
 
@@ -302,8 +310,7 @@ impl Doors {
             rdma = Some(listener.local_addr());
             fabrics.push((Box::new(listener), Transport::Rdma));
         }
-        let mut device = None;
-        if let Some(address) = config.verbs {
+        let device = config.verbs.map(|address| {
             let limits = verbs::Limits {
                 odp: config.on_demand_paging,
                 read_order: match config.ordered_reads {
@@ -312,16 +319,15 @@ impl Doors {
                 },
                 ..verbs::Limits::default()
             };
-            let listener = trying(
+            trying(
                 format!("listen on {address} by an RDMA device"),
                 verbs::Listener::bind(address, limits),
-            )?;
-            device = Some(listener.local_addr());
-            fabrics.push((Box::new(listener), Transport::Verbs));
-        }
+            )
+        });
+        let device = device.transpose()?;
         let addresses = Addresses {
             rdma,
-            verbs: device,
+            verbs: device.as_ref().map(verbs::Listener::local_addr),
             nfs: nfs.as_ref().map(|(_, address)| *address),
             metrics: metrics.as_ref().map(|(_, address)| *address),
             shm: config.shm.clone(),
@@ -330,6 +336,7 @@ impl Doors {
             nfs: nfs.map(|(listener, _)| listener),
             metrics: metrics.map(|(listener, _)| listener),
             fabrics,
+            device,
             addresses,
         })
     }
