@@ -35,7 +35,7 @@ pub struct Listener {
 
 /// The protection domains of a listener: two for a device, of connections whose peer may read and of the others. Memory
 /// that peers may read is out of the others' reach whatever their device checks: soft iWARP looks neither at the rights
-/// of a queue pair nor at the number of reads that a responder offers.
+/// of a queue pair nor at the number of reads that a responder offers. (Nor at the rights of memory: see docs/SECURITY.md.)
 struct Domains {
     known: Mutex<HashMap<(String, bool), Arc<Domain>>>,
     on_demand: bool,
