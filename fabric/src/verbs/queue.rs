@@ -25,6 +25,9 @@ const INLINE: [u32; 3] = [220, 80, 0];
 /// Completions of one look.
 const BATCH: usize = 16;
 
+/// Bytes of a page of memory.
+const PAGE: usize = 4096;
+
 /// How long a sender waits whose peer has posted no receive: 0.64 ms.
 const WITHOUT_RECEIVE_TIMER: u8 = 12;
 
@@ -178,6 +181,11 @@ impl Chain {
             key: 0,
         });
         request.num_sge = i32::from(piece.length > 0);
+        // Of those that are not signalled, soft iWARP sends a page or more by reference, and calls them over when TCP has
+        // been told: the memory would be used again while it is still to be read.
+        if piece.length as usize >= PAGE && !matches!(work, Work::Read { .. }) {
+            request.send_flags |= ibv_send_flags::IBV_SEND_SIGNALED.0;
+        }
         self.pieces.push(ibv_sge {
             addr: piece.address,
             length: piece.length,
