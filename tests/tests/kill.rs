@@ -149,14 +149,15 @@ fn survives(options: &[&str], urls: impl Fn(&Served) -> ([String; 3], Vec<(Strin
             })
             .collect();
         for round in 0..KILLS {
-            all_go_on(did);
+            all_go_on(did, 3);
             std::thread::sleep(Duration::from_millis(u64::from(round * 37 % 100)));
             server.kill();
             let stable: Vec<u32> = slots.iter().map(|s| s.stable.load(SeqCst)).collect();
             check_on_disk(&data, &stable, slots, round);
             server.restart();
         }
-        all_go_on(did);
+        // Enough for references to be there and be used.
+        all_go_on(did, 100);
         drop(ends);
         for (route, reader) in readers {
             let direct = reader.join().expect("reader");
@@ -179,11 +180,15 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Waits until every client has done something more.
-fn all_go_on(did: &[Done]) {
+/// Waits until every client has done so much more.
+fn all_go_on(did: &[Done], more: u32) {
     let before: Vec<u32> = did.iter().map(|d| d.load(SeqCst)).collect();
     let patience = Instant::now() + Duration::from_secs(60);
-    while did.iter().zip(&before).any(|(d, b)| d.load(SeqCst) < b + 3) {
+    while did
+        .iter()
+        .zip(&before)
+        .any(|(d, b)| d.load(SeqCst) < b + more)
+    {
         assert!(Instant::now() < patience, "{before:?}, and now {did:?}");
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -6,7 +6,9 @@ odafs devices | grep -q "${DEVICE}0" || die "devices does not know ${DEVICE}0"
 odafs doctor >/tmp/doctor || true
 grep -q "${DEVICE}0" /tmp/doctor || { cat /tmp/doctor; die "doctor does not know ${DEVICE}0"; }
 step "odafs demo"
-odafs demo --fabric verbs --wait block --seconds 2 || die "demo"
+mkdir /tmp/tree
+for i in {1..64}; do head -c 65536 /dev/urandom >"/tmp/tree/$i"; done
+odafs demo --fabric verbs --wait block --seconds 2 --dir /tmp/tree || die "demo"
 export ODAFS_VERBS_ADDRESS=$GUEST
 for test in direct coherence kill hostile hostile_rdma; do
     step "the tests of $test for a device"
