@@ -14,3 +14,5 @@ for test in direct coherence kill hostile hostile_rdma; do
     step "the tests of $test for a device"
     tests/$test --ignored --test-threads=1 || die "the tests"
 done
+step "calls by every design and strategy of registration"
+tests/rdma --test-threads=1 || die "the tests"
