@@ -7,29 +7,30 @@
 VERBS_TESTS="odafs-fabric:suite odafs:direct odafs:rdma odafs-tests:coherence odafs-tests:kill odafs-tests:hostile odafs-tests:hostile_rdma"
 
 verbs_build() {
-    local root built test targets
+    local root target built test targets
     [ -z "${VERBS_PROGRAMS:-}" ] || return 0
     need cmake=cmake pkg-config=pkg-config
     need_installed libclang-dev libnl-3-dev libnl-route-3-dev libibverbs-dev librdmacm-dev
     root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$root/target}/verbs
+    target=${CARGO_TARGET_DIR:-$root/target}/verbs
     # Optimised, but built in a third of the time of a release.
     targets=(-p odafs-cli --bin odafs --features odafs-cli/verbs)
     for test in $VERBS_TESTS; do targets+=(-p "${test%:*}" --test "${test#*:}" --features "${test%:*}/verbs"); done
-    built=$(cd "$root" && CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+    built=$(cd "$root" && export CARGO_TARGET_DIR=$target && \
+        CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_DEBUG=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
         cargo build --locked --release --message-format=json-render-diagnostics "${targets[@]}") ||
         fail "it does not build with the feature verbs"
-    VERBS_PROGRAMS=$CARGO_TARGET_DIR/programs
+    VERBS_PROGRAMS=$target/programs
     rm -rf "$VERBS_PROGRAMS"
     mkdir -p "$VERBS_PROGRAMS/tests"
-    verbs_program odafs "$VERBS_PROGRAMS/odafs" <<<"$built"
-    for test in $VERBS_TESTS; do verbs_program "${test#*:}" "$VERBS_PROGRAMS/tests/${test#*:}" <<<"$built"; done
+    verbs_program odafs-cli odafs "$VERBS_PROGRAMS/odafs" <<<"$built"
+    for test in $VERBS_TESTS; do verbs_program "${test%:*}" "${test#*:}" "$VERBS_PROGRAMS/tests/${test#*:}" <<<"$built"; done
 }
 
-# verbs_program NAME COPY: without its symbols, the guest reads it slowly.
+# verbs_program PACKAGE NAME COPY: without its symbols, the guest reads it slowly.
 verbs_program() {
     local path
-    path=$(sed -n 's|.*"executable":"\([^"]*/'"$1"'\(-[0-9a-f]*\)\?\)".*|\1|p' | tail -1)
-    [ -n "$path" ] || fail "no program $1 was built"
-    strip -o "$2" "$path"
+    path=$(grep "#$1@" | sed -n 's|.*"executable":"\([^"]*/'"$2"'\(-[0-9a-f]*\)\?\)".*|\1|p' | tail -1)
+    [ -n "$path" ] || fail "no program $2 of $1 was built"
+    strip -o "$3" "$path"
 }

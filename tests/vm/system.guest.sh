@@ -12,6 +12,7 @@ odafs demo --fabric verbs --wait block --seconds 2 --dir /tmp/tree || die "demo"
 export ODAFS_VERBS_ADDRESS=$GUEST
 for test in direct coherence kill hostile hostile_rdma; do
     step "the tests of $test for a device"
+    tests/$test --ignored --list | grep -q ': test$' || die "there are none"
     tests/$test --ignored --test-threads=1 || die "the tests"
 done
 step "calls by every design and strategy of registration"
