@@ -7,6 +7,7 @@ use odafs_common::connect::{PrivateData, Role};
 use odafs_common::direct::{ExposedMemory, Place as Exposed};
 use odafs_common::wire::odafs::Mode;
 use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::verbs::{self, Transport};
 use odafs_fabric::{Access, Completion, Local, QueuePair, Remote, Sink, Source, SteeringTag};
 use odafs_tests::raw_direct::{Place, RawDirect, RawSession};
 use odafs_tests::served;
@@ -81,6 +82,18 @@ fn serve_on_device() -> (World, Place) {
     let world = serve_with(&[&options[..], &["--direct", "one-sided"]].concat());
     let place = Place::Verbs(world.server.verbs.parse().expect("an address"));
     (world, place)
+}
+
+fn is_iwarp(place: &Place) -> bool {
+    let Place::Verbs(address) = place else {
+        return false;
+    };
+    let devices = verbs::devices().expect("devices");
+    devices.iter().any(|device| {
+        let mut ports = device.ports.iter();
+        device.transport == Transport::IWarp
+            && ports.any(|port| port.addresses.contains(&address.ip()))
+    })
 }
 
 fn remote(place: Exposed, ahead: u64) -> Remote {
@@ -176,7 +189,10 @@ fn memory_is_read_by_those_who_were_granted_it_and_written_by_nobody() {
         &|| RawDirect::connect_for(&place, false),
         &|| session.attach_for(false).0,
     ];
-    for (number, stranger) in strangers.iter().enumerate() {
+    // Of reads soft iWARP checks only that the memory is registered in the connection's domain (docs/SECURITY.md), and who
+    // asks for reads is in that of those who were granted them.
+    let spared = usize::from(is_iwarp(&place));
+    for (number, stranger) in strangers.iter().enumerate().skip(spared) {
         for from in [remote(arena, 0), remote(stamps, 0)] {
             let read = reads(&mut stranger(), from);
             assert_eq!(read, Err(()), "stranger {number} read {from:?}");
