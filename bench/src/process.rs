@@ -151,11 +151,6 @@ impl ServerProcess {
         self.child.id()
     }
 
-    /// Its NFS port, if it has one.
-    pub fn nfs(&self) -> Option<SocketAddr> {
-        self.nfs
-    }
-
     /// Where its metrics are, if an argument asked for them.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
@@ -171,6 +166,23 @@ impl ServerProcess {
         Ok(odafs::Url {
             server: server.clone(),
             path: b"/".to_vec(),
+            mount_port: None,
+            crc: false,
+        })
+    }
+
+    /// The URL of a path below its export by NFS over TCP.
+    ///
+    /// # Errors
+    /// It was started without it.
+    pub fn nfs_url(&self, path: &[u8]) -> Result<odafs::Url> {
+        let address = self.nfs.context("the server has no NFS port")?;
+        Ok(odafs::Url {
+            server: odafs::ServerAddress::Nfs(odafs::Host {
+                name: address.ip().to_string(),
+                port: address.port(),
+            }),
+            path: path.to_vec(),
             mount_port: None,
             crc: false,
         })

@@ -6,7 +6,7 @@ use crate::{
     error::{PathError, ReadError, WriteError},
     metadata::Metadata,
     nfs::NfsError,
-    read, read_into, references,
+    read, references,
     session::Session,
     shared::Shared,
     state::FileState,
@@ -140,7 +140,7 @@ impl File {
             requests.iter().all(|r| within(&r.range)),
             "beyond the buffer"
         );
-        read_into::read(self, buffer, requests)
+        read::read_into(self, buffer, requests)
     }
 
     /// Fills `buf` from `offset` on.

@@ -2,12 +2,15 @@
 
 use crate::{
     calls::{Calls, Line, Patience, Pause, answer},
-    error::CallError,
+    error::{CallError, Status},
     pool::TakeError,
     procedure::{Asks, Procedure},
     transport::{Broken, Place, Placed},
 };
-use odafs_common::wire::xdr::{Encode, Reader};
+use odafs_common::wire::{
+    nfs3,
+    xdr::{Encode, Reader},
+};
 use odafs_fabric::{Region, clock::Nanos, sync::Arc};
 use std::collections::VecDeque;
 
@@ -61,6 +64,17 @@ pub enum Next<I> {
     Later(I),
     /// No further call, and no answer is of interest any more.
     Stop,
+}
+
+impl<I> Next<I> {
+    /// On a refusal: the same call later, if that is what the server asks for; else none, and `failed` says why.
+    pub fn refused(status: nfs3::Status, item: I, failed: &mut Option<Status>) -> Self {
+        if status == nfs3::Status::Jukebox {
+            return Self::Later(item);
+        }
+        *failed = Some(Status(status.code()));
+        Self::Stop
+    }
 }
 
 /// One run of a [`Work`].

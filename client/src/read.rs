@@ -16,15 +16,17 @@
 //! posted is in flight before the first answer is waited for.
 
 use crate::{
+    buffer::Buffer,
     direct::{Alone, DirectPair},
     directory::{Location, Lookup},
     error::ReadError,
-    file::{File, ReadRequest},
+    file::{File, IntoRequest, ReadRequest},
     lane::Lane,
     options::Route,
     part::{Failed, Part, Step, contiguous},
     policy::{Choice, SizeClass},
     pool::TakeError,
+    read_into,
     read_pair::PairFailed,
     read_rpc,
     session::Session,
@@ -81,6 +83,23 @@ pub fn read_at(file: &File, buf: &mut [u8], offset: u64) -> Result<usize, ReadEr
     let mut request = [ReadRequest::new(offset, buf)];
     read_refused(file, &mut request, None, refused)?;
     Ok(request[0].bytes)
+}
+
+/// Reads all requests into registered memory: what is long and comes by RDMA is written there by the server, all else is
+/// copied there as by any read.
+pub fn read_into(
+    file: &File,
+    buffer: &mut Buffer,
+    requests: &mut [IntoRequest],
+) -> Result<(), ReadError> {
+    if read_into::pays(file.shared(), requests) {
+        return read_into::read(file, buffer, requests);
+    }
+    for request in requests {
+        let into = &mut buffer[request.range.clone()];
+        request.bytes = read_at(file, into, request.offset)?;
+    }
+    Ok(())
 }
 
 /// A read within one page that needs no waiting: the data cache, or one-sided from shared memory. It takes no lock

@@ -12,8 +12,7 @@ use crate::{
     part::Failed,
     pipeline::{self, Next, Work},
     procedure::Asks,
-    read,
-    read_rpc::{Data, READ, Told, decode},
+    read_rpc::{Data, READ, Told, decode, odafs_or_plain},
     shared::Shared,
     state::FileState,
     transport::{Broken, Place, Placed},
@@ -22,33 +21,32 @@ use odafs_common::wire::{
     nfs3, odafs,
     xdr::{Decode as _, Encode, Reader},
 };
-use odafs_fabric::{
-    Region,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use odafs_fabric::{Region, sync::Arc};
 
 /// What is shorter goes the ways of any read: a direct read may be quicker, and a copy is cheap.
 const BYTES_MIN: usize = 64 << 10;
 /// Data of one call, at most.
 const PIECE_MAX: u32 = 1 << 20;
 
-/// Reads all requests into `buffer`, together where it is lent.
+/// Whether the server is to write what these requests ask for.
+pub fn pays(shared: &Shared, requests: &[IntoRequest]) -> bool {
+    shared.calls.link().rpc_over() == Some(RpcOver::Rdma)
+        && requests.iter().all(|r| r.range.len() >= BYTES_MIN)
+}
+
+/// Reads all requests into `buffer` together, by RPC; it is lent meanwhile.
 pub fn read(
     file: &File,
     buffer: &mut Buffer,
     requests: &mut [IntoRequest],
 ) -> Result<(), ReadError> {
     let shared = file.shared();
-    let over_rdma = shared.calls.link().rpc_over() == Some(RpcOver::Rdma);
-    if !over_rdma || requests.iter().any(|r| r.range.len() < BYTES_MIN) {
-        for request in requests {
-            let into = &mut buffer[request.range.clone()];
-            request.bytes = read::read_at(file, into, request.offset)?;
-        }
-        return Ok(());
-    }
     let first = requests.first().map_or(0, |request| request.offset);
-    let done = buffer.lend(|region| by_rpc(shared, file.state(), region, requests));
+    let done = buffer.lend(|region| {
+        odafs_or_plain(shared, |plain| {
+            fetch(shared, file.state(), region, requests, plain)
+        })
+    });
     done.map_err(|failed| failed.of(file, first))?;
     let lane = Lane::mine();
     let counts = shared.lanes.counts(lane);
@@ -56,21 +54,6 @@ pub fn read(
     counts.rpc_reads.add(lane, requests.len() as u64);
     counts.bytes_read.add(lane, bytes.sum());
     Ok(())
-}
-
-fn by_rpc(
-    shared: &Shared,
-    file: &FileState,
-    region: &Arc<Region>,
-    requests: &mut [IntoRequest],
-) -> Result<(), Failed> {
-    if shared.odafs.load(Relaxed) {
-        match fetch(shared, file, region, requests, false) {
-            Err(Failed::Call(CallError::Unavailable { .. })) => shared.odafs.store(false, Relaxed),
-            done => return done,
-        }
-    }
-    fetch(shared, file, region, requests, true)
 }
 
 fn fetch(
@@ -135,8 +118,9 @@ impl Fetch<'_> {
             return Err(misbehaved(&READ, &"more data than was asked for"));
         }
         self.file.observe(told.change, told.attributes.as_ref());
-        let brought = told.data.bring(self.region, self.at(piece));
-        debug_assert!(brought, "there is room for what was asked for");
+        if !told.data.bring(self.region, self.at(piece)) {
+            return Err(misbehaved(&READ, &"data beside the place that it has"));
+        }
         if got == piece.count {
             return Ok(Next::Done);
         }
@@ -213,10 +197,6 @@ impl Work for Fetch<'_> {
                 Err(failed) => failed.status,
             }
         };
-        if failed == nfs3::Status::Jukebox {
-            return Ok(Next::Later(piece));
-        }
-        self.failed = Some(Status(failed.code()));
-        Ok(Next::Stop)
+        Ok(Next::refused(failed, piece, &mut self.failed))
     }
 }

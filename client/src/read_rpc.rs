@@ -62,14 +62,21 @@ pub fn read(reading: &Reading<'_>, parts: &mut [Part<'_>]) -> Result<(), Failed>
     if parts.iter().all(|part| part.step == Step::Done) {
         return Ok(());
     }
-    let shared = reading.shared;
+    odafs_or_plain(reading.shared, |plain| fetch(reading, parts, plain))
+}
+
+/// By ODAFS READ, or plainly by NFS READ (`true`) where the server has no such program.
+pub fn odafs_or_plain(
+    shared: &Shared,
+    mut fetch: impl FnMut(bool) -> Result<(), Failed>,
+) -> Result<(), Failed> {
     if shared.odafs.load(Relaxed) {
-        match fetch(reading, parts, false) {
+        match fetch(false) {
             Err(Failed::Call(CallError::Unavailable { .. })) => shared.odafs.store(false, Relaxed),
             done => return done,
         }
     }
-    fetch(reading, parts, true)
+    fetch(true)
 }
 
 /// What a READ that fails says.
@@ -416,11 +423,7 @@ impl Work for Fetch<'_, '_, '_> {
                 Err(failed) => failed.status,
             }
         };
-        if failed == nfs3::Status::Jukebox {
-            return Ok(Next::Later(piece));
-        }
-        self.failed = Some(Status(failed.code()));
-        Ok(Next::Stop)
+        Ok(Next::refused(failed, piece, &mut self.failed))
     }
 }
 

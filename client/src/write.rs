@@ -134,11 +134,7 @@ impl Work for Send<'_> {
     ) -> Result<Next<Piece>, CallError> {
         match nfs3::WriteResult::decode(result).map_err(|error| misbehaved(&WRITE, &error))? {
             Ok(written) => self.written(piece, &written),
-            Err(failed) if failed.status == nfs3::Status::Jukebox => Ok(Next::Later(piece)),
-            Err(failed) => {
-                self.failed = Some(Status(failed.status.code()));
-                Ok(Next::Stop)
-            }
+            Err(failed) => Ok(Next::refused(failed.status, piece, &mut self.failed)),
         }
     }
 }

@@ -507,3 +507,12 @@ pub trait Incoming: Send {
 
 /// Longest private data of a connection, either way, in bytes: what RDMA-CM leaves on InfiniBand and RoCE.
 pub const PRIVATE_DATA_MAX: usize = 56;
+
+/// Refuses private data that is too long to be said.
+pub(crate) fn check_private_data(private_data: &[u8]) -> io::Result<()> {
+    if private_data.len() <= PRIVATE_DATA_MAX {
+        return Ok(());
+    }
+    let what = "too much private data";
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
+}

@@ -19,7 +19,7 @@ mod stream;
 pub use explore::explore;
 
 use crate::clock::Nanos;
-use crate::fabric::{self, PRIVATE_DATA_MAX, Peer, QueuePair};
+use crate::fabric::{self, Peer, QueuePair};
 use crate::sync::{Arc, Condvar, Mutex};
 use crate::wake::WakeSet;
 use link::{CLIENT, Link, SERVER};
@@ -167,7 +167,7 @@ impl Network {
     /// Connects to `name`. Blocks until the server has accepted or refused.
     pub fn connect(&self, name: &str, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>> {
         let refused = |reason: String| io::Error::new(io::ErrorKind::ConnectionRefused, reason);
-        check_private_data(private_data)?;
+        fabric::check_private_data(private_data)?;
         let answer = Arc::new(Answer::default());
         let life = {
             let mut state = self.0.state.lock();
@@ -276,16 +276,6 @@ fn pair(link: Arc<Link>, end: usize, peer: Peer, private_data: Vec<u8>) -> Box<d
     }
 }
 
-fn check_private_data(private_data: &[u8]) -> io::Result<()> {
-    if private_data.len() > PRIVATE_DATA_MAX {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "too much private data",
-        ));
-    }
-    Ok(())
-}
-
 impl Life {
     fn end(&self) {
         let requests: Vec<Request> = {
@@ -385,7 +375,7 @@ impl fabric::Incoming for Incoming {
         private_data: &[u8],
         inbound_reads: u32,
     ) -> io::Result<Box<dyn QueuePair>> {
-        check_private_data(private_data)?;
+        fabric::check_private_data(private_data)?;
         let link = self
             .network
             .link(&self.name, &self.life, self.request.client, inbound_reads)?;

@@ -11,7 +11,7 @@ mod sys;
 pub use listener::Listener;
 
 use crate::clock::{self, Nanos};
-use crate::fabric::{PRIVATE_DATA_MAX, Peer, QueuePair};
+use crate::fabric::{self, Peer, QueuePair};
 use crate::iwarp::handshake::{self, HandshakeError, Wishes};
 use crate::iwarp::mpa::{Frame, FrameReader, HEAD_BYTES, Kind, PRIVATE_MAX};
 use pair::Pair;
@@ -93,12 +93,7 @@ pub fn connect(
     private_data: &[u8],
     options: &ConnectOptions,
 ) -> io::Result<Box<dyn QueuePair>> {
-    if private_data.len() > PRIVATE_DATA_MAX {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "too much private data",
-        ));
-    }
+    fabric::check_private_data(private_data)?;
     let until = clock::now() + options.deadline;
     let mut socket = TcpStream::connect_timeout(&address, left(until)?)?;
     prepare(&socket)?;

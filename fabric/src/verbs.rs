@@ -19,7 +19,7 @@ pub use listener::Listener;
 pub use types::{ConnectOptions, Device, Limits, NOT_BUILT_IN, Port, PortState, Transport};
 
 use crate::clock::{self, Nanos};
-use crate::fabric::{PRIVATE_DATA_MAX, Peer, QueuePair, ReadOrder, RemoteInvalidation};
+use crate::fabric::{self, Peer, QueuePair, ReadOrder, RemoteInvalidation};
 use cm::{Channel, Event, Id, Kind, Terms};
 use domain::Domain;
 use pair::{Made, Pair};
@@ -57,12 +57,7 @@ pub fn connect_with(
     // Responses are taken in the order of the requests; how the peer makes them is its to say.
     let domain = Domain::new(&device, options.odp, ReadOrder::Ordered)?;
     let private_data = private_data(device::remote_invalidation(domain.context()));
-    if private_data.len() > PRIVATE_DATA_MAX {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "too much private data",
-        ));
-    }
+    fabric::check_private_data(&private_data)?;
     let attributes = *domain.context().attributes();
     let most = |wanted: u32, device: i32| {
         let most = u32::try_from(device).unwrap_or(0).min(READS_MAX);

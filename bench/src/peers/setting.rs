@@ -210,17 +210,7 @@ impl Setting {
 
     /// The file on a server of ours, by NFS.
     fn nfs_url(&self, server: &ServerProcess) -> Result<Url> {
-        let address = server.nfs().context("our server has no NFS port")?;
-        let host = odafs::Host {
-            name: address.ip().to_string(),
-            port: address.port(),
-        };
-        Ok(Url {
-            server: odafs::ServerAddress::Nfs(host),
-            path: format!("/{}", self.name).into_bytes(),
-            mount_port: None,
-            crc: false,
-        })
+        server.nfs_url(format!("/{}", self.name).as_bytes())
     }
 
     /// Bytes of the file.

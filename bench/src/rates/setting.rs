@@ -190,19 +190,7 @@ impl Setting {
             "shm" => process.url(Fabric::Shm),
             "tcp" => process.url(Fabric::Tcp),
             "rdma" | "verbs" => process.url(self.conditions.rdma),
-            _ => {
-                let address = process.nfs().context("the server has no NFS port")?;
-                let host = odafs::Host {
-                    name: address.ip().to_string(),
-                    port: address.port(),
-                };
-                Ok(Url {
-                    server: odafs::ServerAddress::Nfs(host),
-                    path: b"/".to_vec(),
-                    mount_port: None,
-                    crc: false,
-                })
-            }
+            _ => process.nfs_url(b"/"),
         }
     }
 }

@@ -2,7 +2,7 @@ use super::pair::{Pair, Role};
 use super::ring::{RING_BYTES, Ring};
 use super::socket::{Packet, Socket};
 use crate::clock::{self, Nanos};
-use crate::fabric::{PRIVATE_DATA_MAX, QueuePair};
+use crate::fabric::{self, QueuePair};
 use crate::memory::mapping::{Mapping, Protection};
 use crate::memory::memfd;
 use rustix::io::Errno;
@@ -32,12 +32,7 @@ pub fn connect(
     private_data: &[u8],
     options: &ConnectOptions,
 ) -> io::Result<Box<dyn QueuePair>> {
-    if private_data.len() > PRIVATE_DATA_MAX {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "too much private data",
-        ));
-    }
+    fabric::check_private_data(private_data)?;
     let deadline = clock::now() + options.timeout;
     let socket = reach(path, deadline)?;
     // A server that refuses may have closed its end by now; its reason is still to be read.

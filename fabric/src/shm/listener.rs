@@ -4,7 +4,7 @@ use super::pair::{Pair, Role};
 use super::ring::{RING_BYTES, Ring};
 use super::socket::{Packet, Socket};
 use crate::clock::{self, Nanos};
-use crate::fabric::{self, PRIVATE_DATA_MAX, Peer, QueuePair};
+use crate::fabric::{self, Peer, QueuePair};
 use crate::memory::mapping::{Mapping, Protection};
 use crate::memory::memfd;
 use crate::wake::{Bell, WakeSet};
@@ -290,12 +290,7 @@ impl fabric::Incoming for Incoming {
         private_data: &[u8],
         _inbound_reads: u32,
     ) -> io::Result<Box<dyn QueuePair>> {
-        if private_data.len() > PRIVATE_DATA_MAX {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "too much private data",
-            ));
-        }
+        fabric::check_private_data(private_data)?;
         let made = self.make_rings();
         if let Err(error) = &made {
             let _ = self.socket.send(

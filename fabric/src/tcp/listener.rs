@@ -325,12 +325,7 @@ impl fabric::Incoming for Incoming {
         private_data: &[u8],
         inbound_reads: u32,
     ) -> io::Result<Box<dyn QueuePair>> {
-        if private_data.len() > PRIVATE_DATA_MAX {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "too much private data",
-            ));
-        }
+        fabric::check_private_data(private_data)?;
         let Some(parts) = self.parts.take() else {
             return Err(io::ErrorKind::ConnectionAborted.into());
         };
