@@ -263,10 +263,7 @@ fn a_chunk_that_may_not_be_written_ends_its_connection_alone() {
         };
         let message = client.message(b'r', &[]);
         client.send(Body::Msg(chunks), &message);
-        while !client.qp.is_closed() {
-            client.qp.poll();
-            let _ = client.qp.wait(None);
-        }
+        client.until_closed();
         bystander.echo();
         rig.end();
     }
@@ -361,10 +358,7 @@ fn work_that_comes_to_grief_ends_its_connection_alone() {
     let mut client = rig.client();
     let message = client.message(b'g', &[]);
     client.send(Body::Msg(Chunks::default()), &message);
-    while !client.qp.is_closed() {
-        client.qp.poll();
-        let _ = client.qp.wait(None);
-    }
+    client.until_closed();
     bystander.echo();
     rig.end();
 }
@@ -381,10 +375,7 @@ fn messages_are_no_longer_than_was_agreed() {
     assert_eq!(reply[8..], *b"done");
     let long = client.message(b'w', &vec![0; rest + 1]);
     client.send(Body::Msg(Chunks::default()), &long);
-    while !client.qp.is_closed() {
-        client.qp.poll();
-        let _ = client.qp.wait(None);
-    }
+    client.until_closed();
     bystander.echo();
     rig.end();
 }

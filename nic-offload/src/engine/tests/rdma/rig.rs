@@ -258,6 +258,14 @@ impl Client {
         (header, reply)
     }
 
+    /// Waits for the end of the connection.
+    pub fn until_closed(&mut self) {
+        while !self.qp.is_closed() {
+            self.qp.poll();
+            let _ = self.qp.wait(None);
+        }
+    }
+
     pub(super) fn echo(&mut self) {
         let message = self.message(b'e', b"hello");
         let (header, reply) = self.call(Chunks::default(), &message);
