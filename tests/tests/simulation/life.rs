@@ -8,6 +8,7 @@ use odafs_fabric::sim::Network;
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::Transport;
 use odafs_nic::engine::{EngineConfig, RdmaConfig};
+use odafs_nic::nic::NicConfig;
 use odafs_server::access::Access;
 use odafs_server::assembly::{Assembly, Parts};
 use odafs_server::config::Squash;
@@ -52,6 +53,11 @@ impl Life {
                 direct: Direct::OneSided,
                 read_ahead_bytes: 8192,
                 change_base: number << 32,
+                // In every second life fewer than there are frames: entries are replaced, and found again by the host.
+                nic: NicConfig {
+                    tpt_entries: if number % 2 == 1 { 4 } else { 16 },
+                    ..NicConfig::default()
+                },
                 ..ExportConfig::default()
             },
             sessions: SessionPolicy {
