@@ -53,7 +53,7 @@ struct Version {
 /// Writes that the server may still lose, and those since: should one be lost and sent again, so must they be.
 #[derive(Debug, Default)]
 pub struct Unstable {
-    /// In the order of their replies, each with the verifier that came with it.
+    /// In the order of their replies.
     pub writes: Vec<UnstableWrite>,
     /// Their bytes.
     pub bytes: u64,
@@ -68,8 +68,22 @@ pub struct UnstableWrite {
     pub offset: u64,
     /// The bytes, to be sent again should they be lost.
     pub data: Box<[u8]>,
-    /// The server's verifier at the time.
-    pub verifier: [u8; 8],
+    /// The server's verifier at the time; `None`: no answer came, and it may have been done or not.
+    pub verifier: Option<[u8; 8]>,
+}
+
+impl Unstable {
+    /// Keeps a write, if the server may lose it or an earlier one: that would be sent again, and must not hide this one.
+    pub fn keep(&mut self, offset: u64, data: &[u8], verifier: Option<[u8; 8]>, unstable: bool) {
+        if unstable || self.committing || !self.writes.is_empty() {
+            self.bytes += data.len() as u64;
+            self.writes.push(UnstableWrite {
+                offset,
+                data: data.into(),
+                verifier,
+            });
+        }
+    }
 }
 
 /// The state of a file when a read began; what it read may be cached if that still holds.

@@ -91,6 +91,10 @@ fn send(
     // In this order: what a read that began before now still brings is not kept.
     file.mark_write();
     forget(shared, file, offset, data.len() as u64);
+    if done.is_err() {
+        // Without an answer: it may have been done.
+        file.unstable.lock().keep(offset, data, None, false);
+    }
     done?;
     match failed {
         Some(status) => Err(NfsError::Status(status)),
@@ -149,17 +153,10 @@ impl Send<'_> {
         let data = &self.data[piece.from..][..bytes as usize];
         self.shared.written.fetch_add(u64::from(bytes), Relaxed);
         self.resized(&written.wcc, offset);
-        let mut unstable = self.file.unstable.lock();
-        // A stable write is never lost, but an earlier one that is sent again must not hide it.
-        let earlier = unstable.committing || !unstable.writes.is_empty();
-        if written.committed == Stable::Unstable || earlier {
-            unstable.bytes += data.len() as u64;
-            unstable.writes.push(UnstableWrite {
-                offset,
-                data: data.into(),
-                verifier: written.verifier,
-            });
-        }
+        let unstable = written.committed == Stable::Unstable;
+        let mut writes = self.file.unstable.lock();
+        writes.keep(offset, data, Some(written.verifier), unstable);
+        drop(writes);
         if bytes == piece.bytes {
             return Ok(Next::Done);
         }
@@ -215,7 +212,7 @@ fn sync_all(file: &File, state: &FileState) -> Result<(), WriteError> {
         state.wrote(&committed.wcc);
         if writes
             .iter()
-            .all(|write| write.verifier == committed.verifier)
+            .all(|write| write.verifier == Some(committed.verifier))
         {
             return Ok(());
         }
@@ -240,7 +237,7 @@ fn send_again(file: &File, writes: &[UnstableWrite], verifier: [u8; 8]) -> Resul
     let mut lost = Vec::new();
     for write in writes.iter().rev() {
         covered.add(write.offset, write.data.len() as u64, |from, to| {
-            if write.verifier != verifier {
+            if write.verifier != Some(verifier) {
                 let part = (from - write.offset) as usize..(to - write.offset) as usize;
                 lost.push(UnstableWrite {
                     offset: from,

@@ -5,7 +5,7 @@ mod fake;
 use fake::{Fake, Trouble};
 use odafs::{
     Cache, CallError, Changes, Client, CreateOptions, FileKind, Options, PathError, ReadError,
-    ReadRequest, Taken, Why,
+    ReadRequest, Taken, Why, WriteError,
 };
 use odafs_common::wire::nfs3::Procedure as P;
 use std::time::Duration;
@@ -341,6 +341,30 @@ fn what_is_written_again_hides_nothing_later() {
     assert_eq!(fake.count(P::Commit), 2);
     file.sync().unwrap();
     assert_eq!(fake.count(P::Commit), 2);
+}
+
+#[test]
+fn what_is_written_again_hides_nothing_that_was_not_answered() {
+    let fake = Fake::start();
+    let options = Options {
+        deadline: Duration::from_secs(2),
+        ..options()
+    };
+    let client = connect(&fake, options);
+    let file = client.create("a").unwrap();
+    file.write_at(&[1; 4_000], 0).unwrap();
+    // The server loses that, does this one, and never says so.
+    fake.world.lock().unwrap().restart();
+    let mut trouble = vec![(P::Write, Trouble::CutAfter)];
+    trouble.extend([(P::Write, Trouble::Stall); 30]);
+    fake.plan(&trouble);
+    let error = file.write_stable_at(&[2; 1_000], 500).unwrap_err();
+    assert!(matches!(error, WriteError::Call { .. }), "{error}");
+    fake.plan(&[]);
+    file.sync().unwrap();
+    let mut expected = vec![1; 4_000];
+    expected[500..1_500].fill(2);
+    assert_eq!(fake.content("a"), expected);
 }
 
 #[test]

@@ -242,7 +242,7 @@ impl World {
         self.clock
     }
 
-    fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.verifier += 1;
         self.nodes
             .values_mut()
