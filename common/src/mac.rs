@@ -1,5 +1,8 @@
 //! Keyed message authentication codes for the direct protocol: 128-bit tags.
 
+mod block;
+
+use block::BlockKey;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
@@ -68,7 +71,7 @@ pub struct MacKey(State);
 enum State {
     // hmac and sha2 wipe themselves: their `zeroize` features are on.
     Hmac(Box<Hmac<Sha256>>),
-    Blake3([u8; 32]),
+    Blake3([u8; 32], BlockKey),
 }
 
 impl MacKey {
@@ -80,7 +83,7 @@ impl MacKey {
                 block[..32].copy_from_slice(key);
                 block.into()
             }))),
-            MacAlgorithm::Blake3 => State::Blake3(*key),
+            MacAlgorithm::Blake3 => State::Blake3(*key, BlockKey::new(key)),
         })
     }
 
@@ -88,11 +91,12 @@ impl MacKey {
     pub fn algorithm(&self) -> MacAlgorithm {
         match self.0 {
             State::Hmac(_) => MacAlgorithm::HmacSha256,
-            State::Blake3(_) => MacAlgorithm::Blake3,
+            State::Blake3(..) => MacAlgorithm::Blake3,
         }
     }
 
     /// The tag of `message`.
+    #[inline]
     pub fn tag(&self, message: &[u8]) -> Tag {
         let full: [u8; 32] = match &self.0 {
             State::Hmac(state) => {
@@ -100,7 +104,10 @@ impl MacKey {
                 mac.update(message);
                 mac.finalize().into_bytes().into()
             }
-            State::Blake3(key) => *blake3::keyed_hash(key, message).as_bytes(),
+            State::Blake3(key, block_key) => match message.try_into() {
+                Ok(block) => return block_key.tag(block),
+                Err(_) => *blake3::keyed_hash(key, message).as_bytes(),
+            },
         };
         std::array::from_fn(|i| full[i])
     }
@@ -113,7 +120,7 @@ impl MacKey {
 
 impl Drop for MacKey {
     fn drop(&mut self) {
-        if let State::Blake3(key) = &mut self.0 {
+        if let State::Blake3(key, _) = &mut self.0 {
             key.zeroize();
         }
     }
