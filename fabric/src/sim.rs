@@ -16,7 +16,7 @@ mod pair;
 mod stream;
 
 #[cfg(shuttle)]
-pub use explore::explore;
+pub use explore::{explore, explore_in_time};
 
 use crate::clock::Nanos;
 use crate::fabric::{self, Peer, QueuePair};

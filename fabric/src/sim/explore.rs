@@ -9,6 +9,15 @@ const EARLY_ONE_IN: u64 = 512;
 /// Runs `test` under `iterations` random schedules. Each depends on its seed alone, counted up
 /// from `seed`; the seed of a failure is printed, and `explore(that seed, 1, test)` repeats it.
 pub fn explore(seed: u64, iterations: u32, test: impl Fn() + Send + Sync + 'static) {
+    schedules(seed, iterations, true, test);
+}
+
+/// As [`explore`], but no deadline passes while any task can run: what runs into one waits for what will not come.
+pub fn explore_in_time(seed: u64, iterations: u32, test: impl Fn() + Send + Sync + 'static) {
+    schedules(seed, iterations, false, test);
+}
+
+fn schedules(seed: u64, iterations: u32, early: bool, test: impl Fn() + Send + Sync + 'static) {
     let test = std::sync::Arc::new(test);
     for seed in seed..seed + u64::from(iterations) {
         let told = TellSeed(seed);
@@ -21,6 +30,7 @@ pub fn explore(seed: u64, iterations: u32, test: impl Fn() + Send + Sync + 'stat
             Explorer {
                 seed,
                 random: Random(seed),
+                early,
                 over: false,
             },
             config,
@@ -44,6 +54,8 @@ impl Drop for TellSeed {
 struct Explorer {
     seed: u64,
     random: Random,
+    /// Whether deadlines may pass early.
+    early: bool,
     over: bool,
 }
 
@@ -64,7 +76,7 @@ impl Scheduler for Explorer {
             .map(|task| task.id())
             .filter(|task| !clock::sleeps(*task))
             .collect();
-        let early = self.random.next().is_multiple_of(EARLY_ONE_IN);
+        let early = self.early && self.random.next().is_multiple_of(EARLY_ONE_IN);
         if !awake.is_empty() && !early {
             return Some(awake[(self.random.next() % awake.len() as u64) as usize]);
         }

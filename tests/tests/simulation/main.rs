@@ -14,7 +14,7 @@ mod mortal;
 mod tap;
 mod world;
 
-use odafs_fabric::sim::explore;
+use odafs_fabric::sim;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -31,9 +31,11 @@ fn number(name: &str) -> Option<u64> {
 fn run(seed: u64) -> (String, world::Tally) {
     let found = Arc::new(Mutex::new(None));
     let place = Arc::clone(&found);
-    explore(seed, 1, move || {
-        *place.lock().expect("one thread") = Some(world::run(seed));
-    });
+    let run = move || *place.lock().expect("one thread") = Some(world::run(seed));
+    match world::is_calm(seed) {
+        true => sim::explore_in_time(seed, 1, run),
+        false => sim::explore(seed, 1, run),
+    }
     let mut found = found.lock().expect("one thread");
     found.take().expect("the run has ended")
 }
