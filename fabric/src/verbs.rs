@@ -7,6 +7,7 @@ mod domain;
 mod error;
 mod farewell;
 mod listener;
+mod nudge;
 mod pair;
 mod queue;
 mod sys;

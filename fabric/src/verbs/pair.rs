@@ -3,6 +3,7 @@ mod interface;
 use super::cm::{Channel, Id, Kind};
 use super::domain::{Domain, Registration, SLOT_BYTES, Slot, Window};
 use super::farewell;
+use super::nudge::Nudge;
 use super::queue::{Chain, DEPTH, Done, Piece, Queue, Side, Work};
 use super::waiting::Waiting;
 use crate::clock::{self, Nanos};
@@ -118,6 +119,7 @@ pub struct Pair {
     left: Vec<Kept>,
     looks: u32,
     silent_until: Option<Nanos>,
+    nudge: Nudge,
     closed: bool,
     is_server: bool,
     set: Option<Arc<WakeSet>>,
@@ -146,7 +148,7 @@ impl Pair {
         // What hinders all receives, such as a limit of locked memory, shows at once.
         drop(domain.slot()?);
         queue.initialize(&id)?;
-        let waits = is_server && domain.context().is_iwarp();
+        let iwarp = domain.context().is_iwarp();
         let channel = Arc::clone(id.channel());
         let mut pair = Pair {
             waiting: Waiting::new(queue.as_fd(), channel.as_fd())?,
@@ -168,7 +170,8 @@ impl Pair {
             table: HashMap::new(),
             left: Vec::new(),
             looks: 0,
-            silent_until: waits.then(|| clock::now() + SILENCE),
+            silent_until: (is_server && iwarp).then(|| clock::now() + SILENCE),
+            nudge: Nudge::new(!is_server && iwarp),
             closed: false,
             is_server,
             set: None,
@@ -293,6 +296,7 @@ impl Pair {
             What::Quiet,
             Kept::Slot(slot),
         );
+        self.nudge.sent();
         Ok(Posted::Done)
     }
 
@@ -390,6 +394,7 @@ impl Pair {
             self.looks += 1;
             if self.looks >= LOOKS {
                 self.heed();
+                self.nudge();
             }
         }
     }
@@ -549,6 +554,25 @@ impl Pair {
         }
     }
 
+    /// To be called by who waits for an answer: how long at most until it is called again.
+    fn nudge(&mut self) -> Option<Nanos> {
+        if self.closed || !self.nudge.is_awaited() {
+            return None;
+        }
+        let now = clock::now();
+        let left = self.nudge.left(now);
+        if left.is_none() && self.room(1).is_ok() {
+            tracing::debug!(peer = %self.peer, "no answer yet: nudged");
+            let nothing = Work::Write {
+                tag: SteeringTag(0),
+                address: 0,
+            };
+            self.post(&nothing, None, What::Quiet, Kept::Nothing);
+            self.ring();
+        }
+        left.or_else(|| self.nudge.left(now))
+    }
+
     /// Asks for an event at the next completion that the caller waits for.
     fn ask(&mut self) {
         let sends = self.told > 0 || self.starved;
@@ -586,6 +610,7 @@ impl Pair {
 
     fn arrived(&mut self, slot: &Slot, bytes: u32, ended: Option<SteeringTag>) -> Completion {
         self.message_bytes = bytes as usize;
+        self.nudge.heard();
         slot.load(&mut self.message[..bytes as usize]);
         self.wanted = self.wanted.saturating_sub(1);
         let invalidated = ended.filter(|tag| self.table.remove(&tag.0).is_some());

@@ -163,8 +163,9 @@ impl QueuePair for Pair {
 
     fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
         self.flush();
+        let nudge = self.nudge();
         if self.arm() {
-            self.waiting.wait(timeout);
+            self.waiting.wait(timeout.into_iter().chain(nudge).min());
             self.heed();
         }
         match self.closed && self.events.is_empty() {
