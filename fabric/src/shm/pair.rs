@@ -144,27 +144,48 @@ impl Pair {
     /// Takes what came over the socket: wake-ups, and at the client descriptors.
     fn look_at_socket(&mut self) {
         for _ in 0..PACKET_BURST {
-            let more = match self.role {
-                Role::Server { .. } => self
-                    .socket
-                    .receive_plain()
-                    .map(|packet| packet.map(|packet| (packet, Vec::new()))),
-                Role::Client { .. } => self.socket.receive(),
-            };
-            let learned = match more {
-                Ok(None) => return,
-                Ok(Some((Packet::Wake, _))) => Ok(()),
-                // The answer to a registration that has stopped waiting for it.
-                Ok(Some((Packet::Refused { .. }, _)))
-                    if matches!(self.role, Role::Client { .. }) =>
-                {
-                    Ok(())
-                }
-                Ok(Some((packet, descriptors))) => self.learn(&packet, descriptors).map(drop),
-                Err(error) => Err(error),
-            };
-            if let Err(error) = learned {
-                return self.close(&error);
+            if self.take_packet().is_none() {
+                return;
+            }
+        }
+    }
+
+    /// As [`Pair::look_at_socket`], but not beyond a wake-up: most come alone, and what is behind one wakes again.
+    fn take_wake_up(&mut self) {
+        for _ in 0..PACKET_BURST {
+            if matches!(self.take_packet(), None | Some(Packet::Wake)) {
+                return;
+            }
+        }
+    }
+
+    /// Takes what the socket has next; `None`: nothing, or the connection is over.
+    fn take_packet(&mut self) -> Option<Packet> {
+        let next = match self.role {
+            Role::Server { .. } => self
+                .socket
+                .receive_plain()
+                .map(|packet| packet.map(|packet| (packet, Vec::new()))),
+            Role::Client { .. } => self.socket.receive(),
+        };
+        let (packet, descriptors) = match next {
+            Ok(next) => next?,
+            Err(error) => {
+                self.close(&error);
+                return None;
+            }
+        };
+        let learned = match &packet {
+            Packet::Wake => Ok(None),
+            // The answer to a registration that has stopped waiting for it.
+            Packet::Refused { .. } if matches!(self.role, Role::Client { .. }) => Ok(None),
+            packet => self.learn(packet, descriptors),
+        };
+        match learned {
+            Ok(_) => Some(packet),
+            Err(error) => {
+                self.close(&error);
+                None
             }
         }
     }
@@ -601,8 +622,9 @@ impl QueuePair for Pair {
     }
 
     fn arm(&mut self) -> bool {
-        if self.bell.as_ref().is_none_or(Bell::take) {
-            self.look_at_socket();
+        // Who is in no set waits for the socket itself, which is readable as long as a packet is there.
+        if self.bell.as_ref().is_some_and(Bell::take) {
+            self.take_wake_up();
         }
         self.armed = !self.closed && self.into.arm();
         self.armed
@@ -621,7 +643,7 @@ impl QueuePair for Pair {
         self.flush();
         if self.arm() {
             let waited = self.socket.wait(timeout);
-            self.look_at_socket();
+            self.take_wake_up();
             if let Err(error) = waited {
                 self.close(&error);
             }
