@@ -50,39 +50,79 @@ struct Version {
     counter: Option<(u64, Reference)>,
 }
 
-/// Writes that the server may still lose, and those since: should one be lost and sent again, so must they be.
+/// Writes that the server may still lose, and those since: should one be lost, it is sent again where they did not write.
 #[derive(Debug, Default)]
 pub struct Unstable {
     /// In the order of their replies.
-    pub writes: Vec<UnstableWrite>,
-    /// Their bytes.
+    pub writes: Vec<KeptWrite>,
+    /// Memory that they take, in bytes.
     pub bytes: u64,
     /// Others are being committed, and may turn out lost.
     pub committing: bool,
 }
 
-/// A write that the server may still lose.
+/// A write that is kept until it, and all before it, are stable.
 #[derive(Debug)]
-pub struct UnstableWrite {
+pub struct KeptWrite {
     /// First byte.
     pub offset: u64,
-    /// The bytes, to be sent again should they be lost.
+    /// Bytes.
+    pub length: u64,
+    /// The bytes, to be sent again; none if it is stable.
     pub data: Box<[u8]>,
-    /// The server's verifier at the time; `None`: no answer came, and it may have been done or not.
-    pub verifier: Option<[u8; 8]>,
+    /// What the server said of it.
+    pub fate: Fate,
+}
+
+/// What the server said of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// It may be lost while the verifier is another than this (RFC 1813 section 3.3.7).
+    Unstable([u8; 8]),
+    /// It is never lost.
+    Stable,
+    /// Nothing: it may have been done or not.
+    Unanswered,
+}
+
+impl KeptWrite {
+    /// Whether it has to be sent again to a server with this verifier.
+    pub fn is_lost(&self, verifier: [u8; 8]) -> bool {
+        match self.fate {
+            Fate::Unstable(then) => then != verifier,
+            Fate::Stable => false,
+            Fate::Unanswered => true,
+        }
+    }
 }
 
 impl Unstable {
     /// Keeps a write, if the server may lose it or an earlier one: that would be sent again, and must not hide this one.
-    pub fn keep(&mut self, offset: u64, data: &[u8], verifier: Option<[u8; 8]>, unstable: bool) {
-        if unstable || self.committing || !self.writes.is_empty() {
-            self.bytes += data.len() as u64;
-            self.writes.push(UnstableWrite {
+    pub fn keep(&mut self, offset: u64, data: &[u8], fate: Fate) {
+        if matches!(fate, Fate::Unstable(_)) || self.committing || !self.writes.is_empty() {
+            let kept = if fate == Fate::Stable { &[] } else { data };
+            self.writes.push(KeptWrite {
                 offset,
-                data: data.into(),
-                verifier,
+                length: data.len() as u64,
+                data: kept.into(),
+                fate,
             });
+            self.bytes += (kept.len() + size_of::<KeptWrite>()) as u64;
         }
+    }
+
+    /// Puts writes in front of those that came meanwhile, so that the order is kept.
+    pub fn put_back(&mut self, mut writes: Vec<KeptWrite>) {
+        writes.append(&mut self.writes);
+        let bytes = |write: &KeptWrite| (write.data.len() + size_of::<KeptWrite>()) as u64;
+        self.bytes = writes.iter().map(bytes).sum();
+        self.writes = writes;
+    }
+
+    /// All that is kept; nothing is, after that.
+    pub fn take(&mut self) -> Vec<KeptWrite> {
+        self.bytes = 0;
+        std::mem::take(&mut self.writes)
     }
 }
 

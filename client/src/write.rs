@@ -7,7 +7,7 @@ use crate::{
     nfs::{NfsError, WRITE},
     pipeline::{self, Next, Work},
     shared::Shared,
-    state::{FileState, UnstableWrite},
+    state::{Fate, FileState, KeptWrite},
     transport::{Broken, Placed},
 };
 use odafs_common::wire::{
@@ -93,7 +93,7 @@ fn send(
     forget(shared, file, offset, data.len() as u64);
     if done.is_err() {
         // Without an answer: it may have been done.
-        file.unstable.lock().keep(offset, data, None, false);
+        file.unstable.lock().keep(offset, data, Fate::Unanswered);
     }
     done?;
     match failed {
@@ -153,10 +153,11 @@ impl Send<'_> {
         let data = &self.data[piece.from..][..bytes as usize];
         self.shared.written.fetch_add(u64::from(bytes), Relaxed);
         self.resized(&written.wcc, offset);
-        let unstable = written.committed == Stable::Unstable;
-        let mut writes = self.file.unstable.lock();
-        writes.keep(offset, data, Some(written.verifier), unstable);
-        drop(writes);
+        let fate = match written.committed {
+            Stable::Unstable => Fate::Unstable(written.verifier),
+            _ => Fate::Stable,
+        };
+        self.file.unstable.lock().keep(offset, data, fate);
         if bytes == piece.bytes {
             return Ok(Next::Done);
         }
@@ -194,64 +195,60 @@ pub fn sync(file: &File) -> Result<(), WriteError> {
 
 fn sync_all(file: &File, state: &FileState) -> Result<(), WriteError> {
     for _ in 0..RESENDS_MAX {
-        let writes = {
-            let mut unstable = state.unstable.lock();
-            unstable.bytes = 0;
-            std::mem::take(&mut unstable.writes)
-        };
+        let writes = state.unstable.lock().take();
         if writes.is_empty() {
             return Ok(());
         }
         let committed = match file.shared().nfs().commit(&state.handle) {
             Ok(committed) => committed,
             Err(error) => {
-                put_back(state, writes);
+                state.unstable.lock().put_back(writes);
                 return Err(told("sync", file, 0, error));
             }
         };
         state.wrote(&committed.wcc);
-        if writes
-            .iter()
-            .all(|write| write.verifier == Some(committed.verifier))
-        {
+        if !writes.iter().any(|write| write.is_lost(committed.verifier)) {
             return Ok(());
         }
         send_again(file, &writes, committed.verifier)?;
     }
-    let bytes = state.unstable.lock().bytes;
+    let kept = &state.unstable.lock().writes;
+    let bytes = kept.iter().map(|write| write.data.len() as u64).sum();
     Err(WriteError::Lost {
         path: file.path().to_owned(),
         bytes,
     })
 }
 
-/// Sends again what was lost of `writes`: all but those under `verifier`, and of them the bytes that no later write,
-/// lost or not, has replaced.
-fn send_again(file: &File, writes: &[UnstableWrite], verifier: [u8; 8]) -> Result<(), WriteError> {
+/// Sends again what was lost of `writes`: of each the bytes that no later write, lost or not, has replaced. What is stable
+/// is not sent again: others may have written there since.
+fn send_again(file: &File, writes: &[KeptWrite], verifier: [u8; 8]) -> Result<(), WriteError> {
     let state = file.state();
     let _alone = state.order.write();
     let mut covered = Ranges::default();
     for write in &state.unstable.lock().writes {
-        covered.add(write.offset, write.data.len() as u64, |_, _| {});
+        covered.add(write.offset, write.length, |_, _| {});
     }
     let mut lost = Vec::new();
     for write in writes.iter().rev() {
-        covered.add(write.offset, write.data.len() as u64, |from, to| {
-            if write.verifier != Some(verifier) {
+        covered.add(write.offset, write.length, |from, to| {
+            if write.is_lost(verifier) {
                 let part = (from - write.offset) as usize..(to - write.offset) as usize;
-                lost.push(UnstableWrite {
+                lost.push(KeptWrite {
                     offset: from,
+                    length: to - from,
                     data: write.data[part].into(),
-                    verifier: write.verifier,
+                    fate: write.fate,
                 });
             }
         });
     }
     for at in 0..lost.len() {
-        let UnstableWrite { offset, data, .. } = &lost[at];
+        let KeptWrite { offset, data, .. } = &lost[at];
         if let Err(error) = send(file.shared(), state, data, *offset, Stable::Unstable) {
             let told = told("sync", file, *offset, error);
-            put_back(state, lost.into_iter().skip(at).collect());
+            let mut unstable = state.unstable.lock();
+            unstable.put_back(lost.into_iter().skip(at).collect());
             return Err(told);
         }
     }
@@ -284,14 +281,6 @@ impl Ranges {
         }
         self.0.insert(from, to);
     }
-}
-
-/// In front of what was written meanwhile, so that the order of writes is kept.
-fn put_back(state: &FileState, mut writes: Vec<UnstableWrite>) {
-    let mut unstable = state.unstable.lock();
-    writes.append(&mut unstable.writes);
-    unstable.bytes = writes.iter().map(|write| write.data.len() as u64).sum();
-    unstable.writes = writes;
 }
 
 fn told(verb: &'static str, file: &File, offset: u64, error: NfsError) -> WriteError {

@@ -344,6 +344,24 @@ fn what_is_written_again_hides_nothing_later() {
 }
 
 #[test]
+fn what_is_written_again_hides_nothing_of_others() {
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    let file = client.create("a").unwrap();
+    file.write_at(&[1; 4_000], 0).unwrap();
+    file.write_stable_at(&[2; 1_000], 500).unwrap();
+    // What was stable is there, until somebody else replaces it.
+    fake.world.lock().unwrap().restart();
+    let mut content = vec![0; 500];
+    content.extend([3; 1_000]);
+    fake.put("a", &content);
+    file.sync().unwrap();
+    let mut expected = vec![1; 4_000];
+    expected[500..1_500].fill(3);
+    assert!(fake.content("a") == expected);
+}
+
+#[test]
 fn what_is_written_again_hides_nothing_that_was_not_answered() {
     let fake = Fake::start();
     let options = Options {
