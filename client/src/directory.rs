@@ -3,8 +3,9 @@
 //! 24 bytes a reference, in chunks of 256 neighbouring pages; a file finds its chunks through a tree of arrays, so that
 //! a lookup is one load that may miss the processor's caches and a few that hardly do. Access keys, which one-sided
 //! reads have no use for, lie apart. A chunk whose pages lie in the server's memory as they do in the file, all referenced
-//! at one epoch, says so in its run: one word for 1 MiB, so that a one-sided read of a large file misses no cache for
-//! its directory. Chunks are never freed, only handed on to other pages, and nothing is locked to read them:
+//! at one epoch and numbered alike, says so in its run: two words for 1 MiB, so that a one-sided read of a large file misses
+//! no cache for its directory, and a guarded one only that for its key. Chunks are never freed, only handed on to other
+//! pages, and nothing is locked to read them:
 //!
 //! - An entry's `valid` word (epoch and length) is stored last, and loaded both first and last: a reader that loaded
 //!   anything of another reference finds it changed. So with a run and its epoch.
@@ -76,10 +77,11 @@ pub enum Lookup {
 struct Chunk {
     entries: [Entry; CHUNK],
     keys: [AtomicU64; CHUNK],
-    /// Epoch of all references of the chunk, if they are a run: whole pages in neighbouring frames; else 0.
-    run_epoch: AtomicU64,
-    /// Frame of the first page of the run.
-    run_frame: AtomicU32,
+    /// `valid` of all references of the chunk, if they are a run: whole pages in neighbouring frames, with neighbouring
+    /// handles; else 0.
+    run_valid: AtomicU64,
+    /// `place` of the first page of the run.
+    run_place: AtomicU64,
     touched: AtomicBool,
 }
 
@@ -164,11 +166,10 @@ impl Directory {
                 _ => Lookup::Missing,
             };
         };
-        let entry = &chunk.entries[page as usize % CHUNK];
-        let valid = entry.valid.load(Acquire);
-        let place = entry.place.load(Acquire);
-        let key = chunk.keys[page as usize % CHUNK].load(Acquire);
-        let still = entry.valid.load(Acquire) == valid && slot.load(Acquire) == number;
+        let at = page as usize % CHUNK;
+        let (place, valid, valid_word) = chunk.words(at);
+        let key = chunk.keys[at].load(Acquire);
+        let still = valid_word.load(Acquire) == valid && slot.load(Acquire) == number;
         if valid == 0 || !still || self.session.load(Acquire) != session {
             return Lookup::Missing;
         }
@@ -181,33 +182,18 @@ impl Directory {
         let slot = tree.slot(page)?;
         let number = slot.load(Acquire);
         let chunk = self.chunk(number)?;
-        let at = page as usize % CHUNK;
-        let epoch = chunk.run_epoch.load(Acquire);
-        let (found, still) = if epoch != 0 {
-            let frame = u64::from(chunk.run_frame.load(Acquire)) + at as u64;
-            let run = Location {
-                address: frame << size.shift(),
-                length: size.bytes() as u32,
-                epoch: Epoch(epoch),
-            };
-            (run, chunk.run_epoch.load(Acquire) == epoch)
-        } else {
-            let entry = &chunk.entries[at];
-            let valid = entry.valid.load(Acquire);
-            let place = entry.place.load(Acquire);
-            if valid == 0 {
-                return None;
-            }
-            let reference = unpack(place, 0, valid, size);
-            let single = Location {
-                address: reference.address,
-                length: reference.length,
-                epoch: reference.epoch,
-            };
-            (single, entry.valid.load(Acquire) == valid)
+        let (place, valid, valid_word) = chunk.words(page as usize % CHUNK);
+        if valid == 0 {
+            return None;
+        }
+        let reference = unpack(place, 0, valid, size);
+        let location = Location {
+            address: reference.address,
+            length: reference.length,
+            epoch: reference.epoch,
         };
-        let still = still && slot.load(Acquire) == number && self.session.load(Acquire) == session;
-        still.then_some(found)
+        let still = valid_word.load(Acquire) == valid && slot.load(Acquire) == number;
+        (still && self.session.load(Acquire) == session).then_some(location)
     }
 
     /// Says that the chunk of this page was of use of late.
@@ -254,20 +240,20 @@ impl Directory {
             return;
         };
         let full = keeper.owners[number as usize - 1].held as usize == CHUNK;
-        if !full || chunk.run_epoch.load(Relaxed) != 0 {
+        if !full || chunk.run_valid.load(Relaxed) != 0 {
             return;
         }
         let first = &chunk.entries[0];
         let valid = first.valid.load(Relaxed);
-        let frame = first.place.load(Relaxed) >> 32;
+        let place = first.place.load(Relaxed);
         let joined = |(at, entry): (usize, &Entry)| {
             entry.valid.load(Relaxed) == valid
-                && entry.place.load(Relaxed) >> 32 == frame + at as u64
+                && entry.place.load(Relaxed) == place_in_run(place, at)
         };
         let whole = (valid & 0xffff) + 1 == keeper.page.bytes() as u64;
         if whole && chunk.entries.iter().enumerate().all(joined) {
-            chunk.run_frame.store(frame as u32, Release);
-            chunk.run_epoch.store(valid >> 16, Release);
+            chunk.run_place.store(place, Release);
+            chunk.run_valid.store(valid, Release);
         }
     }
 
@@ -306,12 +292,13 @@ impl Directory {
             return false;
         }
         chunk.touched.store(true, Relaxed);
-        if before != valid || entry.place.load(Relaxed) != place {
-            chunk.run_epoch.store(0, Release);
+        let key_word = &chunk.keys[page as usize % CHUNK];
+        if before != valid || entry.place.load(Relaxed) != place || key_word.load(Relaxed) != key {
+            chunk.run_valid.store(0, Release);
         }
         entry.valid.store(0, Release);
         entry.place.store(place, Release);
-        chunk.keys[page as usize % CHUNK].store(key, Release);
+        key_word.store(key, Release);
         entry.valid.store(valid, Release);
         if before == 0 {
             keeper.owners[number as usize - 1].held += 1;
@@ -351,7 +338,7 @@ impl Directory {
         if valid == 0 || !wanted(valid) {
             return;
         }
-        chunk.run_epoch.store(0, Release);
+        chunk.run_valid.store(0, Release);
         entry.valid.store(0, Release);
         let owner = number as usize - 1;
         keeper.held -= 1;
@@ -444,7 +431,7 @@ impl Directory {
             slot.store(mark, Release);
         }
         if let Some(chunk) = self.chunk(number as u32 + 1) {
-            chunk.run_epoch.store(0, Release);
+            chunk.run_valid.store(0, Release);
             chunk
                 .entries
                 .iter()
@@ -518,11 +505,31 @@ impl Chunk {
         Self {
             entries: std::array::from_fn(entry),
             keys: std::array::from_fn(|_| AtomicU64::new(0)),
-            run_epoch: AtomicU64::new(0),
-            run_frame: AtomicU32::new(0),
+            run_valid: AtomicU64::new(0),
+            run_place: AtomicU64::new(0),
             touched: AtomicBool::new(false),
         }
     }
+
+    /// `place` and `valid` of one reference, and the word that is still `valid` if both were of one piece, and whatever
+    /// else of the reference is loaded before that word is looked at again.
+    #[inline]
+    fn words(&self, at: usize) -> (u64, u64, &AtomicU64) {
+        let run = self.run_valid.load(Acquire);
+        if run != 0 {
+            let place = place_in_run(self.run_place.load(Acquire), at);
+            return (place, run, &self.run_valid);
+        }
+        let entry = &self.entries[at];
+        let valid = entry.valid.load(Acquire);
+        (entry.place.load(Acquire), valid, &entry.valid)
+    }
+}
+
+/// `place` of a run's page, from that of its first.
+#[inline]
+fn place_in_run(first: u64, at: usize) -> u64 {
+    first.wrapping_add((1 << 32 | 1) * at as u64)
 }
 
 /// Three words, if the reference fits: its page lies on a page boundary below 2^32 pages, its epoch is below 2^48.

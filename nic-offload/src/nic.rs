@@ -300,7 +300,8 @@ impl Nic {
         if request.epoch > self.arena.current_epoch() {
             return Err(Exception::Stale);
         }
-        // The frame's lines come while the entry's does, not after it.
+        // The frame's lines come while the entry's does, not after it, nor before: they are many.
+        self.tpt.prefetch(request.handle);
         self.arena.prefetch(request.address, request.length);
         if let Some(entry) = self.tpt.lookup(request.handle) {
             let pinned = self.pin_entry(&entry, request, session);

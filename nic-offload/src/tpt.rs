@@ -7,7 +7,7 @@
 mod slot;
 
 use odafs_common::reference::{AccessKey, Epoch, Handle};
-use odafs_fabric::memory::{FrameNumber, collapse};
+use odafs_fabric::memory::{FrameNumber, collapse, prefetch};
 use odafs_fabric::sync::Mutex;
 
 use crate::capability::ReaderClass;
@@ -112,6 +112,13 @@ impl Tpt {
     fn set(&self, (base, first): (usize, usize)) -> impl Iterator<Item = usize> + use<> {
         let mask = self.ways - 1;
         (0..self.ways).map(move |i| base + ((first + i) & mask))
+    }
+
+    /// Fetches the line in which the entry of `handle` is most likely to be.
+    #[inline]
+    pub fn prefetch(&self, handle: Handle) {
+        let (base, first) = self.place(handle);
+        prefetch(&self.slots[base + first]);
     }
 
     /// The entry of `handle`.
