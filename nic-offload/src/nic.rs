@@ -47,9 +47,10 @@ impl Default for NicConfig {
 /// What shall be done about a message.
 #[derive(Debug)]
 #[must_use]
-pub enum Verdict {
-    /// Move this data, then answer with [`Nic::complete`] and give it back with [`Nic::finish`].
-    Transfer(Transfer),
+pub enum Verdict<R = Transfer> {
+    /// Of [`Nic::receive`]: move this data, then answer with [`Nic::complete`] and give it back with [`Nic::finish`]. Of
+    /// [`Nic::authenticate`]: go on with [`Nic::translate`].
+    Read(R),
     /// The connection is to be attached: answer with [`Nic::attached`].
     Attach(AttachRequest),
     /// Send this answer (a refusal).
@@ -57,6 +58,12 @@ pub enum Verdict {
     /// Refused to be attached: this is the answer.
     NotAttached([u8; Attached::BYTES]),
 }
+
+/// A read whose MAC has passed, and whose sequence number is taken. What it names is on its way into the cache, so
+/// another message can be judged meanwhile.
+#[derive(Debug)]
+#[must_use]
+pub struct Authentic(Request);
 
 /// A read that was let in. Its frame is pinned until [`Nic::finish`].
 #[derive(Debug)]
@@ -219,6 +226,24 @@ impl Nic {
 
     /// Judges a message of a direct connection.
     pub fn receive(&self, connection: &mut Connection, message: &[u8], now: Nanos) -> Verdict {
+        match self.authenticate(connection, message, now) {
+            Verdict::Read(admitted) => match self.translate(connection, admitted, now) {
+                Ok(transfer) => Verdict::Read(transfer),
+                Err(refusal) => Verdict::Refused(refusal),
+            },
+            Verdict::Attach(request) => Verdict::Attach(request),
+            Verdict::Refused(refusal) => Verdict::Refused(refusal),
+            Verdict::NotAttached(refusal) => Verdict::NotAttached(refusal),
+        }
+    }
+
+    /// As [`Nic::receive`], up to what needs the pages: of a read, its MAC and its sequence number.
+    pub fn authenticate(
+        &self,
+        connection: &mut Connection,
+        message: &[u8],
+        now: Nanos,
+    ) -> Verdict<Authentic> {
         let attaches = message.get(1) == Some(&opcode::ATTACH);
         if connection.throttled(now) {
             self.counters.throttled();
@@ -237,24 +262,49 @@ impl Nic {
                     Verdict::NotAttached(Attached::refuse(exception))
                 });
         }
-        self.read(connection, message, now)
-            .map(Verdict::Transfer)
+        self.authenticate_read(connection, message, now)
+            .map(Verdict::Read)
             .unwrap_or_else(|(exception, sequence)| {
-                if exception == Exception::Denied {
-                    connection.denied(now);
-                }
-                self.counters.refused(exception);
-                Verdict::Refused(self.refuse(exception, sequence))
+                Verdict::Refused(self.refused(connection, exception, sequence, now))
             })
     }
 
-    /// A guarded read, up to the pinned frame. The order is the security argument: docs/SECURITY.md.
-    fn read(
+    /// Translates, checks and pins what was let in: then move the data, answer with [`Nic::complete`] and give it back
+    /// with [`Nic::finish`].
+    ///
+    /// # Errors
+    /// The answer to be sent instead, a refusal.
+    pub fn translate(
+        &self,
+        connection: &mut Connection,
+        Authentic(request): Authentic,
+        now: Nanos,
+    ) -> Result<Transfer, [u8; Completion::BYTES]> {
+        self.let_in(connection, &request)
+            .map_err(|exception| self.refused(connection, exception, request.sequence, now))
+    }
+
+    fn refused(
+        &self,
+        connection: &mut Connection,
+        exception: Exception,
+        sequence: u64,
+        now: Nanos,
+    ) -> [u8; Completion::BYTES] {
+        if exception == Exception::Denied {
+            connection.denied(now);
+        }
+        self.counters.refused(exception);
+        self.refuse(exception, sequence)
+    }
+
+    /// A guarded read, up to its MAC and sequence number. The order is the security argument: docs/SECURITY.md.
+    fn authenticate_read(
         &self,
         connection: &mut Connection,
         message: &[u8],
         now: Nanos,
-    ) -> Result<Transfer, (Exception, u64)> {
+    ) -> Result<Authentic, (Exception, u64)> {
         let (request, body, tag) =
             Request::parse(message).ok_or((Exception::Denied, sequence_of(message)))?;
         let refuse = |exception| (exception, request.sequence);
@@ -267,13 +317,25 @@ impl Nic {
             return Err(refuse(Exception::Denied));
         }
         connection.accept(&request, now).map_err(refuse)?;
-        let session = connection.session().ok_or(refuse(Exception::Denied))?;
+        // The frame's lines come while the entry's does, not after it, nor before: they are many.
+        self.tpt.prefetch(request.handle);
+        self.arena.prefetch(request.address, request.length);
+        Ok(Authentic(request))
+    }
+
+    /// The same read, up to the pinned frame.
+    fn let_in(
+        &self,
+        connection: &mut Connection,
+        request: &Request,
+    ) -> Result<Transfer, Exception> {
+        let session = connection.session().ok_or(Exception::Denied)?;
         if connection.pins() >= self.config.pins_max {
-            return Err(refuse(Exception::Busy));
+            return Err(Exception::Busy);
         }
-        let entry = self.pin(&request, session).map_err(refuse)?;
+        let entry = self.pin(request, session)?;
         connection.pinned();
-        Ok(self.transfer(&request, &entry))
+        Ok(self.transfer(request, &entry))
     }
 
     fn transfer(&self, request: &Request, entry: &TptEntry) -> Transfer {
@@ -300,9 +362,6 @@ impl Nic {
         if request.epoch > self.arena.current_epoch() {
             return Err(Exception::Stale);
         }
-        // The frame's lines come while the entry's does, not after it, nor before: they are many.
-        self.tpt.prefetch(request.handle);
-        self.arena.prefetch(request.address, request.length);
         if let Some(entry) = self.tpt.lookup(request.handle) {
             let pinned = self.pin_entry(&entry, request, session);
             if pinned != Err(Exception::Stale) || request.epoch <= entry.epoch {

@@ -179,7 +179,7 @@ impl World {
 
     fn judge(&mut self, message: &[u8]) -> Result<u32, Exception> {
         let answer = match self.receive(message) {
-            Verdict::Transfer(transfer) => {
+            Verdict::Read(transfer) => {
                 assert!(self.arena.is_pinned(transfer.frame));
                 let answer = self.nic.complete(&transfer);
                 self.nic.finish(&mut self.connection, transfer);
@@ -226,7 +226,7 @@ fn attach(nic: &Nic, connection: &mut Connection, client: &Client, one_sided: bo
     let answer = match nic.receive(connection, &message, MINUTE) {
         Verdict::Attach(request) => nic.attached(connection, request, Some(EXPOSED)),
         Verdict::NotAttached(answer) => answer,
-        Verdict::Refused(_) | Verdict::Transfer(_) => panic!("an attach is no read"),
+        Verdict::Refused(_) | Verdict::Read(_) => panic!("an attach is no read"),
     };
     Attached::open(&answer, &client.key.attach_key(), &[4; 16], &NONCE).unwrap()
 }
@@ -247,7 +247,7 @@ fn a_good_read_is_let_in() {
             length: 50,
             ..world.client.request(&reference)
         };
-        let Verdict::Transfer(transfer) = world.receive(&world.client.seal(&request)) else {
+        let Verdict::Read(transfer) = world.receive(&world.client.seal(&request)) else {
             panic!("refused")
         };
         assert_eq!(
@@ -288,7 +288,7 @@ fn a_sink_is_passed_on() {
         sink_offset: 6,
         ..world.client.request(&reference)
     };
-    let Verdict::Transfer(transfer) = world.receive(&world.client.seal(&request)) else {
+    let Verdict::Read(transfer) = world.receive(&world.client.seal(&request)) else {
         panic!("refused")
     };
     assert_eq!(
@@ -468,7 +468,7 @@ fn busy_at_the_cap_of_pins() {
     for _ in 0..2 {
         let request = world.client.request(&reference);
         let message = world.client.seal(&request);
-        let Verdict::Transfer(transfer) = world.receive(&message) else {
+        let Verdict::Read(transfer) = world.receive(&message) else {
             panic!("refused")
         };
         held.push(transfer);

@@ -255,7 +255,7 @@ impl DirectClient {
         let message = request.seal(&self.key.mac_key(MacAlgorithm::Blake3, 0));
         let nic = self.export.nic().expect("direct access");
         match nic.receive(&mut self.connection, &message, clock::now()) {
-            Verdict::Transfer(transfer) => {
+            Verdict::Read(transfer) => {
                 let mut data = vec![0; transfer.length as usize];
                 let arena = self.export.arena();
                 arena.copy_out(transfer.frame, transfer.offset, &mut data);

@@ -549,7 +549,7 @@ impl Judge {
         let mut let_in = 0;
         let (times, ns) = batches(time, seal, |message| {
             match nic.receive(connection, &message, Nanos(2)) {
-                Verdict::Transfer(transfer) => {
+                Verdict::Read(transfer) => {
                     let_in += 1;
                     black_box(nic.complete(&transfer));
                     nic.finish(connection, transfer);

@@ -10,7 +10,7 @@ use odafs_fabric::{Completion, PostError, Posted, QueuePair, ReadOrder, Remote, 
 
 use super::{Now, Serves, Turn};
 use crate::connection::Connection;
-use crate::nic::{Answer, AttachRequest, Nic, Transfer, Verdict};
+use crate::nic::{Answer, AttachRequest, Authentic, Nic, Transfer, Verdict};
 
 /// A direct connection and what is under way on it.
 pub(super) struct DirectLine {
@@ -20,6 +20,8 @@ pub(super) struct DirectLine {
     waiting: VecDeque<Waiting>,
     /// Since when the first of them has been the first.
     waiting_since: Nanos,
+    /// A read that was authenticated and is not begun: what it needs is fetched while the next message is judged.
+    next: Option<Authentic>,
     /// RDMA Writes that still read from their frames. They complete in order.
     leaving: VecDeque<Leaving>,
     next_id: u64,
@@ -64,6 +66,7 @@ impl DirectLine {
             connection: Connection::new(number as u32, nonce),
             waiting: VecDeque::new(),
             waiting_since: now,
+            next: None,
             leaving: VecDeque::new(),
             next_id: 0,
             born: now,
@@ -97,6 +100,7 @@ impl DirectLine {
             events += 1;
             self.event(completion, nic, now);
         }
+        self.begin(nic, now.time);
         self.repay(now);
         if events > 0 {
             self.qp.flush();
@@ -117,7 +121,8 @@ impl DirectLine {
     /// What waits for room is bounded: beyond that, requests stay with the peer. Completions of our own must be
     /// polled for all the same, as they make room.
     fn takes_more(&self, now: &Now<'_>) -> bool {
-        let room = !now.draining && self.waiting.len() < now.config.receives as usize;
+        let kept = self.waiting.len() + usize::from(self.next.is_some());
+        let room = !now.draining && kept < now.config.receives as usize;
         !self.dead && (room || !self.leaving.is_empty())
     }
 
@@ -125,8 +130,11 @@ impl DirectLine {
         match completion {
             Completion::Recv { .. } => {
                 self.owed += 1;
-                match nic.receive(&mut self.connection, self.qp.message(), now.time) {
-                    Verdict::Transfer(transfer) => self.send(transfer, nic, now.time),
+                let verdict = nic.authenticate(&mut self.connection, self.qp.message(), now.time);
+                // In the order in which they came.
+                self.begin(nic, now.time);
+                match verdict {
+                    Verdict::Read(read) => self.next = Some(read),
                     Verdict::Attach(request) => self.attach(request, nic, now.serves),
                     Verdict::Refused(answer) => self.answer(&answer),
                     Verdict::NotAttached(answer) => self.answer(&answer),
@@ -137,6 +145,17 @@ impl DirectLine {
                 self.dead |= result.is_err();
             }
             Completion::Send { .. } | Completion::Read { .. } => {}
+        }
+    }
+
+    /// Begins the read that was authenticated, if there is one.
+    #[inline]
+    fn begin(&mut self, nic: &Nic, now: Nanos) {
+        if let Some(read) = self.next.take() {
+            match nic.translate(&mut self.connection, read, now) {
+                Ok(transfer) => self.send(transfer, nic, now),
+                Err(refusal) => self.answer(&refusal),
+            }
         }
     }
 

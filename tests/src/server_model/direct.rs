@@ -279,7 +279,7 @@ impl World {
         let message = request.seal(&client.key.mac_key(client.mac, client.generation));
         let nic = self.export.nic().expect("direct reads");
         let transfer = match nic.receive(&mut client.connection, &message, clock::now()) {
-            Verdict::Transfer(transfer) => transfer,
+            Verdict::Read(transfer) => transfer,
             Verdict::Attach(_) | Verdict::NotAttached(_) => panic!("a read is no attach"),
             Verdict::Refused(answer) => {
                 let (completion, _) = Completion::parse(&answer).expect("a completion");
