@@ -22,16 +22,26 @@ pub mod opcode {
     pub const ATTACHED: u8 = 0x82;
 }
 
+#[inline]
 fn put<const N: usize>(out: &mut [u8], at: usize, bytes: [u8; N]) {
     out[at..at + N].copy_from_slice(&bytes);
 }
 
-fn half(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+#[inline]
+fn get<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut out = [0; N];
+    out.copy_from_slice(&bytes[at..at + N]);
+    out
 }
 
+#[inline]
+fn half(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(get(bytes, at))
+}
+
+#[inline]
 fn word(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]))
+    u64::from_le_bytes(get(bytes, at))
 }
 
 /// A guarded read: one page, or part of one.
@@ -88,6 +98,7 @@ impl Request {
     const MARKED: u8 = 4;
 
     /// The message, sealed with `key`.
+    #[inline]
     pub fn seal(&self, key: &MacKey) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[0] = VERSION;
@@ -112,6 +123,7 @@ impl Request {
     }
 
     /// The fields and the tag, unverified. `None`: not a read of this version.
+    #[inline]
     pub fn parse(message: &[u8]) -> Option<(Request, &[u8; Self::BODY], &Tag)> {
         let message: &[u8; Self::BYTES] = message.try_into().ok()?;
         let (body, tag) = message.split_first_chunk::<{ Self::BODY }>()?;
@@ -165,6 +177,7 @@ impl Completion {
     const INLINE: u8 = 1;
 
     /// The header's bytes.
+    #[inline]
     pub fn encode(&self) -> [u8; Self::BYTES] {
         let (status, length) = match self.result {
             Ok(length) => (0, length),
@@ -183,6 +196,7 @@ impl Completion {
 
     /// The header and the data behind it (empty unless inline). `None`: malformed, or the data has another length
     /// than the header says.
+    #[inline]
     pub fn parse(message: &[u8]) -> Option<(Completion, &[u8])> {
         let (header, data) = message.split_first_chunk::<{ Self::BYTES }>()?;
         if header[0] != opcode::COMPLETION || header[1] & !Self::INLINE != 0 {
