@@ -214,8 +214,10 @@ fn refused(bytes: usize) -> io::Error {
 /// A memory window: a tag for a range of a registration.
 pub struct Window {
     window: NonNull<ibv_mw>,
-    of: Arc<Registration>,
+    /// What it is for. `None`: it is bound to nothing, and is for anything.
+    of: Option<Arc<Registration>>,
     tag: u32,
+    _pd: Arc<Pd>,
 }
 
 // SAFETY: libibverbs may be called from any thread.
@@ -223,21 +225,34 @@ unsafe impl Send for Window {}
 
 impl Window {
     /// A window that is bound to nothing yet.
-    pub fn new(pd: &Pd, of: &Arc<Registration>) -> io::Result<Window> {
+    pub fn new(pd: &Arc<Pd>) -> io::Result<Window> {
         let context = pd.context().raw();
         // SAFETY: the context is open.
         let allocate = unsafe { (*context).ops.alloc_mw }.ok_or(io::ErrorKind::Unsupported)?;
         // SAFETY: the domain lives.
         let window = NonNull::new(unsafe { allocate(pd.raw(), IBV_MW_TYPE_2) });
         let window = window.ok_or_else(io::Error::last_os_error)?;
-        // SAFETY: the window is ours.
-        let tag = unsafe { window.as_ref().rkey };
         Ok(Window {
             window,
-            of: Arc::clone(of),
-            // Its owner makes up the last 8 bits, which must be others at each use.
-            tag: tag & !0xff | tag.wrapping_add(1) & 0xff,
+            of: None,
+            // SAFETY: the window is ours.
+            tag: unsafe { window.as_ref().rkey },
+            _pd: Arc::clone(pd),
         })
+    }
+
+    /// Is for ranges of `registration`, under a tag that it did not have at its last use: the last 8 bits are its owner's.
+    pub fn prepare(&mut self, registration: &Arc<Registration>) {
+        self.of = Some(Arc::clone(registration));
+        self.tag = self.tag & !0xff | self.tag.wrapping_add(1) & 0xff;
+    }
+
+    /// The device has ended its tag.
+    pub fn ended(&mut self) {
+        self.of = None;
+        // A device's library names the window by its last tag when it is bound again, and leaves it to us to note that.
+        // SAFETY: the window is ours, and no work request under way names it.
+        unsafe { self.window.as_mut() }.rkey = self.tag;
     }
 
     /// The tag that it is to be bound under.
@@ -252,21 +267,19 @@ impl Window {
 
     /// For a work request that binds it. Null: there is no memory any more.
     pub fn region(&self) -> *mut ibv_mr {
-        self.of
-            .region
-            .lock()
-            .map_or(std::ptr::null_mut(), NonNull::as_ptr)
+        let region = self.of.as_ref().and_then(|of| *of.region.lock());
+        region.map_or(std::ptr::null_mut(), NonNull::as_ptr)
     }
 
     /// Whether it is one over `registration`.
     pub fn is_of(&self, registration: &Arc<Registration>) -> bool {
-        Arc::ptr_eq(&self.of, registration)
+        (self.of.as_ref()).is_some_and(|of| Arc::ptr_eq(of, registration))
     }
 }
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // SAFETY: the window is ours, its context is open (the registration holds it), and ends once.
+        // SAFETY: the window is ours, its context is open (the domain holds it), and ends once.
         unsafe {
             let context = self.window.as_ref().context;
             if let Some(deallocate) = (*context).ops.dealloc_mw {

@@ -30,7 +30,10 @@ const LOOKS: u32 = 64;
 /// How long a device may take to let go of what it was told to do. It takes microseconds, or for ever if it is gone.
 const FLUSH: Nanos = Nanos::from_millis(100);
 
-/// How long a bind may take.
+/// Windows that are kept for the next use.
+const SPARE_MAX: usize = 32;
+
+/// How long a bind may take, or its end.
 const BIND: Nanos = Nanos::from_secs(1);
 
 /// A responder of iWARP must not speak before its peer (RFC 5044 section 7.1.1). So long after the accept the peer has
@@ -115,6 +118,8 @@ pub struct Pair {
     message: Box<[u8; SLOT_BYTES]>,
     message_bytes: usize,
     table: HashMap<u32, Held>,
+    /// Windows that are bound to nothing.
+    spare: Vec<Window>,
     /// Whose end nobody saw.
     left: Vec<Kept>,
     looks: u32,
@@ -168,6 +173,7 @@ impl Pair {
             message: Box::new([0; SLOT_BYTES]),
             message_bytes: 0,
             table: HashMap::new(),
+            spare: Vec::new(),
             left: Vec::new(),
             looks: 0,
             silent_until: (is_server && iwarp).then(|| clock::now() + SILENCE),
@@ -613,8 +619,42 @@ impl Pair {
         self.nudge.heard();
         slot.load(&mut self.message[..bytes as usize]);
         self.wanted = self.wanted.saturating_sub(1);
-        let invalidated = ended.filter(|tag| self.table.remove(&tag.0).is_some());
+        let invalidated = ended.filter(|tag| match self.table.remove(&tag.0) {
+            None => false,
+            Some(Held::Region(_)) => true,
+            Some(Held::Window(window, _)) => {
+                self.spare(window);
+                true
+            }
+        });
         Completion::Recv { bytes, invalidated }
+    }
+
+    /// Keeps a window for the next use, whose tag has ended.
+    fn spare(&mut self, mut window: Window) {
+        window.ended();
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(window);
+        }
+    }
+
+    /// Ends a window's tag, bound by the work request with this number.
+    fn end_window(&mut self, window: Window, bound: u64) {
+        // The device must not find a window gone that it is to bind.
+        if !self.settle(bound, BIND) {
+            return self.close(&"the peer lets no tag be bound");
+        }
+        // Behind what waits for the peer its end would wait too: then it goes, at once.
+        if self.closed || !self.flights.is_empty() {
+            return;
+        }
+        let number = self.next;
+        let end = Work::End(window.tag());
+        self.post(&end, None, What::Quiet, Kept::Nothing);
+        match self.settle(number, BIND) && !self.closed {
+            true => self.spare(window),
+            false => self.close(&"a tag does not end"),
+        }
     }
 }
 

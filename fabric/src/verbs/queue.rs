@@ -101,6 +101,8 @@ pub enum Work<'a> {
         length: u64,
         access: Access,
     },
+    /// Ends a tag of ours.
+    End(SteeringTag),
 }
 
 /// Local memory of a work request.
@@ -173,6 +175,10 @@ impl Chain {
                     length,
                     mw_access_flags: flags(access),
                 };
+            }
+            Work::End(tag) => {
+                request.opcode = ibv_wr_opcode::IBV_WR_LOCAL_INV;
+                request.__bindgen_anon_1.invalidate_rkey = tag.0;
             }
         }
         let piece = piece.unwrap_or(Piece {

@@ -1,6 +1,6 @@
 //! The queue pair as the trait has it.
 
-use super::{BIND, Event, Held, Kept, Pair, What};
+use super::{Event, Held, Kept, Pair, What};
 use crate::clock::Nanos;
 use crate::fabric::{
     Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, ReadOrder, Region, Remote,
@@ -202,7 +202,9 @@ impl QueuePair for Pair {
         self.queue.open(access)?;
         let address = registration.address(offset, length);
         let (tag, held) = if self.domain.context().has_windows() {
-            let window = Window::new(self.domain.pd(), &registration)?;
+            let spare = self.spare.pop();
+            let mut window = spare.map_or_else(|| Window::new(self.domain.pd()), Ok)?;
+            window.prepare(&registration);
             let work = Work::Bind {
                 window: &window,
                 address,
@@ -228,13 +230,7 @@ impl QueuePair for Pair {
     fn invalidate(&mut self, tag: SteeringTag) {
         match self.table.remove(&tag.0) {
             None => {}
-            // The device must not find a window gone that it is to bind.
-            Some(Held::Window(window, bound)) => {
-                if !self.settle(bound, BIND) {
-                    self.close(&"the peer lets no tag be bound");
-                }
-                drop(window);
-            }
+            Some(Held::Window(window, bound)) => self.end_window(window, bound),
             Some(Held::Region(registration)) => {
                 // Windows first: a region does not go while there are some.
                 let of_it = |held: &Held| matches!(held, Held::Window(window, _) if window.is_of(&registration));
