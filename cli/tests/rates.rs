@@ -77,6 +77,28 @@ fn strategies_of_registration_are_charged_for_what_they_do() {
 }
 
 #[test]
+fn a_tag_that_ends_takes_the_connection_with_it_and_a_stamp_does_not() {
+    let output = run(&[
+        "bench",
+        "registration",
+        "--revocation",
+        "--rounds",
+        "1",
+        "--json",
+    ]);
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["bench"], "revocation");
+    let row = |by: &str| {
+        let mut rows = report["rows"].as_array().unwrap().iter();
+        let row = rows.find(|row| row["by"] == by).unwrap();
+        assert!(row["stale_ns"].as_u64() > Some(0), "{row}");
+        ["times", "connections_lost"].map(|key| row[key].as_u64().unwrap())
+    };
+    assert_eq!(row("stamp"), [20, 0]);
+    assert_eq!(row("window"), [20, 20]);
+}
+
+#[test]
 fn credits_have_a_fairness() {
     let rows = report("credits", "--clients 1 --clients 3 --fixed 2");
     assert_eq!(rows.len(), 4);

@@ -7,6 +7,7 @@ pub mod credits;
 pub mod designs;
 mod load;
 pub mod registration;
+pub mod revocation;
 mod setting;
 pub mod throughput;
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use odafs_bench::rates::registration::{self, Costs, Plan, Row};
-use odafs_bench::table::{Table, bytes, time};
+use odafs_bench::rates::revocation;
+use odafs_bench::table::{Table, bytes, count, time};
 
 use super::rates::{Callers, Common, Over, RATE, cells, word};
 use crate::units;
@@ -14,15 +15,20 @@ use crate::units;
 #[derive(Args)]
 #[command(after_help = "Example:
   odafs bench registration --threads 1 --threads 8 --size 128KiB --operation-cost 0us --page-cost 0ns
-  odafs bench registration --fabric verbs --threads 1 --size 128KiB
+  odafs bench registration --fabric verbs --threads 1 --size 128KiB --file-size 8MiB
+  odafs bench registration --fabric verbs --revocation
 
 What does registration cost a server, and which strategy spares it? per-operation registers memory for each
 call; pooled gives memory that is registered a fresh tag for each; cached uses it again; all-physical reads
 into free frames of the page cache. On an RDMA device (--fabric verbs) memory is really registered. RDMA over
 TCP has nothing to tell an adapter and no pages to pin, so there the server's engine spends the time instead
 that --operation-cost and --page-cost name: an assumption, no measurement of hardware. The columns behind the
-rates are the time of a call: what the engine measured around registrations and their ends, and the rest. Writes are in the Read-Write design; reads in Read-Read, as the server registers nothing for
-reads in the other.")]
+rates are the time of a call: what the engine measured around registrations and their ends, and the rest. Writes are in the Read-Write design; reads in Read-Read, as the
+server registers nothing for reads in the other.
+
+--revocation: how a page is taken back from a client that reads it by itself. By its stamp: a store; the client
+sees that what it read is stale and goes on. By a tag for this page and client (a memory window, or where the
+device has none a region): the read is refused, and the connection is lost with it.")]
 pub struct Arguments {
     #[command(flatten)]
     callers: Callers,
@@ -32,6 +38,9 @@ pub struct Arguments {
     /// Time that it takes to pin a page of 4 KiB (RDMA over TCP only)
     #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "250ns")]
     page_cost: Duration,
+    /// Measure how a page is taken back instead: by its stamp, and by a tag
+    #[arg(long)]
+    revocation: bool,
     #[command(flatten)]
     over: Over,
     #[command(flatten)]
@@ -40,6 +49,12 @@ pub struct Arguments {
 
 /// Measures.
 pub fn run(arguments: Arguments) -> Result<()> {
+    if arguments.revocation {
+        let rdma = arguments.over.fabric()?;
+        let conditions = arguments.common.conditions(revocation::ROWS, rdma)?;
+        let measure = |tick: &mut dyn FnMut(&str)| revocation::run(&conditions, tick);
+        return (arguments.common).run(revocation::ROWS, measure, revocation_table);
+    }
     let plan = plan(&arguments)?;
     let measure = |tick: &mut dyn FnMut(&str)| registration::run(&plan, tick);
     arguments.common.run(plan.specs().len(), measure, table)
@@ -100,6 +115,33 @@ fn table(rows: &[Row]) -> Table {
         ];
         row.extend(parts.map(time));
         table.row(row);
+    }
+    table
+}
+
+fn revocation_table(rows: &[revocation::Row]) -> Table {
+    let mut table = Table::new([
+        "<taken back by",
+        "reference",
+        "read",
+        "take back",
+        "stale read",
+        "good again",
+        "connections lost",
+        "times",
+    ]);
+    for row in rows {
+        let times = [
+            row.reference_ns,
+            row.read_ns,
+            row.revoke_ns,
+            row.stale_ns,
+            row.recovered_ns,
+        ];
+        let mut cells = vec![row.by.to_owned()];
+        cells.extend(times.map(time));
+        cells.extend([row.connections_lost, row.times].map(count));
+        table.row(cells);
     }
     table
 }
