@@ -9,9 +9,10 @@ use odafs_bench::table::Table;
 use serde::Serialize;
 
 use crate::connection::{Clients, ConnectionArguments, url};
+use crate::copy::copy;
 use crate::output;
 
-/// Bytes of one read.
+/// Bytes of one read of `--why`.
 const READ_BYTES: usize = 1 << 20;
 
 /// Print files, or the route of each read and why it was taken
@@ -68,19 +69,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
 fn bytes(arguments: &Arguments, options: Options) -> Result<()> {
     let mut clients = Clients::new(options);
     let mut out = std::io::stdout().lock();
-    let mut buffer = vec![0; READ_BYTES];
+    let keep = arguments.connection.is_direct();
     for url in &arguments.urls {
         let (client, path) = clients.at(url)?;
-        let file = client.open(path)?;
-        let mut offset = 0;
-        loop {
-            let n = file.read_at(&mut buffer, offset)?;
-            if n == 0 {
-                break;
-            }
-            out.write_all(&buffer[..n])?;
-            offset += n as u64;
-        }
+        copy(&client.open(path)?, keep, &mut out, |_| {})?;
     }
     out.flush()?;
     Ok(())

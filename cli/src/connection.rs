@@ -58,6 +58,13 @@ impl ConnectionArguments {
     }
 }
 
+impl ConnectionArguments {
+    /// Whether reads were asked to be direct.
+    pub fn is_direct(&self) -> bool {
+        matches!(self.route, RouteName::Guarded | RouteName::OneSided)
+    }
+}
+
 /// Parses a URL, as clap wants it.
 pub fn url(text: &str) -> Result<Url, String> {
     text.parse::<Url>().map_err(|error| error.why.to_owned())

@@ -10,9 +10,6 @@ use odafs::{File, Url};
 use crate::connection::{Clients, ConnectionArguments, url};
 use crate::{Usage, output};
 
-/// Bytes of one read.
-const READ_BYTES: usize = 1 << 20;
-
 /// Copy a file from a server
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -36,6 +33,7 @@ pub struct Arguments {
 /// Copies.
 pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
+    let keep = arguments.connection.is_direct();
     let (client, path) = clients.at(&arguments.url)?;
     let Some(name) = path.file_name() else {
         bail!(Usage(format!("{} names no file", arguments.url)));
@@ -47,7 +45,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     };
     let file = client.open(&path)?;
     if target == Path::new("-") {
-        return copy(&file, &mut std::io::stdout().lock());
+        return copy(&file, keep, &mut std::io::stdout().lock());
     }
     if target.metadata().is_ok_and(|there| !there.is_file()) {
         // A device or a pipe is written to, never replaced.
@@ -55,7 +53,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
             .write(true)
             .open(&target)
             .with_context(|| format!("cannot open {}", target.display()))?;
-        return copy(&file, &mut there)
+        return copy(&file, keep, &mut there)
             .with_context(|| format!("cannot copy to {}", target.display()));
     }
     let directory = match target.parent() {
@@ -67,26 +65,19 @@ pub fn run(arguments: Arguments) -> Result<()> {
         .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
         .tempfile_in(directory)
         .with_context(|| format!("cannot write in {}", directory.display()))?;
-    copy(&file, &mut local).with_context(|| format!("cannot copy to {}", target.display()))?;
+    copy(&file, keep, &mut local)
+        .with_context(|| format!("cannot copy to {}", target.display()))?;
     local
         .persist(&target)
         .with_context(|| format!("cannot make {}", target.display()))?;
     Ok(())
 }
 
-fn copy(file: &File, out: &mut impl Write) -> Result<()> {
+fn copy(file: &File, keep_to_route: bool, out: &mut impl Write) -> Result<()> {
     let progress = output::byte_progress(file.metadata()?.size, "get");
-    let mut buffer = vec![0; READ_BYTES];
-    let mut offset = 0;
-    loop {
-        let n = file.read_at(&mut buffer, offset)?;
-        if n == 0 {
-            break;
-        }
-        out.write_all(&buffer[..n])?;
-        offset += n as u64;
-        progress.set_position(offset);
-    }
+    crate::copy::copy(file, keep_to_route, out, |bytes| {
+        progress.set_position(bytes)
+    })?;
     out.flush()?;
     progress.finish_and_clear();
     Ok(())

@@ -6,6 +6,7 @@ mod bench;
 mod cat;
 mod config;
 mod connection;
+mod copy;
 mod demo;
 mod devices;
 mod doctor;
