@@ -17,3 +17,6 @@ for test in direct coherence kill hostile hostile_rdma; do
 done
 step "calls by every design and strategy of registration"
 tests/rdma --test-threads=1 || die "the tests"
+step "registration, and a page taken back, measured in brief"
+odafs bench registration --fabric verbs --threads 1 --size 128KiB --file-size 4MiB --rounds 1 --seconds 2 || die "the bench"
+odafs bench registration --fabric verbs --revocation --rounds 1 || die "the bench"
