@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
+use odafs_fabric::verbs;
 use serde::Serialize;
 
 pub use load::{Operation, Round};
@@ -121,6 +122,17 @@ fn report<S, R>(
         file_bytes: conditions.file_bytes,
         rounds: conditions.rounds,
         rows: rows.map(|((spec, _), rounds)| row(spec, rounds)).collect(),
+    })
+}
+
+/// The RDMA device, if it is one.
+fn device(fabric: Fabric) -> Option<verbs::Device> {
+    let Fabric::Verbs(address) = fabric else {
+        return None;
+    };
+    verbs::devices().ok()?.into_iter().find(|device| {
+        let mut ports = device.ports.iter();
+        ports.any(|port| port.addresses.contains(&address))
     })
 }
 

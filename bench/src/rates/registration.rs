@@ -7,13 +7,16 @@ use anyhow::Result;
 use odafs::RdmaDesign;
 use serde::Serialize;
 
-use super::{Case, Conditions, Operation, Rate, Report, Round, Setting, report};
+use super::{Case, Conditions, Operation, Rate, Report, Round, Setting, device, report};
 use crate::histogram::median;
 use crate::machine::Machine;
 use crate::process::Fabric;
 
 /// The strategies of the server, as `odafs serve --registration` calls them.
 pub const STRATEGIES: [&str; 4] = ["per-operation", "pooled", "cached", "all-physical"];
+
+/// One more, on devices that can do it: for each call, of memory whose pages are not pinned.
+const ON_DEMAND: &str = "on-demand";
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -26,6 +29,8 @@ pub struct Plan {
     pub record_bytes: Vec<usize>,
     /// What the server's engine spends on each registration over TCP, as hardware would. A device has prices of its own.
     pub costs: Costs,
+    /// Whether the device offers on-demand paging.
+    pub on_demand: bool,
 }
 
 /// What registration costs. Soft RDMA has no such price: without these the strategies differ in allocation only.
@@ -107,14 +112,25 @@ impl Breakdown {
     }
 }
 
+/// Whether the fabric is a device that offers on-demand paging.
+pub fn pages_on_demand(rdma: Fabric) -> bool {
+    device(rdma).is_some_and(|device| device.on_demand_paging)
+}
+
 impl Plan {
+    fn strategies(&self) -> impl Iterator<Item = &'static str> {
+        STRATEGIES
+            .into_iter()
+            .chain(self.on_demand.then_some(ON_DEMAND))
+    }
+
     /// The rows.
     pub fn specs(&self) -> Vec<Spec> {
         let mut specs = Vec::new();
         for operation in [Operation::Write, Operation::Read] {
             for &record_bytes in &self.record_bytes {
                 for &threads in &self.threads {
-                    specs.extend(STRATEGIES.map(|registration| Spec {
+                    specs.extend(self.strategies().map(|registration| Spec {
                         registration,
                         operation,
                         threads,
@@ -152,9 +168,13 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
     let [operation, page] =
         [plan.costs.operation, plan.costs.page].map(|t| format!("{}ns", t.as_nanos()));
     let mut servers = Vec::new();
-    for strategy in STRATEGIES {
+    for strategy in plan.strategies() {
         tick(&format!("starting and filling a server ({strategy})"));
-        let mut arguments = vec!["--registration", strategy, "--design", "read-read"];
+        let mut arguments = vec!["--design", "read-read", "--registration"];
+        match strategy {
+            ON_DEMAND => arguments.extend(["per-operation", "--odp"]),
+            _ => arguments.push(strategy),
+        }
         if model {
             arguments.extend(["--registration-cost", &operation, "--pinning-cost", &page]);
         }
@@ -167,7 +187,7 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
         let case = case(&spec, *server);
         Some((spec, case))
     });
-    report(
+    let mut report = report(
         "registration",
         &plan.conditions,
         (machine, &setting),
@@ -181,7 +201,11 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
                 spec,
             }
         },
-    )
+    )?;
+    if !model && !plan.on_demand {
+        report.placement += "; the device offers no on-demand paging";
+    }
+    Ok(report)
 }
 
 #[cfg(test)]

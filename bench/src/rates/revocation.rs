@@ -16,7 +16,7 @@ use odafs_fabric::{
 };
 use serde::Serialize;
 
-use super::{Conditions, Report};
+use super::{Conditions, Report, device};
 use crate::clock::nanos;
 use crate::histogram::median;
 use crate::machine::{Machine, commit};
@@ -125,15 +125,7 @@ fn row(by: &'static str, takes: &[Take]) -> Row {
 
 /// What a tag for a range is there.
 fn tag_name(fabric: Fabric) -> &'static str {
-    let Fabric::Verbs(address) = fabric else {
-        return "window";
-    };
-    let devices = verbs::devices().unwrap_or_default();
-    let device = devices.iter().find(|device| {
-        let mut ports = device.ports.iter();
-        ports.any(|port| port.addresses.contains(&address))
-    });
-    match device.is_some_and(|device| device.windows) {
+    match device(fabric).is_none_or(|device| device.windows) {
         true => "window",
         false => "region",
     }

@@ -20,11 +20,12 @@ use crate::units;
 
 What does registration cost a server, and which strategy spares it? per-operation registers memory for each
 call; pooled gives memory that is registered a fresh tag for each; cached uses it again; all-physical reads
-into free frames of the page cache. On an RDMA device (--fabric verbs) memory is really registered. RDMA over
-TCP has nothing to tell an adapter and no pages to pin, so there the server's engine spends the time instead
-that --operation-cost and --page-cost name: an assumption, no measurement of hardware. The columns behind the
-rates are the time of a call: what the engine measured around registrations and their ends, and the rest. Writes are in the Read-Write design; reads in Read-Read, as the
-server registers nothing for reads in the other.
+into free frames of the page cache. On an RDMA device (--fabric verbs) memory is really registered; on-demand
+is per-operation without pinning, on devices that offer it. RDMA over TCP has nothing to tell an adapter and
+no pages to pin, so there the server's engine spends the time instead that --operation-cost and --page-cost
+name: an assumption, no measurement of hardware. The columns behind the rates are the time of a call: what the
+engine measured around registrations and their ends, and the rest. Writes are in the Read-Write design; reads
+in Read-Read, as the server registers nothing for reads in the other.
 
 --revocation: how a page is taken back from a client that reads it by itself. By its stamp: a store; the client
 sees that what it read is stale and goes on. By a tag for this page and client (a memory window, or where the
@@ -71,6 +72,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
             operation: arguments.operation_cost,
             page: arguments.page_cost,
         },
+        on_demand: registration::pages_on_demand(rdma),
     };
     plan.conditions = arguments.common.conditions(plan.specs().len(), rdma)?;
     Ok(plan)
