@@ -110,7 +110,9 @@ fn trace(file: &File, url: &Url, pass: u32, rows: &mut Vec<Row>) -> Result<()> {
     let mut offset = 0;
     loop {
         let traced = file.read_traced(&mut buffer, offset)?;
-        rows.extend(traced.steps.iter().map(|step| Row {
+        // What lies behind the end of the file is no part of it.
+        let steps = traced.steps.iter().filter(|step| step.length > 0);
+        rows.extend(steps.map(|step| Row {
             url: url.to_string(),
             pass,
             offset: step.offset,

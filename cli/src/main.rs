@@ -105,7 +105,7 @@ fn main() -> ExitCode {
         Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let usage = error.is::<Usage>();
-            eprintln!("odafs: {error:#}");
+            eprintln!("odafs: {}", output::causes(&error));
             ExitCode::from(if usage { 2 } else { 1 })
         }
     }

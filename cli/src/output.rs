@@ -46,6 +46,18 @@ fn is_ours(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.is::<odafs::CallError>()
 }
 
+/// An error and its causes, each told once: many tell their own.
+pub fn causes(error: &anyhow::Error) -> String {
+    let mut told = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        if !told.contains(&cause) {
+            told = format!("{told}: {cause}");
+        }
+    }
+    told
+}
+
 /// A bar over `length` bytes on stderr; nothing unless that is a terminal.
 pub fn byte_progress(length: u64, what: &str) -> ProgressBar {
     bar(
@@ -85,4 +97,20 @@ pub fn printable(name: &str) -> String {
             }
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::causes;
+    use anyhow::anyhow;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let error = anyhow!("no such file")
+            .context("cannot open a")
+            .context("get");
+        assert_eq!(causes(&error), "get: cannot open a: no such file");
+        let error = anyhow!("refused").context("cannot reach b: refused (is it there?)");
+        assert_eq!(causes(&error), "cannot reach b: refused (is it there?)");
+    }
 }

@@ -49,11 +49,13 @@ pub fn connect_with(
     let until = clock::now() + options.deadline;
     let channel = Channel::new()?;
     let id = Id::new(&channel)?;
-    id.resolve_address(address, left(until)?)
-        .and_then(|()| expect(&channel, until, address, &[Kind::AddressResolved]))
-        .map_err(|error| no_way(error, address))?;
-    id.resolve_route(left(until)?)?;
-    expect(&channel, until, address, &[Kind::RouteResolved])?;
+    let resolve = || {
+        id.resolve_address(address, left(until)?)?;
+        expect(&channel, until, address, &[Kind::AddressResolved])?;
+        id.resolve_route(left(until)?)?;
+        expect(&channel, until, address, &[Kind::RouteResolved]).map(drop)
+    };
+    resolve().map_err(|error| no_way(error, address))?;
     let device = id.device().ok_or(VerbsError::NoDevice)?;
     // Responses are taken in the order of the requests; how the peer makes them is its to say.
     let domain = Domain::new(&device, options.odp, ReadOrder::Ordered)?;

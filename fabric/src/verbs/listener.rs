@@ -62,6 +62,10 @@ impl Listener {
         if context::names()?.is_empty() {
             return Err(VerbsError::NoDevice.into());
         }
+        if address.ip().is_loopback() {
+            // RDMA-CM would take it, and let nobody come by it.
+            return Err(VerbsError::NoDeviceAt(address.ip()).into());
+        }
         let channel = Channel::new()?;
         let id = Id::new(&channel)?;
         id.bind(address)?;
