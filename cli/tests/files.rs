@@ -118,6 +118,12 @@ fn why_shows_an_rpc_first_and_a_direct_read_then() {
     )
     .unwrap();
     let rows = rows.as_array().unwrap();
+    let bytes: Vec<_> = rows
+        .iter()
+        .map(|row| row["length"].as_u64().unwrap())
+        .collect();
+    assert_eq!(bytes.iter().sum::<u64>(), 20_000, "{rows:?}");
+    assert!(!bytes.contains(&0), "{rows:?}");
     let route = |pass: u64| rows.iter().find(|r| r["pass"] == pass).unwrap()["route"].clone();
     assert_eq!(
         (route(1), route(2)),
