@@ -152,8 +152,8 @@ fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
         return anyhow!(error);
     };
     if source.get_ref().is_some_and(|told| told.is::<VerbsError>()) {
-        // In its own words, once.
-        return anyhow!("{error}");
+        // It has remedies of its own.
+        return anyhow!(error);
     }
     let remedy = match source.kind() {
         std::io::ErrorKind::AddrInUse => {

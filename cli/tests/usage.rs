@@ -203,6 +203,7 @@ fn local_rows_need_no_server() {
         assert!(row["p50_ns"].as_u64() <= row["p999_ns"].as_u64());
     }
 }
+
 #[test]
 fn nobody_there_is_a_failure() {
     let output = odafs()
@@ -215,4 +216,46 @@ fn nobody_there_is_a_failure() {
         "{}",
         text(&output.stderr)
     );
+}
+
+/// Whatever is printed tells a cause, and a path, once.
+#[test]
+fn no_cause_is_printed_twice() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = |scheme: &str| format!("{scheme}://{}/", silent.local_addr().unwrap());
+    let shm = format!("odafs+shm://{}?/", path("nobody"));
+    let (nfs, rdma) = (url("nfs"), url("odafs"));
+    let missing = path("missing");
+    let cases: [(&[&str], &str); 8] = [
+        (&["ls", "nfs://127.0.0.1:1/"], "os error"),
+        (&["ls", "odafs://127.0.0.1:1/"], "os error"),
+        (&["ls", &shm], "nobody"),
+        (&["ls", &nfs, "--deadline", "200ms"], "no answer"),
+        (&["ls", &rdma, "--deadline", "200ms"], "127.0.0.1"),
+        (&["serve", &missing], "os error"),
+        (
+            &[
+                "serve",
+                "/",
+                "--state",
+                "/proc/none",
+                "--nfs",
+                "127.0.0.1:0",
+            ],
+            "os error",
+        ),
+        (&["serve", "/", "--config", &missing], "missing"),
+    ];
+    for (arguments, once) in cases {
+        let output = odafs().args(arguments).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert_eq!(said.matches(once).count(), 1, "{arguments:?}: {said}");
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        for cause in ["os error", "no answer", "nobody", "missing", "waits longer"] {
+            assert!(said.matches(cause).count() <= 1, "{arguments:?}: {said}");
+        }
+    }
 }

@@ -1,4 +1,7 @@
 //! Errors, one enum per kind of thing asked. An exception of a direct read is none of them: it is answered by RPC.
+//!
+//! `Display` tells all of it, the cause too, so `source` has nothing to add and gives nothing: whoever prints a chain
+//! prints each cause once. (`r#source` is a field of that name which thiserror does not take for one.)
 
 use std::{io, time::Duration};
 use thiserror::Error;
@@ -10,7 +13,7 @@ pub use crate::url::UrlError;
 pub enum CallError {
     /// The deadline passed.
     #[error(
-        "{call}: no answer within {after:?} (is the server stuck? a longer `Options::deadline` waits longer)"
+        "{call}: no answer within {after:?} (is the server stuck? a longer deadline waits longer: `--deadline`, in a program `Options::deadline`)"
     )]
     TimedOut {
         /// The call.
@@ -20,7 +23,8 @@ pub enum CallError {
     },
     /// The connection was lost and could not be made again within the deadline.
     #[error(
-        "{call}: the connection to {server} was lost and not made again: {reason} (is the server running?)"
+        "{call}: the connection to {} was lost and not made again: {reason} (is it running?)",
+        unless_named(.server, .reason)
     )]
     Lost {
         /// The call.
@@ -86,12 +90,15 @@ pub enum ConnectError {
     #[error(transparent)]
     Url(#[from] UrlError),
     /// Nothing answers there.
-    #[error("connect: cannot reach {server}: {source} (is it running, and is this its address?)")]
+    #[error(
+        "connect: cannot reach {}: {source} (is it running, and is this its address?)",
+        unless_named(.server, &.source.to_string())
+    )]
     Unreachable {
         /// The address asked.
         server: String,
         /// What the system said.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// This build lacks the fabric.
     #[error("connect: the {fabric} fabric is not in this build ({remedy})")]
@@ -123,7 +130,22 @@ pub enum ConnectError {
     },
     /// A call made while connecting failed.
     #[error("connect: {0}")]
-    Call(#[from] CallError),
+    Call(CallError),
+}
+
+impl From<CallError> for ConnectError {
+    fn from(error: CallError) -> Self {
+        Self::Call(error)
+    }
+}
+
+/// The server, unless what is told of it names it already, as errors of shared memory do.
+fn unless_named<'a>(server: &'a str, told: &str) -> &'a str {
+    if told.contains(server) {
+        "the server"
+    } else {
+        server
+    }
 }
 
 /// Why a read failed.
@@ -159,7 +181,7 @@ pub enum ReadError {
         /// First byte asked for.
         offset: u64,
         /// Why.
-        source: CallError,
+        r#source: CallError,
     },
 }
 
@@ -188,7 +210,7 @@ pub enum WriteError {
         /// First byte.
         offset: u64,
         /// Why.
-        source: CallError,
+        r#source: CallError,
     },
     /// Unstable writes were lost in a restart of the server and more than can be kept was outstanding.
     #[error(
@@ -253,7 +275,7 @@ pub enum PathError {
         /// The path.
         path: String,
         /// Why.
-        source: CallError,
+        r#source: CallError,
     },
 }
 
@@ -391,5 +413,55 @@ impl From<ConnectError> for io::Error {
             ConnectError::Call(c) => c.kind(),
         };
         Self::new(kind, e)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error;
+
+    /// What prints a whole chain, as `{:#}` of anyhow does.
+    fn printed(error: &dyn Error) -> String {
+        match error.source() {
+            Some(cause) => format!("{error}: {}", printed(cause)),
+            None => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_chain_tells_each_cause_once() {
+        let refused = || io::Error::new(io::ErrorKind::ConnectionRefused, "/run/s: nobody listens");
+        let call = || CallError::TimedOut {
+            call: "READ",
+            after: Duration::from_secs(2),
+        };
+        let unreachable = |server: &str| ConnectError::Unreachable {
+            server: server.to_owned(),
+            source: refused(),
+        };
+        let read = ReadError::Call {
+            path: "/x".to_owned(),
+            offset: 0,
+            source: call(),
+        };
+        let errors: [Box<dyn Error>; 5] = [
+            Box::new(unreachable("/run/s")),
+            Box::new(unreachable("10.0.0.1:2049")),
+            Box::new(ConnectError::from(call())),
+            Box::new(io::Error::from(read)),
+            Box::new(CallError::Lost {
+                call: "READ",
+                server: "/run/s".to_owned(),
+                reason: refused().to_string(),
+            }),
+        ];
+        for error in errors {
+            let told = printed(&*error);
+            for once in ["nobody listens", "/run/s", "no answer", "stuck"] {
+                assert!(told.matches(once).count() <= 1, "{told}");
+            }
+            assert!(told.contains("nobody listens") || told.contains("no answer"));
+        }
     }
 }

@@ -457,7 +457,7 @@ fn reach(calls: &Calls) -> Result<u32, ConnectError> {
             source,
         }),
         Err(crate::pool::TakeError::TimedOut) => Err(CallError::TimedOut {
-            call: "connect",
+            call: "making a connection",
             after: calls.span(),
         }
         .into()),

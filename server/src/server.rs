@@ -41,7 +41,7 @@ pub struct Addresses {
     pub metrics: Option<SocketAddr>,
 }
 
-/// Why a server did not start. The text names the thing and the remedy.
+/// Why a server did not start. The text names the thing, the cause and the remedy; there is no `source` beside it.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The state directory.
@@ -53,7 +53,7 @@ pub enum StartError {
         /// What was tried.
         action: String,
         /// Why it failed.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// An option that cannot be met.
     #[error("{0}")]
@@ -296,7 +296,7 @@ impl Doors {
         let mut fabrics: Vec<(Box<dyn Listener>, Transport)> = Vec::new();
         if let Some(path) = &config.shm {
             let listener = trying(
-                format!("listen at {}", path.display()),
+                "listen on shared memory",
                 shm::Listener::bind(path, shm::Limits::default()),
             )?;
             fabrics.push((Box::new(listener), Transport::Shm));

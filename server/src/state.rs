@@ -69,7 +69,7 @@ pub enum StateError {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: io::Error,
+        r#source: io::Error,
     },
 }
 

@@ -206,7 +206,7 @@ pub struct CallHeader<'a> {
 pub enum CallError {
     /// No call at all: there is nobody to answer.
     #[error("no call: {0}")]
-    Malformed(#[from] XdrError),
+    Malformed(XdrError),
     /// A call whose header ends too early or does not decode: GARBAGE_ARGS, for who calls would wait for ever (RFC 8166,
     /// section 4.5.2).
     #[error("malformed header: {why}")]
@@ -235,6 +235,12 @@ pub enum CallError {
         /// [`AuthStat::BadCred`] or [`AuthStat::BadVerf`].
         why: AuthStat,
     },
+}
+
+impl From<XdrError> for CallError {
+    fn from(error: XdrError) -> Self {
+        Self::Malformed(error)
+    }
 }
 
 impl CallError {
