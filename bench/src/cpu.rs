@@ -3,7 +3,6 @@
 use std::fs;
 use std::io;
 
-use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -53,23 +52,6 @@ pub fn allowed() -> Vec<usize> {
 /// now on, to the given processors.
 pub fn bind(cpus: &[usize]) -> io::Result<()> {
     Ok(sched_setaffinity(None, &set_of(cpus))?)
-}
-
-/// Binds every living thread of process `pid` to the given processors.
-pub fn bind_process(pid: u32, cpus: &[usize]) -> io::Result<()> {
-    let set = set_of(cpus);
-    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
-        let name = task?.file_name();
-        let tid = name
-            .to_str()
-            .and_then(|n| n.parse::<i32>().ok())
-            .and_then(Pid::from_raw);
-        match sched_setaffinity(tid, &set) {
-            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }
 
 fn set_of(cpus: &[usize]) -> CpuSet {

@@ -35,11 +35,6 @@ impl Latencies {
     pub fn at(&self, quantile: f64) -> u64 {
         self.0.value_at_quantile(quantile)
     }
-
-    /// Adds another histogram's counts to this one.
-    pub fn merge(&mut self, other: &Self) {
-        self.0.add(&other.0).expect("both have the same bounds");
-    }
 }
 
 /// The middle one of `values` (the lower of two); 0 if there is none.

@@ -41,8 +41,6 @@ impl Default for PrivateData {
 impl PrivateData {
     /// Size of what RFC 8797 describes, in bytes.
     pub const BYTES: usize = 8;
-    /// Size with our extension, in bytes.
-    pub const EXTENDED_BYTES: usize = 16;
 
     /// The bytes on the wire. Sizes are rounded down to whole KiB.
     pub fn encode(&self) -> Vec<u8> {

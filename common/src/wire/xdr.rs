@@ -360,30 +360,12 @@ impl<'v> Writer<'v> {
         self.opaque(data);
     }
 
-    /// The length word of a payload of `bytes` that a transport places apart: neither they nor their padding become
-    /// part of the message. [`Writer::payload_range`] is empty then, where they belong.
-    pub fn payload_apart(&mut self, bytes: u32) {
-        self.u32(bytes);
-        let at = self.position();
-        self.payload.get_or_insert(at..at);
-    }
-
     /// The length before variable-length data or an array.
     ///
     /// # Panics
     /// Above `u32::MAX`, which no message holds.
     pub fn length(&mut self, len: usize) {
         self.u32(u32::try_from(len).expect("no message holds 4 GiB"));
-    }
-
-    /// Variable-length opaque data of `len` bytes that `fill` puts in place (they are zero before), and
-    /// its padding.
-    pub fn reserve_opaque<R>(&mut self, len: u32, fill: impl FnOnce(&mut [u8]) -> R) -> R {
-        self.u32(len);
-        let start = self.bytes.len();
-        let len = len as usize;
-        self.bytes.resize(start + len + padding(len), 0);
-        fill(&mut self.bytes[start..start + len])
     }
 
     /// A variable-length array.

@@ -275,6 +275,7 @@ impl Deframer {
     }
 
     /// Whether the stream is between two frames.
+    #[cfg(test)]
     pub fn is_between(&self) -> bool {
         matches!(self.state, State::Length)
             && self.have == 0

@@ -137,20 +137,6 @@ fn optional_and_fixed_data() {
 }
 
 #[test]
-fn reserved_data_is_filled_in_place() {
-    let mut bytes = vec![9];
-    let mut w = Writer::new(&mut bytes);
-    let answer = w.reserve_opaque(5, |room| {
-        assert_eq!(room, [0; 5]);
-        room.copy_from_slice(b"hello");
-        42
-    });
-    assert_eq!(answer, 42);
-    assert_eq!(w.position(), 13);
-    assert_eq!(bytes, b"\x09\0\0\0\x05hello\0\0\0");
-}
-
-#[test]
 fn what_was_written_can_be_changed() {
     let mut bytes = Vec::new();
     let mut w = Writer::new(&mut bytes);

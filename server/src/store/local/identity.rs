@@ -75,6 +75,7 @@ impl Identity {
     }
 
     /// Whether callers are judged by the kernel whoever they are.
+    #[cfg(test)]
     pub fn switches(&self) -> bool {
         self.switches
     }

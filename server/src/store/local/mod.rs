@@ -161,12 +161,14 @@ impl LocalStore {
     }
 
     /// Whether callers with other ids are judged by the kernel, as it takes root's rights to do.
-    pub fn acts_as_callers(&self) -> bool {
+    #[cfg(test)]
+    fn acts_as_callers(&self) -> bool {
         self.identity.switches()
     }
 
     /// Whether handles are opened by the file system; else the handle index finds their objects.
-    pub fn opens_by_handle(&self) -> bool {
+    #[cfg(test)]
+    fn opens_by_handle(&self) -> bool {
         matches!(self.finding, Finding::ByHandle(_))
     }
 
