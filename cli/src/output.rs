@@ -1,8 +1,10 @@
 //! What goes to stdout and stderr: tables, JSON, progress.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use odafs_bench::table::Table;
 use serde::Serialize;
@@ -99,10 +101,93 @@ pub fn printable(name: &str) -> String {
         .collect()
 }
 
+/// A file that is written beside its place and moved there when it is whole: until then, what is there stays. What is no
+/// file (`/dev/stdout`, a pipe) is written itself.
+pub struct Whole {
+    place: PathBuf,
+    file: fs::File,
+    beside: Option<PathBuf>,
+}
+
+impl Whole {
+    /// Makes sure that it can be written.
+    pub fn begin(place: &Path) -> Result<Self> {
+        // Behind links is the file that they name.
+        let place = fs::canonicalize(place).unwrap_or_else(|_| place.to_owned());
+        let cannot = || format!("cannot write {}", place.display());
+        let found = fs::metadata(&place).ok();
+        let (file, beside) = match (&found, place.file_name()) {
+            (Some(found), _) if !found.is_file() => {
+                let file = fs::File::options().write(true).open(&place);
+                (file.with_context(cannot)?, None)
+            }
+            (_, Some(name)) => {
+                let mut hidden = std::ffi::OsString::from(".");
+                hidden.push(name);
+                hidden.push(format!(".{}", std::process::id()));
+                let beside = place.with_file_name(hidden);
+                let file = fs::File::create_new(&beside).with_context(cannot)?;
+                (file, Some(beside))
+            }
+            (_, None) => anyhow::bail!("{}: it names no file", cannot()),
+        };
+        let whole = Self {
+            place,
+            file,
+            beside,
+        };
+        if let (Some(found), Some(_)) = (found, &whole.beside) {
+            whole.file.set_permissions(found.permissions())?;
+        }
+        Ok(whole)
+    }
+
+    /// Writes all of it.
+    pub fn finish(mut self, text: &str) -> Result<()> {
+        let cannot = format!("cannot write {}", self.place.display());
+        let written = self.file.write_all(text.as_bytes());
+        written.with_context(|| cannot.clone())?;
+        if let Some(beside) = &self.beside {
+            fs::rename(beside, &self.place).context(cannot)?;
+            self.beside = None;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        if let Some(beside) = &self.beside {
+            // It is not whole; nothing is lost with it.
+            let _ = fs::remove_file(beside);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::causes;
+    use super::*;
     use anyhow::anyhow;
+
+    #[test]
+    fn what_is_there_stays_until_the_new_is_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().join("page.html");
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink("page.html", &link).unwrap();
+        let files = || fs::read_dir(directory.path()).unwrap().count();
+        fs::write(&place, "old").unwrap();
+        drop(Whole::begin(&place).unwrap());
+        assert_eq!((fs::read(&place).unwrap(), files()), (b"old".to_vec(), 2));
+        Whole::begin(&link).unwrap().finish("new").unwrap();
+        assert_eq!((fs::read(&place).unwrap(), files()), (b"new".to_vec(), 2));
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        Whole::begin(Path::new("/dev/null"))
+            .unwrap()
+            .finish("x")
+            .unwrap();
+        assert!(Whole::begin(&directory.path().join("no/page")).is_err());
+    }
 
     #[test]
     fn a_cause_is_told_once() {

@@ -160,4 +160,7 @@ fn a_report_draws_what_it_measures_and_what_was_measured() {
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("credits.json"));
+    // What was there is there still, and nothing else is.
+    assert_eq!(std::fs::read_to_string(&html).unwrap(), measured);
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
 }

@@ -31,8 +31,8 @@ const BENCHES: [&str; 6] = [
                                                               draw what was measured before
 
 The page is one HTML file with its plots in it; it fetches nothing. Each bench runs as
-`odafs bench NAME --json` does, one after the other, with its defaults. Under each heading stand the machine
-and the commit that its figures come from, and all rows behind the plots.")]
+`odafs bench NAME --json` does, one after the other, with its defaults. Under each heading stand
+the machine and the commit that its figures come from, and all rows behind the plots.")]
 pub struct Arguments {
     /// Where the page is written
     #[arg(value_name = "FILE.html")]
@@ -51,16 +51,12 @@ pub struct Arguments {
 /// Measures and draws.
 pub fn run(arguments: Arguments) -> Result<()> {
     // A page that cannot be written is told before anything is measured.
-    let write = |html: &str| {
-        std::fs::write(&arguments.file, html)
-            .with_context(|| format!("cannot write {}", arguments.file.display()))
-    };
-    write("")?;
+    let file = output::Whole::begin(&arguments.file)?;
     let mut page = Page::titled("ODAFS: benchmarks");
     for (name, report) in reports(&arguments)? {
         draw(&mut page, &report).with_context(|| format!("{name} is no report of a bench"))?;
     }
-    write(&page.html("ODAFS: benchmarks"))
+    file.finish(&page.html("ODAFS: benchmarks"))
 }
 
 fn reports(arguments: &Arguments) -> Result<Vec<(String, Value)>> {
