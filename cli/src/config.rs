@@ -121,17 +121,14 @@ pub struct ServeOptions {
     /// Where memory for WRITE data comes from [default: cached]
     #[arg(long, value_enum, value_name = "HOW", help_heading = "RDMA")]
     registration: Option<RegistrationName>,
-    /// Time that a registration takes, to compare strategies: hardware's, which soft RDMA does not need
-    #[arg(long, value_name = "TIME", value_parser = units::duration, hide = true)]
+    /// Time that the engine spends on a registration, as hardware would, to compare strategies [default: 0]
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "RDMA")]
     #[serde(deserialize_with = "duration")]
     registration_cost: Option<Duration>,
-    /// The same for each page of 4 KiB that is pinned
-    #[arg(long, value_name = "TIME", value_parser = units::duration, hide = true)]
+    /// The same for each page of 4 KiB that is pinned [default: 0]
+    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "RDMA")]
     #[serde(deserialize_with = "duration")]
     pinning_cost: Option<Duration>,
-    /// Hand every call to a worker, for measuring what that costs
-    #[arg(long, hide = true)]
-    hand_over: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum, Deserialize)]
@@ -203,7 +200,6 @@ impl ServeOptions {
             registration: self.registration.or(file.registration),
             registration_cost: self.registration_cost.or(file.registration_cost),
             pinning_cost: self.pinning_cost.or(file.pinning_cost),
-            hand_over: self.hand_over || file.hand_over,
         }
     }
 
@@ -287,7 +283,6 @@ impl ServeOptions {
         config.spin = self.spin.unwrap_or(config.spin);
         config.workers = self.workers.unwrap_or(config.workers);
         config.huge_pages = !self.small_pages;
-        config.hand_over = self.hand_over;
         if config.workers == 0 {
             bail!(Usage("--workers: at least one is needed".to_owned()));
         }

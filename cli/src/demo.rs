@@ -15,6 +15,7 @@ use odafs_bench::scratch::Scratch;
 use odafs_bench::table::{Table, bytes, count, time};
 use odafs_bench::tree::{Listing, TreePlan};
 use odafs_bench::{clock, cpu};
+use odafs_server::config::ServerConfig;
 
 use crate::{Usage, config, devices, output, units};
 
@@ -33,9 +34,10 @@ const SPIN: Duration = Duration::from_millis(200);
   odafs demo --report demo.html         plots too
 
 It starts a server in a process of its own, reads pages at random by each route, and compares
-every byte with the file itself outside the timed part. The server has read the files before, and
-a client asks for references when it opens a file, outside the timed part too. Files that somebody changes meanwhile
-count as changed. The client's data cache is off except on the policy route.")]
+every byte with the file itself outside the timed part. The server has read the files before,
+and a client asks for references when it opens a file, outside the timed part too. Files that
+somebody changes meanwhile count as changed. The client's data cache is off except on the policy
+route.")]
 pub struct Arguments {
     /// Read the files below DIR [default: a tree made for it, and removed]
     #[arg(long, value_name = "DIR")]
@@ -88,6 +90,13 @@ pub enum WaitName {
 pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.seconds.is_zero() {
         bail!(Usage("--seconds: more than none is needed".to_owned()));
+    }
+    if let Some(cache_bytes) = arguments.cache {
+        let config = ServerConfig {
+            cache_bytes,
+            ..ServerConfig::new("/")
+        };
+        config.check().map_err(Usage)?;
     }
     let fabric = match arguments.fabric {
         FabricName::Shm => Fabric::Shm,

@@ -9,7 +9,7 @@ use odafs_fabric::ReadOrder;
 use odafs_fabric::verbs::{self, Device, Port};
 use serde::Serialize;
 
-use crate::output;
+use crate::{Usage, output};
 
 /// The port of NFS over RDMA.
 const PORT: u16 = 20049;
@@ -67,6 +67,7 @@ struct ShownPort<'a> {
 
 /// Lists them.
 pub fn run(arguments: Arguments) -> Result<()> {
+    check_built_in()?;
     let devices = verbs::devices()?;
     if arguments.json {
         let shown: Vec<_> = devices.iter().map(shown).collect();
@@ -77,9 +78,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
 
 /// The address to measure at: what was given, or that of the first device that has one.
 pub fn address(given: Option<IpAddr>) -> Result<IpAddr> {
-    if !verbs::BUILT_IN {
-        bail!(verbs::NOT_BUILT_IN);
-    }
+    check_built_in()?;
     if let Some(given) = given {
         return Ok(given);
     }
@@ -90,6 +89,14 @@ pub fn address(given: Option<IpAddr>) -> Result<IpAddr> {
         );
     };
     Ok(address)
+}
+
+/// To ask for RDMA devices without the fabric is wrong usage, of whatever option or command.
+fn check_built_in() -> Result<()> {
+    if !verbs::BUILT_IN {
+        bail!(Usage(verbs::NOT_BUILT_IN.to_owned()));
+    }
+    Ok(())
 }
 
 fn order(device: &Device) -> &'static str {

@@ -47,7 +47,7 @@ use clap::{Parser, Subcommand};
 URLs:
   odafs+shm:///SOCKET?/PATH                       shared memory on this machine
   odafs://HOST[:PORT]/PATH[?mountport=N&crc=1]    RDMA over TCP (port 20049)
-  odafs+verbs://HOST[:PORT]/PATH[?mountport=N]    an RDMA device (port 20049; built with --features verbs)
+  odafs+verbs://HOST[:PORT]/PATH[?mountport=N]    an RDMA device (port 20049; docs/RDMA.md)
   nfs://HOST[:PORT]/PATH[?mountport=N]            NFS version 3 over TCP, any server
 
 Exit status: 0 done, 1 failed, 2 wrong usage. ODAFS_LOG=debug tells more on stderr."
@@ -104,11 +104,16 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            let usage = error.is::<Usage>();
             eprintln!("odafs: {}", output::causes(&error));
-            ExitCode::from(if usage { 2 } else { 1 })
+            ExitCode::from(if is_usage(&error) { 2 } else { 1 })
         }
     }
+}
+
+/// Whether it is what was asked for that cannot be, however all else stands: so is a fabric that this program lacks.
+fn is_usage(error: &anyhow::Error) -> bool {
+    let lacks = |error| matches!(error, &odafs::ConnectError::NoFabric { .. });
+    error.is::<Usage>() || error.downcast_ref().is_some_and(lacks)
 }
 
 /// Asked for in a way that cannot be met: the process ends with status 2.

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use odafs_fabric::verbs::VerbsError;
 use odafs_server::config::ServerConfig;
@@ -11,7 +11,7 @@ use odafs_server::server::{Addresses, Server, StartError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::ServeOptions;
-use crate::listeners;
+use crate::{Usage, listeners};
 
 /// Serve a directory
 #[derive(Args)]
@@ -25,17 +25,19 @@ use crate::listeners;
   odafs serve --config /etc/odafs.toml
       with lines such as  dir = \"/srv/data\"  cache = \"8GiB\"  read-only = true  shm = true
 
-When it accepts, one line on stdout says where: ready nfs=127.0.0.1:2049 rdma=127.0.0.1:20049 shm=/run/odafs.sock
-(port 0 asks for any free port; the line has the real one). SIGTERM and SIGINT drain and end it
-with status 0; a second one ends it at once.
+When it accepts, one line on stdout says where: ready nfs=127.0.0.1:2049 rdma=127.0.0.1:20049
+shm=/run/odafs.sock (port 0 asks for any free port; the line has the real one). SIGTERM and
+SIGINT drain and end it with status 0; a second one ends it at once.
 
 Mount it on Linux:
   mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,nolock 127.0.0.1:/ /mnt
 
-The same by RDMA, where soft iWARP (modprobe siw; rdma link add siw0 type siw netdev eth0) or a card is there:
+The same by RDMA, where soft iWARP (modprobe siw; rdma link add siw0 type siw netdev eth0) or a
+card is there:
   mount -t nfs -o vers=3,proto=rdma,port=20049,mountport=2049,mountproto=tcp,nolock SERVER:/ /mnt
 
-With an RDMA device at the server (`odafs devices` shows them and what they can do; docs/RDMA.md is the guide):
+With an RDMA device at the server (`odafs devices` shows them and what they can do; docs/RDMA.md
+is the guide):
   odafs serve /srv/data --nfs 10.0.0.1:2049 --verbs 10.0.0.1:20049 --allow 10.0.0.0/8")]
 pub struct Arguments {
     /// Take options from this TOML file too, under the same names; the command line goes before it
@@ -44,17 +46,32 @@ pub struct Arguments {
     /// End when stdin ends, so that a server never outlives the program that started it
     #[arg(long, hide = true)]
     until_stdin_ends: bool,
+    /// Hand every call to a worker, for measuring what that costs
+    #[arg(long, hide = true)]
+    hand_over: bool,
+    /// Refused: packet traces are not in this version
+    #[arg(long, hide = true, value_name = "FILE.pcap")]
+    trace: Option<PathBuf>,
     #[command(flatten)]
     options: ServeOptions,
 }
 
+const NO_TRACE: &str = "--trace: packet traces are not in this version, leave it out; \
+    `tcpdump -i any -w FILE.pcap port 2049 or port 20049` records NFS and iWARP";
+
 /// Serves until told to end.
 pub fn run(arguments: Arguments) -> Result<()> {
+    if arguments.trace.is_some() {
+        bail!(Usage(NO_TRACE.to_owned()));
+    }
     let options = match &arguments.config {
         Some(path) => arguments.options.or(ServeOptions::from_file(path)?),
         None => arguments.options,
     };
-    let config = options.server_config()?;
+    let config = ServerConfig {
+        hand_over: arguments.hand_over,
+        ..options.server_config()?
+    };
     if let Some(socket) = &config.shm {
         listeners::clear_socket(socket)?;
     }
@@ -148,8 +165,10 @@ fn announce(addresses: &Addresses) -> Result<()> {
 
 /// Adds the remedy where the system's own words do not hint at it.
 fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
-    let StartError::Io { action, source } = &error else {
-        return anyhow!(error);
+    let (action, source) = match &error {
+        StartError::Config(what) => return anyhow!(Usage(what.clone())),
+        StartError::State(_) => return anyhow!(error),
+        StartError::Io { action, source } => (action, source),
     };
     if source.get_ref().is_some_and(|told| told.is::<VerbsError>()) {
         // It has remedies of its own.

@@ -62,8 +62,6 @@ pub struct ServerConfig {
     pub direct: Direct,
     /// Prometheus metrics over HTTP.
     pub metrics: Option<SocketAddr>,
-    /// Packet trace.
-    pub trace: Option<PathBuf>,
     /// How RPC over RDMA is served.
     pub rpc_rdma: RdmaConfig,
     /// Threads for what may block.
@@ -98,11 +96,33 @@ impl ServerConfig {
             admitted: Vec::new(),
             direct: Direct::Guarded,
             metrics: None,
-            trace: None,
             rpc_rdma: RdmaConfig::default(),
             workers: 8,
             hand_over: false,
             spin: std::time::Duration::from_micros(50),
         }
     }
+
+    /// Whether a server can work with these options. The text says what is wrong, and what to do.
+    pub fn check(&self) -> Result<(), String> {
+        let frames = self.cache_bytes >> self.page.shift();
+        if frames < FRAMES_MIN {
+            return Err(format!(
+                "a cache of {} bytes is too small: give it at least {} ({FRAMES_MIN} pages) with --cache",
+                self.cache_bytes,
+                FRAMES_MIN << self.page.shift()
+            ));
+        }
+        if frames > u64::from(crate::MAX_FRAMES) {
+            return Err(format!(
+                "a cache of {} bytes has too many pages of {} bytes: ask for less with --cache, or for larger pages with --page",
+                self.cache_bytes,
+                self.page.bytes()
+            ));
+        }
+        Ok(())
+    }
 }
+
+/// Fewest pages of a cache.
+const FRAMES_MIN: u64 = 64;

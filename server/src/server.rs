@@ -88,7 +88,7 @@ impl Server {
     /// # Errors
     /// Something is in the way; the text says what, and what to do.
     pub fn start(config: ServerConfig) -> Result<Server, StartError> {
-        check(&config)?;
+        config.check().map_err(StartError::Config)?;
         let state = StateDir::open(config.state.as_deref(), &config.directory)?;
         // We hold the lock: whoever held it before is dead, or its mappings soon will be worth nothing. Nothing
         // is accepted before that.
@@ -188,31 +188,6 @@ fn metrics_text(
         }
         text
     }
-}
-
-/// What this server does not have, and what it would not work with.
-fn check(config: &ServerConfig) -> Result<(), StartError> {
-    if config.trace.is_some() {
-        return Err(StartError::Config(
-            "the packet trace (--trace) is not part of this build: leave it out".to_owned(),
-        ));
-    }
-    let frames = config.cache_bytes >> config.page.shift();
-    if frames < 64 {
-        return Err(StartError::Config(format!(
-            "a cache of {} bytes is too small: give it at least {} (64 pages) with --cache",
-            config.cache_bytes,
-            64 << config.page.shift()
-        )));
-    }
-    if frames > u64::from(crate::MAX_FRAMES) {
-        return Err(StartError::Config(format!(
-            "a cache of {} bytes has too many pages of {} bytes: ask for less with --cache, or for larger pages with --page",
-            config.cache_bytes,
-            config.page.bytes()
-        )));
-    }
-    Ok(())
 }
 
 fn parts(

@@ -13,10 +13,11 @@ use crate::units;
 #[command(after_help = "Example:
   odafs bench credits --clients 1 --clients 64 --fixed 8
 
-Does it pay to give credits by need, and is it fair? Each client has one connection and would have --in-flight
-reads under way; credits bound that, and the receive buffers that the server keeps for it. Fairness is Jain's
-index of the clients' rates (1: all the same), slowest what the slowest got of a fair share; both of the least
-fair round. By iWARP over TCP or a device (--fabric verbs), both sides asleep while they wait.")]
+Does it pay to give credits by need, and is it fair? Each client has one connection and would
+have --in-flight reads under way; credits bound that, and the receive buffers that the server
+keeps for it. Fairness is Jain's index of the clients' rates (1: all the same), slowest what the
+slowest got of a fair share; both of the least fair round. By iWARP over TCP or a device
+(--fabric verbs), both sides asleep while they wait.")]
 pub struct Arguments {
     /// How many clients there are [may be repeated; default: 1, 4, 16 and 64]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]

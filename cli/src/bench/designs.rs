@@ -12,11 +12,11 @@ use super::rates::{Callers, Common, Over, RATE, cells, word};
 #[command(after_help = "Example:
   odafs bench designs --threads 1 --threads 8 --size 1MiB
 
-What does it cost that a client fetches its replies? In the Read-Write design (RFC 8166) the server moves
-all data. In the Read-Read design clients read replies from the server's memory and say when they have:
-one more RDMA Read and one more message for each call. Writes are the same in both.
-By iWARP over TCP, or by an RDMA device (--fabric verbs); both sides asleep while they wait; each thread has a
-connection.")]
+What does it cost that a client fetches its replies? In the Read-Write design (RFC 8166) the
+server moves all data. In the Read-Read design clients read replies from the server's memory and
+say when they have: one more RDMA Read and one more message for each call. Writes are the same
+in both. By iWARP over TCP, or by an RDMA device (--fabric verbs); both sides asleep while they
+wait; each thread has a connection.")]
 pub struct Arguments {
     #[command(flatten)]
     callers: Callers,

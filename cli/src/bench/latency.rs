@@ -26,13 +26,13 @@ use crate::{Usage, output, units};
   odafs bench latency --url odafs+verbs://SERVER/big.bin  by RDMA devices of two
 
 Local rows read a file by pread, and by mmap and memcpy. A floor row hands a page over between
-two threads with nothing around it: through shared memory, or for tcp by a request of 64 bytes and
-a page in answer on a bare TCP socket. RPC over tcp and verbs is RPC-over-RDMA: a reply that does not fit
-its 4096 bytes is direct. The server runs in a process of its
-own on a file in memory; with two processors or more, the client is bound to the first and the
-server to the second. Every row is measured once a round, in turn, on a new connection; rows
-are the medians of the rounds, ratios are of rows of the same round. The clock is looked at
-once between two reads, and what that costs is subtracted from each latency.")]
+two threads with nothing around it: through shared memory, or for tcp by a request of 64 bytes
+and a page in answer on a bare TCP socket. RPC over tcp and verbs is RPC-over-RDMA: a reply that
+does not fit its 4096 bytes is direct. The server runs in a process of its own on a file in
+memory; with two processors or more, the client is bound to the first and the server to the
+second. Every row is measured once a round, in turn, on a new connection; rows are the medians
+of the rounds, ratios are of rows of the same round. The clock is looked at once between two
+reads, and what that costs is subtracted from each latency.")]
 pub struct Arguments {
     /// Bytes of the file that is read
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "1GiB")]

@@ -17,12 +17,13 @@ use crate::{Usage, units};
   odafs bench throughput                                  all rows
   odafs bench throughput --fabric nfs --fabric tcp --operation read --size 32KiB --json
 
-How much goes through, and what it costs either side? Fabrics: nfs is NFS over TCP, shm shared memory,
-tcp RPC-over-RDMA by iWARP over TCP, verbs the same by an RDMA device (if named); all by calls, none read directly, the client's data cache off.
-A read ahead of N keeps N further records under way with the one that is waited for: reads are
-a batch on one connection (of 16 calls at most at a time), writes have a thread and a connection each.
-Records longer than the longest call (shm 64KiB, tcp and verbs 256KiB, nfs 512KiB) are several calls.
-Writes are unstable, with one COMMIT for each row, which counts.")]
+How much goes through, and what it costs either side? Fabrics: nfs is NFS over TCP, shm shared
+memory, tcp RPC-over-RDMA by iWARP over TCP, verbs the same by an RDMA device (if named); all by
+calls, none read directly, the client's data cache off. A read ahead of N keeps N further
+records under way with the one that is waited for: reads are a batch on one connection (of 16
+calls at most at a time), writes have a thread and a connection each. Records longer than the
+longest call (shm 64KiB, tcp and verbs 256KiB, nfs 512KiB) are several calls. Writes are
+unstable, with one COMMIT for each row, which counts.")]
 pub struct Arguments {
     /// Bytes of a record [may be repeated; default: 512, 4096, 32KiB, 256KiB and 1MiB]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
