@@ -34,6 +34,23 @@ pub fn version(page: &[u8], slot: u32) -> Result<u32, String> {
     Ok(first as u32)
 }
 
+/// The version that each word of a page of `slot` holds, for pages that may be found half written.
+///
+/// # Errors
+/// A word belongs to another slot.
+pub fn versions(page: &[u8], slot: u32) -> Result<Vec<u32>, String> {
+    let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().unwrap_or_default());
+    let mine = |word: u64| match word >> 32 {
+        stranger if word != 0 && stranger != u64::from(slot) => {
+            Err(format!("word of slot {stranger} in place of slot {slot}"))
+        }
+        _ => Ok(word as u32),
+    };
+    page.chunks_exact(8)
+        .map(|chunk| mine(word(chunk)))
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,5 +64,8 @@ mod tests {
         assert!(version(&page, 8).unwrap_err().contains("slot 7"));
         fill(&mut page[2048..], 7, 4);
         assert!(version(&page, 7).unwrap_err().contains("torn at byte 2048"));
+        let both = versions(&page, 7).expect("words of slot 7");
+        assert_eq!((both[255], both[256]), (3, 4));
+        assert!(versions(&page, 8).unwrap_err().contains("slot 7"));
     }
 }

@@ -58,8 +58,8 @@ impl RawRpc {
             &Auth::None,
         );
         message.extend_from_slice(arguments);
-        self.send(&RecordMark::whole(message.len() as u32).to_bytes())?;
-        self.send(&message)?;
+        let mark = RecordMark::whole(message.len() as u32).to_bytes();
+        self.send(&[&mark[..], &message].concat())?;
         Ok(self.xid)
     }
 
