@@ -14,6 +14,8 @@
 #![deny(unsafe_code)]
 
 pub mod clock;
+#[cfg(all(test, not(any(shuttle, loom))))]
+mod corpus_tests;
 pub mod entropy;
 pub mod fabric;
 pub mod iwarp;

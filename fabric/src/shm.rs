@@ -10,6 +10,8 @@
 
 mod accounts;
 mod connect;
+#[cfg(all(any(test, fuzzing), not(loom)))]
+pub mod fuzz;
 mod listener;
 mod pair;
 mod protocol;

@@ -7,12 +7,6 @@ use crate::memory::{Arena, ArenaConfig};
 use crate::sync::Arc;
 use odafs_common::page::PageSize;
 
-/// A target: its name, which is that of its corpus folder, and what it runs.
-pub type Target = (&'static str, fn(&[u8]));
-
-/// Every target of this crate.
-pub const TARGETS: &[Target] = &[("iwarp", endpoint), ("mpa", mpa)];
-
 /// Handshake frames: first octet, whether a request or a reply; then the frame. What is taken
 /// reads back from its encoding. The same bytes are also a stream of frames, with or without
 /// checksums, in pieces: it comes out the same as in one piece.
@@ -213,28 +207,6 @@ impl Watched {
                 .sum();
             assert!(queued == endpoint.queued() && queued < 512 << 10);
             endpoint.sent(queued);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::TARGETS;
-    use std::fs;
-    use std::path::Path;
-
-    #[test]
-    fn the_corpus_replays() {
-        let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
-        for (name, target) in TARGETS {
-            let inputs = fs::read_dir(corpus.join(name)).expect("a corpus for each target");
-            let inputs: Vec<_> = inputs
-                .map(|input| input.expect("an input").path())
-                .collect();
-            assert!(!inputs.is_empty(), "{name} has no inputs");
-            for input in inputs {
-                target(&fs::read(&input).expect("an input"));
-            }
         }
     }
 }

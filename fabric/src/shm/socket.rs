@@ -19,7 +19,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// Longest packet, in bytes.
-const PACKET_MAX: usize = 512;
+pub(super) const PACKET_MAX: usize = 512;
+
+/// Longest reason of a refusal that is sent, in bytes.
+pub(super) const REASON_MAX: usize = 400;
 
 /// Most descriptors of a packet.
 const DESCRIPTORS_MAX: usize = 3;
@@ -53,7 +56,7 @@ pub enum Packet {
 }
 
 impl Packet {
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let (kind, words, tail): (u32, &[u64], &[u8]) = match self {
             Packet::Wake => return vec![0],
             Packet::Hello { private_data } => (1, &[], private_data),
@@ -61,7 +64,7 @@ impl Packet {
             Packet::Refused { reason } => (
                 3,
                 &[],
-                &reason.as_bytes()[..reason.floor_char_boundary(400)],
+                &reason.as_bytes()[..reason.floor_char_boundary(REASON_MAX)],
             ),
             Packet::Region {
                 tag,
@@ -97,7 +100,7 @@ impl Packet {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> io::Result<Packet> {
+    pub(super) fn decode(bytes: &[u8]) -> io::Result<Packet> {
         if bytes.len() < 16 {
             return Ok(Packet::Wake);
         }

@@ -1,0 +1,28 @@
+//! What the fuzz targets of this crate have found before is tried again.
+
+use std::fs;
+use std::path::Path;
+
+/// A target: its name, which is that of its corpus folder, and what it runs.
+type Target = (&'static str, fn(&[u8]));
+
+const TARGETS: &[Target] = &[
+    ("iwarp", crate::iwarp::fuzz::endpoint),
+    ("mpa", crate::iwarp::fuzz::mpa),
+    ("shm_packet", crate::shm::fuzz::packet),
+];
+
+#[test]
+fn the_corpus_replays() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus");
+    for (name, target) in TARGETS {
+        let inputs = fs::read_dir(corpus.join(name)).expect("a corpus for each target");
+        let inputs: Vec<_> = inputs
+            .map(|input| input.expect("an input").path())
+            .collect();
+        assert!(!inputs.is_empty(), "{name} has no inputs");
+        for input in inputs {
+            target(&fs::read(&input).expect("an input"));
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What the fuzz target `shm_packet` in `fuzz/` runs; its corpus is replayed by the tests.
+
+use super::socket::{PACKET_MAX, Packet, REASON_MAX};
+
+/// A packet on the socket beside the rings, to which any local user may write. What is taken reads back from its encoding.
+pub fn packet(bytes: &[u8]) {
+    // The kernel cuts off what is longer.
+    let Ok(mut packet) = Packet::decode(&bytes[..bytes.len().min(PACKET_MAX)]) else {
+        return;
+    };
+    if let Packet::Refused { reason } = &mut packet {
+        reason.truncate(reason.floor_char_boundary(REASON_MAX));
+    }
+    let again = packet.encode();
+    assert!(again.len() <= PACKET_MAX, "{packet:?}");
+    assert_eq!(Packet::decode(&again).ok(), Some(packet));
+}
