@@ -11,7 +11,7 @@ mod protocol;
 
 use super::schedule_point;
 use atomic::{AtomicU64, Ordering};
-use loom::sync::Arc;
+use loom::sync::{Arc, Mutex};
 use loom::thread;
 use protocol::{PinRefused, State, pin, publish, revoke, validates};
 
@@ -151,4 +151,108 @@ fn loom_unpublished_is_nobodys() {
         model.change();
         pinner.join().unwrap();
     });
+}
+
+/// A frame that holds page A, and what pageout does with it: the steps of the server's cache (`retire`, limbo, `allocate`,
+/// `publish`) and of those who read beside it.
+struct Paging {
+    frame: Arc<Model>,
+    /// The lock of page A: whether it is in the frame.
+    page: Mutex<bool>,
+}
+
+impl Paging {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            frame: Model::new(),
+            page: Mutex::new(true),
+        })
+    }
+
+    /// Takes the frame from page A and, unless somebody sends from it still, gives it to page B, whose content is new and
+    /// to which a reference is issued.
+    fn page_out(&self) {
+        let frame = &*self.frame;
+        let pinned = {
+            let mut resident = self.page.lock().unwrap();
+            *resident = false;
+            revoke(&frame.stamp, &frame.state, &frame.epoch, true)
+        };
+        // A frame in limbo is looked at again when the next one is needed.
+        if pinned && frame.state.is_pinned() {
+            return;
+        }
+        frame.change();
+        frame.publish();
+    }
+
+    /// A guarded read by a reference to A.
+    fn send_by_reference(&self) {
+        if pin(&self.frame.stamp, &self.frame.state, 1).is_ok() {
+            self.send();
+        }
+    }
+
+    /// The reply to a READ of A, which is pinned under the page's lock and sent behind it.
+    fn send_reply(&self) {
+        let resident = self.page.lock().unwrap();
+        if !*resident {
+            return;
+        }
+        let now = self.frame.epoch.load(Ordering::SeqCst);
+        let pinned = pin(&self.frame.stamp, &self.frame.state, now);
+        drop(resident);
+        assert_eq!(pinned, Ok(()));
+        self.send();
+    }
+
+    /// What is pinned goes out as A.
+    fn send(&self) {
+        assert_eq!(self.frame.copy(), [OLD; 2]);
+        self.frame.state.unpin();
+    }
+
+    /// A one-sided read by the newest reference: to A, or to B.
+    fn read_one_sided(&self) {
+        let epoch = self.frame.issued.load(Ordering::Acquire);
+        let copied = self.frame.copy();
+        if validates(&self.frame.stamp, epoch) {
+            let wanted = if epoch == 1 { OLD } else { NEW };
+            assert_eq!(copied, [wanted; 2]);
+        }
+    }
+}
+
+/// Explores a pageout beside two others, up to so many switches away from a thread that could go on.
+fn beside_pageout(others: [fn(&Paging); 2]) {
+    const SWITCHES: usize = 3;
+    let mut explorer = loom::model::Builder::new();
+    explorer.preemption_bound = Some(SWITCHES);
+    explorer.check(move || {
+        let paging = Paging::new();
+        let others = others.map(|other| {
+            let paging = paging.clone();
+            thread::spawn(move || other(&paging))
+        });
+        paging.page_out();
+        for other in others {
+            other.join().unwrap();
+        }
+        // Every pin has come back: a frame that stayed in limbo leaves it.
+        assert!(!paging.frame.state.is_pinned());
+    });
+}
+
+/// A frame gets another page's content only when nobody sends the old one, however it was pinned.
+#[test]
+fn loom_pageout_reuses_no_frame_that_is_being_sent() {
+    beside_pageout([Paging::send_by_reference, Paging::send_reply]);
+}
+
+/// Nor does a reader from the side take the next page for its own, while a pin holds the frame up.
+#[test]
+fn loom_pageout_beside_one_sided_readers() {
+    beside_pageout([Paging::read_one_sided, Paging::send_by_reference]);
+    beside_pageout([Paging::read_one_sided, Paging::send_reply]);
+    beside_pageout([Paging::read_one_sided, Paging::read_one_sided]);
 }
