@@ -216,8 +216,8 @@ if [ -e "$OUT/can-restart" ]; then
 fi
 
 step remove everything
-rm -r d empty file* link dangling longlink pipe m s shared journal 2>/dev/null || true
-rm -rf "$name"; rm -f null
+rm -r d empty link dangling longlink pipe m s shared "$name"
+rm -f null journal # Which are not there where no device may be made, or no server restarted.
 same "$(ls -A | grep -v -x -e big -e restarted -e many | tr '\n' ' ')" ""
 cd /mnt; umount t
 
