@@ -193,18 +193,14 @@ impl File {
     /// # Errors
     /// As [`read_at`](Self::read_at).
     pub fn read_to_end(&self) -> Result<Vec<u8>, ReadError> {
-        const STEP: usize = 1 << 20;
-        let hint = self
-            .state
-            .attributes()
-            .map_or(0, |attributes| attributes.size.min(1 << 30));
-        let mut all = Vec::with_capacity(hint as usize + 1);
+        const STEP: u64 = 1 << 20;
+        // The server's word, and no reason to take memory for what has not come yet.
+        let size = self.state.attributes().map_or(0, |known| known.size);
+        let mut all = Vec::new();
         loop {
             let start = all.len();
-            all.resize(
-                start + STEP.min((hint as usize + 1).saturating_sub(start).max(4096)),
-                0,
-            );
+            let left = size.saturating_add(1).saturating_sub(start as u64);
+            all.resize(start + left.clamp(4096, STEP) as usize, 0);
             let bytes = self.read_at(&mut all[start..], start as u64)?;
             let full = start + bytes == all.len();
             all.truncate(start + bytes);

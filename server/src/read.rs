@@ -77,7 +77,7 @@ pub fn read(
         .count
         .min(u32::try_from(data.len()).unwrap_or(u32::MAX));
     let range = ReadRange { count, ..range };
-    read_to(export, who, file, range, effort, &mut Target::Bytes(data))
+    read_to(export, who, file, range, effort, &mut Copied(data))
 }
 
 /// Reads `range` as pieces to be sent: parts of frames, pinned until the sender unpins them, and copies of
@@ -89,15 +89,11 @@ pub fn read_pinned(
     range: ReadRange,
     effort: Effort,
 ) -> Result<(ReadDone, Vec<ChunkSource>), ReadFailed> {
-    let mut target = Target::Pieces(Vec::new());
-    let done = read_to(export, who, file, range, effort, &mut target);
-    let Target::Pieces(pieces) = target else {
-        unreachable!("a target stays what it is");
-    };
-    match done {
-        Ok(done) => Ok((done, pieces)),
+    let mut pieces = Pieces::default();
+    match read_to(export, who, file, range, effort, &mut pieces) {
+        Ok(done) => Ok((done, pieces.0)),
         Err(failed) => {
-            unpin(export, &pieces);
+            pieces.restart(export);
             Err(failed)
         }
     }
@@ -109,7 +105,7 @@ fn read_to(
     file: &Arc<File>,
     range: ReadRange,
     effort: Effort,
-    target: &mut Target<'_>,
+    target: &mut impl Target,
 ) -> Result<ReadDone, ReadFailed> {
     change::recheck_unwatched(export, file, effort)?;
     for _ in 1..TRIES {
@@ -140,7 +136,7 @@ fn pass(
     file: &Arc<File>,
     range: ReadRange,
     effort: Effort,
-    target: &mut Target<'_>,
+    target: &mut impl Target,
 ) -> Result<Pass, ReadFailed> {
     let gate = file.enter(effort).ok_or(ReadFailed::NotResident)?;
     if gate.gone {
@@ -233,7 +229,7 @@ fn hit(
     lock: &PageLock<'_>,
     frame: FrameNumber,
     wanted: Wanted,
-    target: &mut Target<'_>,
+    target: &mut impl Target,
     done: u32,
 ) -> u32 {
     let page = export.page();
@@ -255,7 +251,7 @@ fn miss(
     lock: PageLock<'_>,
     wanted: Wanted,
     size: u64,
-    target: &mut Target<'_>,
+    target: &mut impl Target,
     done: u32,
 ) -> Result<(u32, bool), ReadFailed> {
     let page = export.page();
@@ -273,19 +269,32 @@ fn miss(
 }
 
 /// Where the data goes.
-enum Target<'a> {
-    /// Copied into place.
-    Bytes(&'a mut [u8]),
-    /// Collected for sending.
-    Pieces(Vec<ChunkSource>),
+trait Target {
+    /// The most that a thread that polls takes for one call.
+    fn polled_bytes_max(&self) -> u32;
+
+    /// Takes what is in a frame; the page is locked.
+    fn take_frame(
+        &mut self,
+        export: &Export,
+        at: u32,
+        frame: FrameNumber,
+        within: u32,
+        length: u32,
+    );
+
+    fn take_bytes(&mut self, at: u32, bytes: &[u8]);
+
+    /// Drops what was taken so far.
+    fn restart(&mut self, export: &Export);
 }
 
-impl Target<'_> {
+/// Copied into place.
+struct Copied<'a>(&'a mut [u8]);
+
+impl Target for Copied<'_> {
     fn polled_bytes_max(&self) -> u32 {
-        match self {
-            Target::Bytes(_) => POLLED_BYTES_MAX,
-            Target::Pieces(_) => POLLED_PINNED_BYTES_MAX,
-        }
+        POLLED_BYTES_MAX
     }
 
     fn take_frame(
@@ -296,52 +305,59 @@ impl Target<'_> {
         within: u32,
         length: u32,
     ) {
-        let arena = export.cache().arena();
-        match self {
-            Target::Bytes(data) => {
-                let into = &mut data[at as usize..(at + length) as usize];
-                arena.copy_out(frame, within, into);
-            }
-            Target::Pieces(pieces) => {
-                let now = arena.current_epoch();
-                pieces.push(match arena.pin(frame, now, now) {
-                    Ok(()) => ChunkSource::Frame {
-                        frame,
-                        offset: within,
-                        length,
-                    },
-                    Err(_) => {
-                        let mut copy = vec![0; length as usize];
-                        arena.copy_out(frame, within, &mut copy);
-                        ChunkSource::Bytes(copy)
-                    }
-                });
-            }
-        }
+        let into = &mut self.0[at as usize..(at + length) as usize];
+        export.cache().arena().copy_out(frame, within, into);
     }
 
     fn take_bytes(&mut self, at: u32, bytes: &[u8]) {
-        match self {
-            Target::Bytes(data) => {
-                data[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
-            }
-            Target::Pieces(pieces) => pieces.push(ChunkSource::Bytes(bytes.to_vec())),
-        }
+        self.0[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
     }
 
-    /// Drops what was taken so far.
-    fn restart(&mut self, export: &Export) {
-        if let Target::Pieces(pieces) = self {
-            unpin(export, pieces);
-            pieces.clear();
-        }
-    }
+    fn restart(&mut self, _export: &Export) {}
 }
 
-fn unpin(export: &Export, pieces: &[ChunkSource]) {
-    for piece in pieces {
-        if let ChunkSource::Frame { frame, .. } = piece {
-            export.cache().arena().unpin(*frame);
+/// Collected for sending.
+#[derive(Default)]
+struct Pieces(Vec<ChunkSource>);
+
+impl Target for Pieces {
+    fn polled_bytes_max(&self) -> u32 {
+        POLLED_PINNED_BYTES_MAX
+    }
+
+    fn take_frame(
+        &mut self,
+        export: &Export,
+        _at: u32,
+        frame: FrameNumber,
+        within: u32,
+        length: u32,
+    ) {
+        let arena = export.cache().arena();
+        let now = arena.current_epoch();
+        self.0.push(match arena.pin(frame, now, now) {
+            Ok(()) => ChunkSource::Frame {
+                frame,
+                offset: within,
+                length,
+            },
+            Err(_) => {
+                let mut copy = vec![0; length as usize];
+                arena.copy_out(frame, within, &mut copy);
+                ChunkSource::Bytes(copy)
+            }
+        });
+    }
+
+    fn take_bytes(&mut self, _at: u32, bytes: &[u8]) {
+        self.0.push(ChunkSource::Bytes(bytes.to_vec()));
+    }
+
+    fn restart(&mut self, export: &Export) {
+        for piece in self.0.drain(..) {
+            if let ChunkSource::Frame { frame, .. } = piece {
+                export.cache().arena().unpin(frame);
+            }
         }
     }
 }

@@ -261,7 +261,7 @@ fn without_a_frame_reads_go_through() {
     world.export.arena().copy_out(frame, 0, &mut sent);
     assert_eq!(sent, content[..PAGE as usize]);
     assert_eq!(world.read(&file, 0, PAGE as u32), [0xAB; PAGE as usize]);
-    unpin(&world.export, &pins);
+    Pieces(pins).restart(&world.export);
     for page in 0..20 {
         world.read(&file, page * PAGE, 1);
     }

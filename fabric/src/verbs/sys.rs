@@ -108,6 +108,8 @@ pub mod event {
 pub const PS_TCP: c_int = 0x0106;
 
 #[link(name = "rdmacm")]
+// SAFETY: names, arguments and results are those that `rdma_cma.h` declares, and the structures behind the pointers are
+// laid out as its own, which the assertions above hold to.
 unsafe extern "C" {
     pub fn rdma_create_event_channel() -> *mut EventChannel;
     pub fn rdma_destroy_event_channel(channel: *mut EventChannel);
