@@ -173,7 +173,7 @@ pub trait Calls: Send + Sync {
 
 /// Where an engine hands jobs that may block.
 pub trait Workers: Send + Sync {
-    /// Runs the task soon, on another thread. Gives it back when the queue is full: the call is dropped then, and the
-    /// caller will ask again.
+    /// Runs the task soon, on another thread. Gives it back when the queue is full: the connection that it came from
+    /// takes no more calls until there is room for it.
     fn submit(&self, task: Box<dyn FnOnce() + Send>) -> Result<(), Box<dyn FnOnce() + Send>>;
 }

@@ -5,18 +5,19 @@
 
 use std::io;
 
+use odafs_fabric::Listener;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, LifeWord};
 use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 use odafs_fabric::sync::{Arc, hint};
 use odafs_fabric::wake::WakeSet;
-use odafs_fabric::{Listener, Peer};
 
 use crate::calls::{Calls, Job, Transport, Workers};
 use crate::nic::Nic;
 use crate::registration::{Budget, Frames, Supply};
 
 mod admission;
+mod backlog;
 mod direct;
 mod outbox;
 mod rdma;
@@ -25,6 +26,7 @@ mod rpc;
 
 pub use rdma::{Credits, RdmaConfig, RdmaCounters};
 
+use backlog::Backlog;
 use direct::DirectLine;
 use rdma::RdmaLine;
 use returns::{Place, Returns};
@@ -101,6 +103,7 @@ pub struct Engine {
     vacant: Vec<usize>,
     next_number: u64,
     returns: Arc<Returns>,
+    backlog: Backlog,
     wake: Arc<WakeSet>,
     stopping: Arc<AtomicBool>,
     /// Reply buffer of the call at hand.
@@ -127,6 +130,19 @@ const DEADLINE_NAP: Nanos = Nanos::from_secs(1);
 struct Entrance {
     listener: Box<dyn Listener>,
     transport: Transport,
+    /// Accepts that failed since one did not.
+    failures: u32,
+}
+
+impl Entrance {
+    /// Says less and less often what does not change. The listener itself pauses.
+    fn failed(&mut self, error: &io::Error) {
+        self.failures = self.failures.saturating_add(1);
+        if self.failures.is_power_of_two() {
+            let (listener, failures) = (self.listener.name(), self.failures);
+            tracing::warn!(listener, %error, failures, "accept failed");
+        }
+    }
 }
 
 /// A connection, by what it is for.
@@ -167,19 +183,23 @@ struct Now<'a> {
     serves: &'a Serves,
     supply: &'a Supply,
     returns: &'a Arc<Returns>,
+    backlog: &'a Backlog,
     time: Nanos,
     /// Nothing new is taken, only what is under way is ended.
     draining: bool,
 }
 
 impl Now<'_> {
-    /// Hands a call to the workers. Something comes back for it, whatever becomes of it.
-    fn defer(&self, job: Job, place: Place, peer: &Peer) {
+    /// Hands a call to the workers, as soon as they have room. Something comes back for it, whatever becomes of it.
+    fn defer(&self, job: Job, place: Place) {
         let task = self.returns.task(job, place);
-        if self.serves.workers.submit(task).is_err() {
-            // The task was dropped, and has come back as one without a reply.
-            tracing::debug!(%peer, "the workers are full: a call was dropped");
-        }
+        self.backlog
+            .submit(task, place.number, &*self.serves.workers);
+    }
+
+    /// Whether the connection of this number has calls for which the workers have had no room: it takes no more.
+    fn holds_back(&self, number: u64) -> bool {
+        self.backlog.holds(number)
     }
 }
 
@@ -218,6 +238,7 @@ impl Engine {
             vacant: Vec::new(),
             next_number: 1,
             returns: Arc::new(Returns::new(Arc::clone(&wake))),
+            backlog: Backlog::default(),
             wake,
             stopping: Arc::new(AtomicBool::new(false)),
             reply: Vec::new(),
@@ -237,6 +258,7 @@ impl Engine {
         self.listeners.push(Entrance {
             listener,
             transport,
+            failures: 0,
         });
         Ok(())
     }
@@ -290,8 +312,9 @@ impl Engine {
     fn round(&mut self) -> bool {
         let accepted = self.accept();
         let returned = self.deliver();
+        let handed = self.backlog.retry(&*self.serves.workers);
         let moved = self.serve(false);
-        accepted || returned || moved
+        accepted || returned || handed || moved
     }
 
     /// Looks for new connections. That takes a system call for each listener, so not in every round.
@@ -303,11 +326,16 @@ impl Engine {
         let mut any = false;
         for at in 0..self.listeners.len() {
             for _ in 0..ACCEPT_BATCH {
-                match self.listeners[at].listener.poll_accept() {
-                    Ok(Some(incoming)) => self.admit(incoming, self.listeners[at].transport),
+                let entrance = &mut self.listeners[at];
+                match entrance.listener.poll_accept() {
+                    Ok(Some(incoming)) => {
+                        entrance.failures = 0;
+                        let transport = entrance.transport;
+                        self.admit(incoming, transport);
+                    }
                     Ok(None) => break,
                     Err(error) => {
-                        tracing::warn!(listener = self.listeners[at].listener.name(), %error, "accept failed");
+                        entrance.failed(&error);
                         break;
                     }
                 }
@@ -324,6 +352,7 @@ impl Engine {
             serves,
             supply,
             returns,
+            backlog,
             lines,
             time,
             ..
@@ -333,6 +362,7 @@ impl Engine {
             serves,
             supply,
             returns,
+            backlog,
             time: *time,
             draining: false,
         };
@@ -362,6 +392,7 @@ impl Engine {
                 serves,
                 supply,
                 returns,
+                backlog,
                 lines,
                 time,
                 ..
@@ -375,6 +406,7 @@ impl Engine {
                 serves,
                 supply,
                 returns,
+                backlog,
                 time: *time,
                 draining,
             };
@@ -437,7 +469,8 @@ impl Engine {
             Line::Rpc(line) => line.has_deadline(),
             Line::Rdma(line) => line.has_deadline(),
         });
-        match (self.blocked, deadlines) {
+        // The workers' room is told of by the end of their calls, and those may be another's.
+        match (self.blocked || !self.backlog.is_empty(), deadlines) {
             (true, _) => Some(BLOCKED_NAP),
             (false, true) => Some(DEADLINE_NAP),
             (false, false) => None,
@@ -451,7 +484,8 @@ impl Engine {
         while self.time < until && self.under_way() {
             self.time = clock::now();
             let returned = self.deliver();
-            if !self.serve(true) && !returned {
+            let handed = self.backlog.retry(&*self.serves.workers);
+            if !self.serve(true) && !returned && !handed {
                 self.wake.prepare();
                 if self.returns.is_empty() {
                     self.wake.wait(Some(BLOCKED_NAP));

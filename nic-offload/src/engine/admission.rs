@@ -103,6 +103,7 @@ impl Engine {
             serves: &self.serves,
             supply: &self.supply,
             returns: &self.returns,
+            backlog: &self.backlog,
             time: self.time,
             draining: false,
         };

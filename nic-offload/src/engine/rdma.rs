@@ -216,7 +216,10 @@ impl RdmaLine {
 
     /// What is pinned, waits, or is with the workers is bounded: beyond that, calls wait.
     fn has_room(&self, now: &Now<'_>) -> bool {
-        !now.draining && self.out.has_room(now) && self.running.len() < now.config.deferred_max
+        !now.draining
+            && self.out.has_room(now)
+            && self.running.len() < now.config.deferred_max
+            && !now.holds_back(self.number())
     }
 
     /// Begins calls in the order of their arrival, as long as there is room. How many.
@@ -337,7 +340,7 @@ impl RdmaLine {
             number: self.number(),
             call,
         };
-        now.defer(job, place, &self.caller.peer);
+        now.defer(job, place);
     }
 
     /// What a procedure made of a call.

@@ -92,7 +92,9 @@ impl RpcLine {
 
     /// What waits, is pinned, or is with the workers is bounded: beyond that, calls stay with the peer.
     fn has_room(&self, now: &Now<'_>) -> bool {
-        self.out.has_room(now) && self.deferred < now.config.deferred_max
+        self.out.has_room(now)
+            && self.deferred < now.config.deferred_max
+            && !now.holds_back(self.number())
     }
 
     fn takes_more(&self, now: &Now<'_>) -> bool {
@@ -111,7 +113,7 @@ impl RpcLine {
                     number: self.number(),
                     call: 0,
                 };
-                now.defer(job, place, &self.caller.peer);
+                now.defer(job, place);
             }
             outcome => self.answer(outcome, reply, now),
         }

@@ -83,16 +83,31 @@ fn a_chunk_that_is_not_there_or_fails_closes_the_connection() {
 }
 
 #[test]
-fn full_workers_drop_the_call() {
+fn a_connection_waits_for_workers_without_room() {
     let mut world = World::new(EngineConfig::default());
     world.hands.full.store(true, Ordering::Relaxed);
-    let wire = world.connect(Role::Rpc);
-    wire.lock().to_server.push_back(b"deferred".into());
+    let (first, second) = (world.connect(Role::Rpc), world.connect(Role::Rpc));
+    let other = world.connect(Role::Rpc);
+    for call in ["deferred 1", "deferred 2", "echo"] {
+        first.lock().to_server.push_back(call.into());
+    }
+    second.lock().to_server.push_back(b"deferred 3".into());
+    other.lock().to_server.push_back(b"echo".into());
     world.rounds();
+    assert_eq!(
+        first.lock().to_server.len(),
+        2,
+        "the rest stays with the peer"
+    );
+    assert_eq!(other.lock().to_client, [b"echo".to_vec()]);
+    assert!(first.lock().to_client.is_empty() && second.lock().to_client.is_empty());
     world.hands.full.store(false, Ordering::Relaxed);
-    wire.lock().to_server.push_back(b"deferred again".into());
     world.rounds();
-    assert_eq!(wire.lock().to_client, [b"deferred again".to_vec()]);
+    let mut answers = first.lock().to_client.clone();
+    answers.sort();
+    assert_eq!(answers, [&b"deferred 1"[..], b"deferred 2", b"echo"]);
+    assert_eq!(second.lock().to_client, [b"deferred 3".to_vec()]);
+    assert_eq!(world.engine.connections(), 3);
 }
 
 #[test]

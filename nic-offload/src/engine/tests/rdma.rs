@@ -10,6 +10,7 @@ use odafs_common::wire::rpcrdma::{
 use odafs_fabric::Access;
 use odafs_fabric::memory::FrameNumber;
 use odafs_fabric::sim::NetworkConfig;
+use odafs_fabric::sync::atomic::Ordering;
 
 use crate::engine::RdmaConfig;
 use crate::registration::{RegistrationConfig, Strategy};
@@ -361,6 +362,40 @@ fn work_that_comes_to_grief_ends_its_connection_alone() {
     client.until_closed();
     bystander.echo();
     rig.end();
+}
+
+/// Whose calls the workers have no room for waits, others do not, and none of them is lost: inline ones, and those whose
+/// data is read first.
+#[test]
+fn calls_wait_for_workers_without_room() {
+    const CALLS: u32 = 6;
+    for network in networks() {
+        let rig = Rig::new(network, RdmaConfig::default());
+        let (mut bystander, mut client) = (rig.client(), rig.client());
+        client.echo();
+        rig.threads.full.store(true, Ordering::Relaxed);
+        let data = client.region(&[7; 5000], Access::READ);
+        for number in 0..CALLS {
+            let message = client.message(b'w', &[]);
+            let mut chunks = Chunks::default();
+            if number % 2 == 1 {
+                chunks.reads = ReadList::one(ReadSegment {
+                    position: 12,
+                    segment: segment(&data, 0, 5000),
+                });
+            }
+            client.send(Body::Msg(chunks), &message);
+        }
+        bystander.echo();
+        assert!(rig.shelf.taken.lock().len() < CALLS as usize);
+        rig.threads.full.store(false, Ordering::Relaxed);
+        let first = client.xid + 1 - CALLS;
+        let mut answered: Vec<u32> = (0..CALLS).map(|_| client.receive().0.xid).collect();
+        answered.sort_unstable();
+        assert!(answered.into_iter().eq(first..first + CALLS));
+        client.echo();
+        rig.end();
+    }
 }
 
 #[test]

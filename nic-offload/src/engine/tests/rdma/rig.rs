@@ -6,7 +6,7 @@ use odafs_common::wire::rpcrdma::{Body, Chunks, Header, Segment};
 use odafs_common::wire::xdr::{Encode as _, Reader};
 use odafs_fabric::memory::{Arena, ArenaConfig, FrameNumber, Region};
 use odafs_fabric::sim::{Network, NetworkConfig};
-use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
+use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, thread};
 use odafs_fabric::{Access, Completion, QueuePair};
 
@@ -84,11 +84,17 @@ impl Calls for Shelf {
     }
 }
 
-/// Runs each task on a thread of its own.
-pub(super) struct Threads;
+/// Runs each task on a thread of its own, or is full.
+#[derive(Default)]
+pub(super) struct Threads {
+    pub(super) full: AtomicBool,
+}
 
 impl Workers for Threads {
     fn submit(&self, task: Box<dyn FnOnce() + Send>) -> Result<(), Box<dyn FnOnce() + Send>> {
+        if self.full.load(Ordering::Relaxed) {
+            return Err(task);
+        }
         thread::spawn(task);
         Ok(())
     }
@@ -111,6 +117,7 @@ pub(super) struct Rig {
     pub(super) network: Network,
     pub(super) shelf: Arc<Shelf>,
     pub(super) spare: Arc<Spare>,
+    pub(super) threads: Arc<Threads>,
     pub(super) counts: Arc<RdmaCounters>,
     pub(super) stopper: Stopper,
     pub(super) engine: Option<thread::JoinHandle<()>>,
@@ -138,11 +145,12 @@ impl Rig {
         let spare = (PAGES..PAGES + SPARE).map(FrameNumber).collect();
         let spare = Arc::new(Spare(Mutex::new(spare)));
         let counts = Arc::new(RdmaCounters::default());
+        let threads = Arc::new(Threads::default());
         let serves = Serves {
             arena,
             nic: None,
             calls: Arc::clone(&shelf) as Arc<dyn Calls>,
-            workers: Arc::new(Threads),
+            workers: Arc::clone(&threads) as Arc<dyn Workers>,
             life: None,
             frames: Some(Arc::clone(&spare) as Arc<dyn Frames>),
             rdma: Arc::clone(&counts),
@@ -161,6 +169,7 @@ impl Rig {
             network,
             shelf,
             spare,
+            threads,
             counts,
             stopper,
             engine: Some(thread::spawn(move || engine.run())),
