@@ -21,6 +21,8 @@ pub mod fabric;
 pub mod iwarp;
 pub mod memory;
 #[cfg(not(shuttle))]
+mod pause;
+#[cfg(not(shuttle))]
 pub mod shm;
 pub mod sim;
 pub mod sync;

@@ -56,6 +56,12 @@ impl WakeSet {
         self.inner.prepare();
     }
 
+    /// Counts the waits that are over. What happens to an edge-triggered descriptor after the last of them ends the next.
+    #[cfg(not(shuttle))]
+    pub fn waits(&self) -> std::sync::Arc<std::sync::atomic::AtomicU64> {
+        self.inner.waits()
+    }
+
     /// Blocks until something wakes the set or `timeout` has passed.
     pub fn wait(&self, timeout: Option<Nanos>) {
         self.inner.wait(timeout);
@@ -110,22 +116,31 @@ mod imp {
         /// Woken since the last wait.
         woken: AtomicBool,
         deadline: AtomicU64,
+        /// Rings when `event` has been written to.
+        wakes: Bell,
+        waits: Arc<AtomicU64>,
     }
 
     impl Inner {
         pub fn new() -> io::Result<Self> {
             let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
             let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            let set = Self {
+            let mut set = Self {
                 epoll,
                 event,
                 bells: Mutex::default(),
                 about_to_wait: AtomicBool::new(false),
                 woken: AtomicBool::new(false),
                 deadline: AtomicU64::new(u64::MAX),
+                wakes: Bell(Arc::default()),
+                waits: Arc::default(),
             };
-            set.add(set.event.as_fd())?;
+            set.wakes = set.add(set.event.as_fd())?;
             Ok(set)
+        }
+
+        pub fn waits(&self) -> Arc<AtomicU64> {
+            Arc::clone(&self.waits)
         }
 
         pub fn add(&self, fd: BorrowedFd<'_>) -> io::Result<Bell> {
@@ -214,7 +229,11 @@ mod imp {
             self.about_to_wait.store(false, Ordering::SeqCst);
             // The caller looks at everything after this.
             self.woken.store(false, Ordering::SeqCst);
-            let _ = rustix::io::read(&self.event, &mut [0; 8]);
+            self.waits.fetch_add(1, Ordering::Relaxed);
+            // What is written after that look stays, and ends the next wait.
+            if self.wakes.take() {
+                let _ = rustix::io::read(&self.event, &mut [0; 8]);
+            }
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::clock::{self, Nanos};
 use crate::fabric::{self, Peer, QueuePair};
 use crate::memory::mapping::{Mapping, Protection};
 use crate::memory::memfd;
+use crate::pause::Pause;
 use crate::wake::{Bell, WakeSet};
 use rustix::event::epoll;
 use rustix::fs::{Mode, OFlags, chmod, open, stat};
@@ -21,8 +22,8 @@ use std::sync::Arc;
 /// How long a client may take to say what it wants.
 const HELLO_WITHIN: Nanos = Nanos::from_secs(5);
 
-/// How often a caller that never sleeps makes us look.
-const LOOK_EVERY: Nanos = Nanos::from_micros(20);
+/// Time between two looks that no event asks for: for who polls and never waits.
+const LOOK_EVERY: Nanos = Nanos::from_millis(1);
 
 /// New connections that one look takes.
 const ACCEPT_BURST: usize = 16;
@@ -41,7 +42,12 @@ pub struct Listener {
     /// unaccepted it would wake us for ever.
     spare: Option<OwnedFd>,
     looked: Option<Nanos>,
-    bell: Option<Bell>,
+    /// While it lasts, `epoll` tells of no new connections.
+    pause: Pause,
+    /// Descriptors ran out when a connection was last to be taken.
+    wants_descriptors: bool,
+    /// Who waits for us, and what `epoll` rings.
+    set: Option<(Arc<WakeSet>, Bell)>,
 }
 
 /// A client that has connected and not yet spoken.
@@ -93,7 +99,9 @@ impl Listener {
             waiting: Vec::new(),
             spare: spare(),
             looked: None,
-            bell: None,
+            pause: Pause::default(),
+            wants_descriptors: false,
+            set: None,
         })
     }
 
@@ -103,11 +111,20 @@ impl Listener {
                 self.socket.as_fd(),
                 SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
             ) {
-                Ok(fd) => self.admit(Socket::from_fd(fd)),
+                Ok(fd) => {
+                    self.pause.succeeded();
+                    self.wants_descriptors = false;
+                    self.admit(Socket::from_fd(fd));
+                }
                 Err(Errno::AGAIN) => return Ok(()),
-                Err(Errno::MFILE | Errno::NFILE) => self.refuse_for_want_of_descriptors(),
+                Err(Errno::MFILE | Errno::NFILE) if self.refuse_for_want_of_descriptors() => {}
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    // It would wake us as long as it fails.
+                    let _ = epoll::delete(&self.epoll, self.socket.as_fd());
+                    self.pause.failed(clock::now());
+                    return Err(error.into());
+                }
             }
         }
         Ok(())
@@ -140,17 +157,43 @@ impl Listener {
         }
     }
 
-    fn refuse_for_want_of_descriptors(&mut self) {
-        tracing::warn!("out of descriptors: raise the limit on open files");
-        self.spare = None;
+    /// Whether new connections are let be.
+    fn pauses(&mut self, now: Nanos) -> bool {
+        if self.pause.end(now) {
+            let data = epoll::EventData::new_u64(0);
+            let flags = epoll::EventFlags::IN;
+            if epoll::add(&self.epoll, self.socket.as_fd(), data, flags).is_err() {
+                self.pause.failed(now);
+            }
+            self.looked = None;
+        }
+        let until = self.pause.until();
+        if let (Some(until), Some((set, _))) = (until, &self.set) {
+            set.wake_at(until);
+        }
+        until.is_some()
+    }
+
+    /// Whether somebody was refused.
+    fn refuse_for_want_of_descriptors(&mut self) -> bool {
+        if !std::mem::replace(&mut self.wants_descriptors, true) {
+            tracing::warn!("out of descriptors: raise the limit on open files");
+        }
+        if self.spare.take().is_none() {
+            self.spare = spare();
+            return false;
+        }
+        let mut refused = false;
         if let Ok(fd) = accept_with(
             self.socket.as_fd(),
             SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         ) {
             let reason = "the server is out of descriptors".to_owned();
             let _ = Socket::from_fd(fd).send(&Packet::Refused { reason }, &[]);
+            refused = true;
         }
         self.spare = spare();
+        refused
     }
 
     /// The first client that has said what it wants. Those that spoke nonsense, left or took too
@@ -226,7 +269,8 @@ fn spare() -> Option<OwnedFd> {
 impl fabric::Listener for Listener {
     fn poll_accept(&mut self) -> io::Result<Option<Box<dyn fabric::Incoming>>> {
         let now = clock::now();
-        let rung = self.bell.as_ref().is_some_and(Bell::take);
+        let pauses = self.pauses(now);
+        let rung = self.set.as_ref().is_none_or(|(_, bell)| bell.take());
         if !rung
             && self
                 .looked
@@ -236,7 +280,7 @@ impl fabric::Listener for Listener {
         }
         // Those that have been silent for too long give their places to new ones.
         let mut incoming = self.next_hello();
-        if incoming.is_none() {
+        if incoming.is_none() && !pauses {
             self.take_new()?;
             incoming = self.next_hello();
         }
@@ -250,7 +294,8 @@ impl fabric::Listener for Listener {
     }
 
     fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
-        self.bell = Some(set.add(self.epoll.as_fd())?);
+        let bell = set.add(self.epoll.as_fd())?;
+        self.set = Some((Arc::clone(set), bell));
         Ok(())
     }
 
@@ -363,5 +408,30 @@ impl Incoming {
             Protection::ReadWrite,
         )?);
         Ok((fd, memory, charge))
+    }
+}
+
+#[cfg(all(test, not(any(shuttle, loom, miri))))]
+mod tests {
+    use super::*;
+    use crate::fabric::Listener as _;
+    use rustix::event::{PollFd, PollFlags, poll};
+
+    /// What fails is told once, and then let be for a while: nobody is woken for it either.
+    #[test]
+    fn an_accept_that_fails_is_not_tried_again_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut listener = Listener::bind(&dir.path().join("s"), Limits::default()).unwrap();
+        // Nobody listens on this one.
+        listener.socket = Socket::new().unwrap();
+        let (data, flags) = (epoll::EventData::new_u64(0), epoll::EventFlags::IN);
+        epoll::add(&listener.epoll, listener.socket.as_fd(), data, flags).unwrap();
+        assert!(listener.poll_accept().is_err());
+        for _ in 0..100 {
+            assert!(listener.poll_accept().unwrap().is_none());
+        }
+        let none = rustix::event::Timespec::default();
+        let fd = PollFd::new(&listener.epoll, PollFlags::IN);
+        assert_eq!(poll(&mut [fd], Some(&none)), Ok(0));
     }
 }

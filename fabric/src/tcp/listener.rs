@@ -5,7 +5,8 @@ use crate::clock::{self, Nanos};
 use crate::fabric::{self, PRIVATE_DATA_MAX, Peer, QueuePair};
 use crate::iwarp::handshake::{self, Wishes};
 use crate::iwarp::mpa::{Frame, FrameReader, HEAD_BYTES, Kind, MpaError, PRIVATE_MAX};
-use crate::wake::{EDGES, WakeSet};
+use crate::pause::Pause;
+use crate::wake::{Bell, EDGES, WakeSet};
 use rustix::event::{Timespec, epoll};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::collections::{BTreeMap, VecDeque};
@@ -23,8 +24,8 @@ const ACCEPT_BURST: u32 = 16;
 /// Events of one look.
 const EVENTS: usize = 64;
 
-/// Rest after an accept that failed for want of something.
-const PAUSE: Nanos = Nanos::from_millis(100);
+/// Time between two looks that no event asks for: for who polls and never waits.
+const LOOK_EVERY: Nanos = Nanos::from_millis(1);
 
 /// RDMA Reads that a server wants to have under way at a connection.
 const OUTBOUND_READS: u32 = 128;
@@ -53,7 +54,7 @@ pub struct Listener {
     door: OwnedFd,
     /// The listening socket may have a connection.
     knocked: bool,
-    paused_until: Nanos,
+    pause: Pause,
     /// In the order of their arrival, which is that of their deadlines.
     pending: BTreeMap<u64, Pending>,
     next: u64,
@@ -61,7 +62,9 @@ pub struct Listener {
     readiness: Arc<Readiness>,
     /// One more holder for each connection.
     places: Arc<()>,
-    set: Option<Arc<WakeSet>>,
+    /// Who waits for us, and what `door` rings: a set is told of it as long as there are events that nobody has looked at.
+    set: Option<(Arc<WakeSet>, Bell)>,
+    look_next: Nanos,
 }
 
 impl Listener {
@@ -78,13 +81,14 @@ impl Listener {
             limits,
             door,
             knocked: true,
-            paused_until: Nanos(0),
+            pause: Pause::default(),
             pending: BTreeMap::new(),
             next: DOOR + 1,
             asking: VecDeque::new(),
             readiness: Readiness::new()?,
             places: Arc::new(()),
             set: None,
+            look_next: Nanos(0),
         })
     }
 
@@ -95,12 +99,16 @@ impl Listener {
 
     /// Takes new connections from the kernel.
     fn accept(&mut self, now: Nanos) -> io::Result<()> {
-        if !self.knocked || now < self.paused_until {
+        self.pause.end(now);
+        if !self.knocked || self.pause.until().is_some() {
             return Ok(());
         }
         for _ in 0..ACCEPT_BURST {
             match self.socket.accept() {
-                Ok((socket, peer)) => self.admit(socket, peer, now),
+                Ok((socket, peer)) => {
+                    self.pause.succeeded();
+                    self.admit(socket, peer, now);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.knocked = false;
                     return Ok(());
@@ -108,7 +116,7 @@ impl Listener {
                 // The peer of a connection may have gone again.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    self.paused_until = now + PAUSE;
+                    self.pause.failed(now);
                     return Err(error);
                 }
             }
@@ -202,9 +210,9 @@ impl Listener {
             first.remove();
         }
         let deadline = self.pending.first_key_value().map(|(_, p)| p.deadline);
-        let pause = self.knocked.then_some(self.paused_until);
+        let pause = self.pause.until();
         if let Some(at) = deadline.into_iter().chain(pause).min()
-            && let Some(set) = &self.set
+            && let Some((set, _)) = &self.set
         {
             set.wake_at(at);
         }
@@ -214,8 +222,12 @@ impl Listener {
 impl fabric::Listener for Listener {
     fn poll_accept(&mut self) -> io::Result<Option<Box<dyn fabric::Incoming>>> {
         if self.asking.is_empty() {
-            self.look();
             let now = clock::now();
+            let rung = self.set.as_ref().is_none_or(|(_, bell)| bell.take());
+            if rung || now >= self.look_next {
+                self.look_next = now + LOOK_EVERY;
+                self.look();
+            }
             let accepted = self.accept(now);
             self.expire(now);
             accepted?;
@@ -229,8 +241,8 @@ impl fabric::Listener for Listener {
     }
 
     fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()> {
-        set.add(self.door.as_fd())?;
-        self.set = Some(Arc::clone(set));
+        let bell = set.add(self.door.as_fd())?;
+        self.set = Some((Arc::clone(set), bell));
         Ok(())
     }
 
@@ -356,5 +368,23 @@ impl fabric::Incoming for Incoming {
 impl Drop for Incoming {
     fn drop(&mut self) {
         self.refuse("");
+    }
+}
+
+#[cfg(all(test, not(any(shuttle, loom, miri))))]
+mod tests {
+    use super::*;
+    use crate::fabric::Listener as _;
+    use rustix::net::{Shutdown, shutdown};
+
+    /// What fails is told once, and then let be for a while.
+    #[test]
+    fn an_accept_that_fails_is_not_tried_again_at_once() {
+        let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), Limits::default()).unwrap();
+        shutdown(&listener.socket, Shutdown::Both).unwrap();
+        assert!(listener.poll_accept().is_err());
+        for _ in 0..100 {
+            assert!(listener.poll_accept().unwrap().is_none());
+        }
     }
 }
