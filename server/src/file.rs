@@ -305,6 +305,11 @@ impl Leaf {
         page | (LEAF_PAGES - 1)
     }
 
+    /// Whether `page` is one of its pages.
+    pub(crate) fn holds(&self, page: u64) -> bool {
+        page / LEAF_PAGES * LEAF_PAGES == self.first
+    }
+
     /// Where `page` is in its leaf.
     pub(crate) fn slot(page: u64) -> usize {
         (page % LEAF_PAGES) as usize

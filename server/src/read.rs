@@ -153,16 +153,20 @@ fn pass(
     }
     let mut short = false;
     let mut done = 0;
+    let mut near: Option<Arc<Leaf>> = None;
     while done < count {
         let wanted = Wanted {
             offset: range.offset + u64::from(done),
             count: count - done,
         };
         let page = export.page().index(wanted.offset);
-        let leaf = match effort {
-            Effort::ResidentOnly => file.find_leaf(page).ok_or(ReadFailed::NotResident)?,
-            Effort::MayBlock => file.leaf(page),
+        let leaf = match (effort, near.take()) {
+            // Nobody prunes a leaf that is held.
+            (Effort::ResidentOnly, Some(near)) if near.holds(page) => near,
+            (Effort::ResidentOnly, _) => file.find_leaf(page).ok_or(ReadFailed::NotResident)?,
+            (Effort::MayBlock, _) => file.leaf(page),
         };
+        let leaf = &*near.insert(leaf);
         let lock = leaf
             .lock_with(Leaf::slot(page), effort)
             .ok_or(ReadFailed::NotResident)?;
@@ -171,7 +175,7 @@ fn pass(
             (None, Effort::ResidentOnly) => return Err(ReadFailed::NotResident),
             (None, Effort::MayBlock) => {
                 let missed = miss(export, file, lock, wanted, attributes.size, target, done);
-                file.prune(&leaf);
+                file.prune(leaf);
                 let (bytes, found_short) = missed?;
                 short |= found_short;
                 bytes
