@@ -54,6 +54,8 @@ impl TcpTransport {
 
     fn over(stream: TcpStream, wait: Wait) -> io::Result<Self> {
         stream.set_nodelay(true)?;
+        #[cfg(not(shuttle))]
+        odafs_fabric::tcp::unpace(&stream);
         let spin = wait == Wait::Spin;
         stream.set_nonblocking(spin)?;
         // So often a blocked thread looks whether its deadline has passed: no system call for it on each message.

@@ -15,7 +15,7 @@ use crate::fabric::{self, Peer, QueuePair};
 use crate::iwarp::handshake::{self, HandshakeError, Wishes};
 use crate::iwarp::mpa::{Frame, FrameReader, HEAD_BYTES, Kind, PRIVATE_MAX};
 use pair::Pair;
-use rustix::net::sockopt;
+use rustix::net::{SocketAddrAny, getpeername, getsockname, sockopt};
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
@@ -166,5 +166,20 @@ fn prepare(socket: &TcpStream) -> io::Result<()> {
     sockopt::set_tcp_keepintvl(socket, KEEPALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(socket, KEEPALIVE_COUNT)?;
     sockopt::set_tcp_user_timeout(socket, USER_TIMEOUT_MS)?;
+    unpace(socket);
     Ok(())
+}
+
+/// Between two ends of one host nothing is to be shared with others: there no algorithm shall hold segments back by a timer
+/// (as BBR does), which costs each end more than to send them.
+pub fn unpace(socket: impl AsFd) {
+    let address = |any: Option<SocketAddrAny>| SocketAddr::try_from(any?).ok();
+    let here = address(getsockname(&socket).ok());
+    let there = address(getpeername(&socket).ok().flatten());
+    if let (Some(here), Some(there)) = (here, there)
+        && here.ip() == there.ip()
+    {
+        // Every kernel has this one. Without it the connection works as well, if slower.
+        let _ = sockopt::set_tcp_congestion(&socket, "reno");
+    }
 }

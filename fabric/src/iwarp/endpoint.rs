@@ -29,6 +29,9 @@ const ZERO_COPY_MIN: usize = if cfg!(test) { 1024 } else { 4096 };
 /// what is behind.
 const LANDING_MIN: usize = if cfg!(test) { 100 } else { 8 << 10 };
 
+/// Bytes due under tags of ours that are much.
+const BULK_MIN: usize = if cfg!(test) { 200 } else { 32 << 10 };
+
 /// Largest ULPDU, and the least that a path has to carry (RFC 5044 section 4.1), in bytes.
 const ULPDU_RANGE: (usize, usize) = (128, 0xfffc);
 
@@ -365,6 +368,13 @@ impl Endpoint {
             }
         }
         used
+    }
+
+    /// While much is due under tags: what is missing of the present frame. Who receives more than that and the next
+    /// header receives payload elsewhere than where it [belongs](Endpoint::landing).
+    pub fn frame_left(&self) -> Option<usize> {
+        let much = !self.out.has_crc() && self.inbound.tags.due() >= BULK_MIN;
+        much.then(|| self.deframer.body_left())
     }
 
     /// Bytes that are probably on their way: the rest of what has begun to come for a tag of [`Endpoint::bind`].

@@ -80,6 +80,8 @@ pub struct Tags {
     slots: Vec<Slot>,
     /// First in, first out, so that a key comes again as late as it can.
     free: VecDeque<u32>,
+    /// What is due of all slots.
+    due: usize,
     /// What is due of the slots that have begun.
     under_way: usize,
 }
@@ -129,6 +131,7 @@ impl Tags {
         if let Some(index) = self.index(tag) {
             let slot = &mut self.slots[index];
             (slot.due, slot.begun) = (bytes, false);
+            self.due += bytes;
         }
     }
 
@@ -143,7 +146,13 @@ impl Tags {
         }
         let less = bytes.min(slot.due);
         slot.due -= less;
+        self.due -= less;
         self.under_way -= less;
+    }
+
+    /// Bytes that were bound for the peer to write and have not come.
+    pub fn due(&self) -> usize {
+        self.due
     }
 
     /// Bytes that are probably on their way: the rest of what has begun to come.
@@ -199,6 +208,7 @@ impl Tags {
         slot.key = slot.key.wrapping_add(1);
         slot.memory = None;
         let due = std::mem::take(&mut slot.due);
+        self.due -= due;
         if std::mem::take(&mut slot.begun) {
             self.under_way -= due;
         }

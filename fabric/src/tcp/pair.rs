@@ -62,6 +62,8 @@ pub struct Pair {
     filled: usize,
     /// The socket has no more to read.
     drained: bool,
+    /// It had less than was asked for: the next poll need not ask again.
+    spared: bool,
     /// The socket took less than there was.
     stuck: bool,
     /// A burst ended before all was sent: no event tells when to go on.
@@ -99,6 +101,7 @@ impl Pair {
             taken: 0,
             filled: 0,
             drained: false,
+            spared: false,
             stuck: false,
             unsent: false,
             ended: false,
@@ -144,6 +147,9 @@ impl Pair {
         if !self.drained {
             return true;
         }
+        if std::mem::take(&mut self.spared) {
+            return false;
+        }
         match &mut self.watching {
             Watching::Alone => true,
             Watching::Set(bell) => {
@@ -156,8 +162,9 @@ impl Pair {
 
     /// As [`Pair::is_due`], ahead of a wait.
     fn is_due_before_wait(&mut self) -> bool {
+        self.spared = false;
         match &mut self.watching {
-            Watching::Shared(member) if self.drained => member.is_due_before_wait(),
+            Watching::Shared(member) if self.drained && !self.stuck => member.is_due_before_wait(),
             _ => self.is_due(),
         }
     }
@@ -172,6 +179,7 @@ impl Pair {
         } else if !self.drained && self.input.len() < INPUT_BYTES_MAX {
             self.input = vec![0; INPUT_BYTES_MAX];
         }
+        let mut asked = self.input.len();
         let (landing, received) = match self.endpoint.landing() {
             Some((memory, at, length)) => {
                 let rest = &mut self.input[..BEHIND_BYTES];
@@ -179,7 +187,10 @@ impl Pair {
                 (length, sys::receive(socket, memory, at, length, rest))
             }
             None => {
-                let received = recv(&self.socket, &mut *self.input, RecvFlags::DONTWAIT);
+                if let Some(left) = self.endpoint.frame_left() {
+                    asked = asked.min(left + BEHIND_BYTES);
+                }
+                let received = recv(&self.socket, &mut self.input[..asked], RecvFlags::DONTWAIT);
                 (0, received.map(|(bytes, _)| bytes).map_err(io::Error::from))
             }
         };
@@ -195,9 +206,10 @@ impl Pair {
                 }
                 (self.taken, self.filled) = (0, bytes - landed);
                 self.drained = match landing {
-                    0 => bytes < self.input.len(),
+                    0 => bytes < asked,
                     length => bytes < length + BEHIND_BYTES,
                 };
+                self.spared = self.drained;
                 self.idle_arms = 0;
                 if let Watching::Shared(member) = &mut self.watching {
                     member.heat();
@@ -211,6 +223,11 @@ impl Pair {
                 ) =>
             {
                 self.drained = true;
+                if error.kind() == io::ErrorKind::WouldBlock
+                    && let Watching::Shared(member) = &mut self.watching
+                {
+                    member.emptied();
+                }
                 0
             }
             Err(error) => {
@@ -288,11 +305,10 @@ impl Pair {
     }
 
     fn measure_segments(&mut self, sent: usize) {
-        if self.segment_in > 0 {
-            self.segment_in = self.segment_in.saturating_sub(sent);
-            if self.segment_in == 0
-                && let Ok(longest) = sys::segment_max(self.socket.as_fd())
-            {
+        self.segment_in = self.segment_in.saturating_sub(sent);
+        if self.segment_in == 0 {
+            self.segment_in = SEGMENT_AFTER;
+            if let Ok(longest) = sys::segment_max(self.socket.as_fd()) {
                 self.endpoint.set_frame_max(longest);
             }
         }

@@ -8,7 +8,7 @@ use rustix::event::{Timespec, epoll};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// Empty looks at idle connections for one system call, at least.
@@ -85,6 +85,8 @@ impl Readiness {
             number,
             flag,
             polls_left: 0,
+            waits: set.waits(),
+            emptied: None,
         };
         self.count.fetch_add(1, Relaxed);
         epoll::add(
@@ -138,6 +140,10 @@ pub struct Member {
     flag: Arc<AtomicBool>,
     /// How often it is yet read directly without success.
     polls_left: u32,
+    /// Waits of the set that are over.
+    waits: Arc<AtomicU64>,
+    /// So many were over when the socket had nothing, not even an end.
+    emptied: Option<u64>,
 }
 
 impl Member {
@@ -146,12 +152,28 @@ impl Member {
         if self.polls_left == 0 {
             self.readiness.look_sometimes();
         }
-        self.is_due_before_wait()
+        self.is_flagged()
     }
 
     /// As [`Member::is_due`], ahead of a wait: events stay where they end it. Somebody else's that was taken here
     /// would be told to a connection that has been armed already.
+    ///
+    /// Nor is a socket looked at again that had nothing after the last wait: what has come since was told to both epolls.
+    /// The set's gives it out in a wait alone, so in the next one, if ours still has it then. If not, because a look for
+    /// others took it, it is in the flag.
     pub fn is_due_before_wait(&mut self) -> bool {
+        if self.emptied == Some(self.waits.load(Relaxed)) && !self.flag.load(Relaxed) {
+            return false;
+        }
+        self.is_flagged()
+    }
+
+    /// The socket had nothing, not even an end of the stream.
+    pub fn emptied(&mut self) {
+        self.emptied = Some(self.waits.load(Relaxed));
+    }
+
+    fn is_flagged(&mut self) -> bool {
         if self.polls_left > 0 {
             self.polls_left -= 1;
             if self.polls_left == 0 {

@@ -8,7 +8,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Stretches of one call. More go with the next.
+/// Stretches of one call, neighbours taken together. More go with the next.
 const STRETCHES: usize = 320;
 
 /// Sends what the socket takes of the stretches, in one system call. The kernel has copied what
@@ -21,15 +21,29 @@ pub fn send<'a>(
         iov_base: std::ptr::null_mut(),
         iov_len: 0,
     }; STRETCHES];
-    let mut count = 0;
-    for stretch in stretches.take(STRETCHES) {
+    let mut count: usize = 0;
+    for stretch in stretches {
         let base = match stretch {
             Stretch::Bytes(bytes) => bytes.as_ptr(),
             Stretch::Memory { memory, at, length } => memory.address(at, length),
         };
-        vectors[count].iov_base = base.cast_mut().cast();
-        vectors[count].iov_len = stretch.len();
-        count += 1;
+        // Pages that are neighbours are one stretch to the kernel.
+        if let Some(last) = count.checked_sub(1).map(|last| &mut vectors[last])
+            && last
+                .iov_base
+                .cast_const()
+                .cast::<u8>()
+                .wrapping_add(last.iov_len)
+                == base
+        {
+            last.iov_len += stretch.len();
+        } else if let Some(next) = vectors.get_mut(count) {
+            next.iov_base = base.cast_mut().cast();
+            next.iov_len = stretch.len();
+            count += 1;
+        } else {
+            break;
+        }
     }
     // SAFETY: all zeroes is a valid `msghdr`: no name, no vectors, no control data.
     let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };

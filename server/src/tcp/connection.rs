@@ -101,6 +101,7 @@ impl<'a> Connection<'a> {
         buffers: Buffers,
     ) -> io::Result<Self> {
         stream.set_nodelay(true)?;
+        odafs_fabric::tcp::unpace(&stream);
         rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
         rustix::net::sockopt::set_tcp_keepidle(&stream, KEEPALIVE)?;
         rustix::net::sockopt::set_tcp_keepintvl(&stream, KEEPALIVE / 6)?;
