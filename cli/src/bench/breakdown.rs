@@ -32,7 +32,7 @@ pub struct Arguments {
     /// How often every term is measured
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: u32,
-    /// Time for all of it, about [default: a tenth of a second for a term in a round]
+    /// Time for all of it, about: half for the terms, half for what is around them [default: a tenth of a second for a term in a round]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
     /// Print JSON
@@ -56,7 +56,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         set_bytes: arguments.set,
         time: arguments
             .seconds
-            .map_or(default, |all| all / (TERMS * arguments.rounds)),
+            .map_or(default, |all| all / 2 / (TERMS * arguments.rounds)),
         rounds: arguments.rounds,
     };
     let progress = output::step_progress(u64::from(TERMS * plan.rounds), "");

@@ -19,10 +19,11 @@ pub struct Common {
     /// Bytes of the file, which the server holds in memory
     #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "64MiB")]
     file_size: u64,
-    /// How often every row is measured
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    rounds: u32,
-    /// Time for all of it, about [default: a fifth of a second for a row in a round]
+    /// How often every row is measured [default: 3; less where --seconds leaves no time for them]
+    #[arg(long, value_name = "N")]
+    rounds: Option<u32>,
+    /// Time for all of it, about: half for the rows, half for files, servers and connections
+    /// [default: a fifth of a second for a row in a round, and what the rest takes]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
     /// Print JSON
@@ -33,7 +34,7 @@ pub struct Common {
 impl Common {
     /// Checks the options: the file holds `records` of the longest.
     pub fn check(&self, sizes: &[u64], records: u32) -> Result<()> {
-        if self.rounds == 0 || sizes.contains(&0) {
+        if self.rounds == Some(0) || sizes.contains(&0) {
             bail!(Usage(
                 "--rounds and --size: more than none is needed".to_owned()
             ));
@@ -54,16 +55,22 @@ impl Common {
 
     /// What the bench is told; it has so many rows.
     pub fn conditions(&self, rows: usize, rdma: Fabric) -> Result<Conditions> {
-        let steps = rows as u32 * self.rounds;
+        let (rounds, time) = self.share(rows);
         Ok(Conditions {
             program: std::env::current_exe().context("cannot find this program")?,
             file_bytes: self.file_size,
-            rounds: self.rounds,
-            time: self
-                .seconds
-                .map_or(Duration::from_millis(200), |all| all / steps.max(1)),
+            rounds,
+            time,
             rdma,
         })
+    }
+
+    /// Rounds of so many rows, and the time for a row in each.
+    fn share(&self, rows: usize) -> (u32, Duration) {
+        match self.seconds {
+            Some(all) => within(all, rows as u32, self.rounds, ROUNDS),
+            None => (self.rounds.unwrap_or(ROUNDS), Duration::from_millis(200)),
+        }
     }
 
     /// Measures and prints.
@@ -73,7 +80,7 @@ impl Common {
         measure: impl FnOnce(&mut dyn FnMut(&str)) -> Result<Report<R>>,
         table: impl FnOnce(&[R]) -> Table,
     ) -> Result<()> {
-        let report = measured(rows as u64 * u64::from(self.rounds), measure)?;
+        let report = measured(rows as u64 * u64::from(self.share(rows).0), measure)?;
         if self.json {
             return output::json(&report);
         }
@@ -87,6 +94,21 @@ impl Common {
         ))?;
         output::table(&table(&report.rows))
     }
+}
+
+/// Rounds, where nothing else is said.
+const ROUNDS: u32 = 3;
+
+/// The least time for a row in a round for which another round is worth while.
+const ROW_LEAST: Duration = Duration::from_millis(50);
+
+/// Rounds of so many rows, `most` unless they are `given`, and the time for a row in each, so that half of `all` is left for
+/// what lies around the rows: files, servers, connections.
+pub fn within(all: Duration, rows: u32, given: Option<u32>, most: u32) -> (u32, Duration) {
+    let (half, rows) = (all / 2, rows.max(1));
+    let fit = half.as_nanos() / (ROW_LEAST * rows).as_nanos();
+    let rounds = given.unwrap_or_else(|| fit.clamp(1, most.into()) as u32);
+    (rounds, half / (rows * rounds))
 }
 
 /// By which RDMA.
@@ -200,4 +222,19 @@ pub fn cells(rate: &Rate) -> [String; 6] {
 /// The word for an operation.
 pub fn word(operation: odafs_bench::rates::Operation) -> String {
     format!("{operation:?}").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_time_is_for_the_rows_in_as_many_rounds_as_are_worth_while() {
+        let seconds = Duration::from_secs;
+        assert_eq!(within(seconds(5), 60, None, 5), (1, seconds(5) / 120));
+        assert_eq!(within(seconds(60), 60, None, 5), (5, seconds(60) / 600));
+        assert_eq!(within(seconds(18), 60, None, 5), (3, seconds(18) / 360));
+        assert_eq!(within(seconds(5), 60, Some(4), 5), (4, seconds(5) / 480));
+        assert_eq!(within(seconds(1), 0, None, 3), (3, seconds(1) / 6));
+    }
 }
