@@ -35,8 +35,8 @@ pub struct Round {
     pub client_cpu_ns_per_read: u64,
     /// Server's CPU time per read, if known.
     pub server_cpu_ns_per_read: Option<u64>,
-    /// Page size behind the memory.
-    pub backing_bytes: u64,
+    /// Page size behind the memory, if known.
+    pub backing_bytes: Option<u64>,
     /// Reads by another route.
     pub other_route: u64,
 }
@@ -78,7 +78,7 @@ fn local(spec: &Spec, setting: &Setting) -> Result<Option<Round>> {
         },
     )?;
     Ok(Some(Round {
-        backing_bytes: file.backing_bytes(),
+        backing_bytes: Some(file.backing_bytes()),
         ..timed
     }))
 }
@@ -98,7 +98,7 @@ fn floor(spec: &Spec, setting: &Setting) -> Result<Option<Round>> {
         _ => shm::with_peer(set, wait, cpus, |peer| against(spec, setting, peer))?,
     };
     Ok(Some(Round {
-        backing_bytes: set.backing_bytes(),
+        backing_bytes: Some(set.backing_bytes()),
         ..round
     }))
 }
@@ -131,7 +131,7 @@ fn cache(spec: &Spec, setting: &mut Setting) -> Result<Round> {
     )?;
     let other_route = off_route(spec, &before, &file.client().statistics());
     Ok(Round {
-        backing_bytes: 4096,
+        backing_bytes: Some(4096),
         other_route,
         ..round
     })
@@ -180,7 +180,7 @@ fn remote(spec: &Spec, setting: &Setting) -> Result<Round> {
     let other_route = off_route(spec, &before, &file.client().statistics());
     let backing_bytes = match spec.route {
         "one-sided" if server.is_mapped(spec) && server.cpu_ns().is_none() => {
-            setting::backing_of("self", setting.file_bytes())
+            Some(setting::backing_of("self", setting.file_bytes()))
         }
         _ => server.backing(),
     };

@@ -32,6 +32,8 @@ pub struct Report {
     pub placement: String,
     /// What reading the clock costs; subtracted from every latency.
     pub clock_ns: u64,
+    /// The file of a server that ran already; none: ours.
+    pub url: Option<String>,
     /// Bytes of the file.
     pub file_bytes: u64,
     /// How often each row was measured.
@@ -48,8 +50,8 @@ pub struct Row {
     /// What was measured.
     #[serde(flatten)]
     pub spec: Spec,
-    /// Page size behind the memory that was read, in bytes.
-    pub backing_bytes: u64,
+    /// Page size behind the memory that was read, in bytes; none if it is not known.
+    pub backing_bytes: Option<u64>,
     /// Reads in all rounds together.
     pub reads: u64,
     /// Latency that half of the reads did not exceed.
@@ -104,7 +106,8 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
         commit: crate::machine::commit(),
         placement: setting.placement(),
         clock_ns: setting.clock_ns(),
-        file_bytes: plan.file_bytes,
+        url: plan.url.as_ref().map(ToString::to_string),
+        file_bytes: setting.file_bytes(),
         rounds: plan.rounds,
         ratios: ratios::of(&rows),
         rows,

@@ -122,7 +122,11 @@ impl Plan {
             self.filter.wants(spec)
                 && match at_server {
                     Some(fabric) => suits(spec, fabric),
-                    None => spec.fabric != "verbs" || self.verbs.is_some(),
+                    None => match spec.fabric {
+                        "nfs" => false,
+                        "verbs" => self.verbs.is_some(),
+                        _ => true,
+                    },
                 }
         });
         specs
@@ -135,6 +139,19 @@ fn rows(size: usize, main: bool) -> Vec<Spec> {
     rows.extend(WAITS.map(|wait| Spec::new("tcp", "floor", wait, size)));
     rows.extend(over_rdma("tcp", size, main));
     rows.extend(over_rdma("verbs", size, main));
+    rows.extend(over_nfs(size, main));
+    rows
+}
+
+/// NFS over TCP, of a server that runs already: there are calls, and nothing direct.
+fn over_nfs(size: usize, main: bool) -> Vec<Spec> {
+    let rpc = |wait, depth| Spec {
+        rpc: Some("inline"),
+        depth,
+        ..Spec::new("nfs", "rpc", wait, size)
+    };
+    let mut rows = WAITS.map(|wait| rpc(wait, 1)).to_vec();
+    rows.extend(WAITS.map(|wait| rpc(wait, 8)).into_iter().filter(|_| main));
     rows
 }
 
@@ -291,6 +308,27 @@ mod tests {
         for (i, spec) in specs.iter().enumerate() {
             assert!(!specs[..i].contains(spec), "{}", spec.label());
         }
+    }
+
+    #[test]
+    fn a_server_that_runs_already_has_rows_of_its_fabric_whichever_that_is() {
+        for url in [
+            "odafs+shm:///s?/x",
+            "odafs://h/x",
+            "odafs+verbs://h/x",
+            "nfs://h/x",
+        ] {
+            let mut plan = plan(Filter::default());
+            plan.url = Some(url.parse().unwrap());
+            let specs = plan.specs();
+            assert!(
+                specs.iter().any(|s| s.route == "rpc" && s.wait == "block"),
+                "{url}"
+            );
+            assert!(specs.iter().all(|s| s.fabric == specs[0].fabric), "{url}");
+        }
+        let without = plan(Filter::default()).specs();
+        assert!(without.iter().all(|s| s.fabric != "nfs"));
     }
 
     #[test]

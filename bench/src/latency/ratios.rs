@@ -65,7 +65,7 @@ const P50: Figure = |round| round.p50_ns;
 const PER_READ: Figure = |round| round.per_read_ns;
 
 /// The ratios that are printed, as (name, above, below, figure).
-const RATIOS: [(&str, Pick, Pick, Figure); 27] = [
+const RATIOS: [(&str, Pick, Pick, Figure); 28] = [
     (
         "one-sided / mmap",
         pick("one-sided", "spin", ""),
@@ -142,6 +142,12 @@ const RATIOS: [(&str, Pick, Pick, Figure); 27] = [
         "one-sided, time a read: depth 8 / 1",
         deep("one-sided", "spin", ""),
         pick("one-sided", "spin", ""),
+        PER_READ,
+    ),
+    (
+        "one-sided depth 8, time a read / mmap",
+        deep("one-sided", "spin", ""),
+        pick("mmap", "spin", ""),
         PER_READ,
     ),
     (
@@ -240,7 +246,7 @@ pub fn of(rows: &[Row]) -> Vec<Ratio> {
             let Some(above) = above.find(rows, size, None) else {
                 continue;
             };
-            let Some(below) = below.find(rows, size, Some(above.backing_bytes)) else {
+            let Some(below) = below.find(rows, size, above.backing_bytes) else {
                 continue;
             };
             ratios.extend(ratio(name, above, below, *figure));
@@ -263,7 +269,7 @@ impl Pick {
         let same = rows
             .iter()
             .filter(fits)
-            .find(|row| Some(row.backing_bytes) == backing);
+            .find(|row| row.backing_bytes == backing);
         same.or_else(|| found.next())
     }
 }

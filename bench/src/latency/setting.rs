@@ -42,8 +42,8 @@ pub struct Server {
     process: Option<ServerProcess>,
     /// Where its file is, over each of its fabrics.
     urls: Vec<Url>,
-    /// Page size behind its page cache.
-    backing: u64,
+    /// Page size behind its page cache, if known.
+    backing: Option<u64>,
 }
 
 /// A server's way of working.
@@ -174,7 +174,7 @@ impl Setting {
         let mut server = Server {
             urls: urls?,
             process: Some(process),
-            backing: 4096,
+            backing: None,
         };
         let options = Options {
             route: Route::Rpc,
@@ -191,7 +191,7 @@ impl Setting {
             };
         }
         let id = server.process.as_ref().map_or(0, ServerProcess::id);
-        server.backing = backing_of(&id.to_string(), self.file_bytes);
+        server.backing = Some(backing_of(&id.to_string(), self.file_bytes));
         Ok(server)
     }
 
@@ -210,7 +210,7 @@ impl Setting {
             let server = Server {
                 process: None,
                 urls: vec![url.clone()],
-                backing: 4096,
+                backing: None,
             };
             self.servers.push((kind, server));
         }
@@ -219,7 +219,12 @@ impl Setting {
 
     /// Where both sides run, in words.
     pub fn placement(&self) -> String {
+        let runs_already = self.servers.iter().any(|(_, s)| s.process.is_none());
         match &self.placement {
+            Some(p) if runs_already => format!(
+                "client bound to processor {}, the server where it ran already",
+                p.client[0]
+            ),
             Some(p) => format!(
                 "client bound to processor {}, server to processor {}",
                 p.client[0], p.server[0]
@@ -317,8 +322,8 @@ impl Server {
         self.process.as_ref().map(ServerProcess::cpu_ns)
     }
 
-    /// Page size behind its page cache, as far as is known.
-    pub fn backing(&self) -> u64 {
+    /// Page size behind its page cache, if known.
+    pub fn backing(&self) -> Option<u64> {
         self.backing
     }
 

@@ -11,7 +11,7 @@ use odafs_bench::latency::{self, Filter, Plan, Report, Row, WAITS};
 use odafs_bench::report::{Bar, Page};
 use odafs_bench::table::{Table, bytes, count, time};
 
-use super::rates::DeviceAddress;
+use super::rates::{DeviceAddress, within};
 use crate::connection::url;
 use crate::{Usage, output, units};
 
@@ -24,6 +24,7 @@ use crate::{Usage, output, units};
   odafs bench latency --url odafs+shm:///run/odafs.sock?/big.bin
   odafs bench latency --fabric verbs --wait block         by an RDMA device of this machine
   odafs bench latency --url odafs+verbs://SERVER/big.bin  by RDMA devices of two
+  odafs bench latency --url nfs://SERVER/big.bin          calls over TCP, of any NFS server
 
 Local rows read a file by pread, and by mmap and memcpy. A floor row hands a page over between
 two threads with nothing around it: through shared memory, or for tcp by a request of 64 bytes
@@ -34,9 +35,9 @@ second. Every row is measured once a round, in turn, on a new connection; rows a
 of the rounds, ratios are of rows of the same round. The clock is looked at once between two
 reads, and what that costs is subtracted from each latency.")]
 pub struct Arguments {
-    /// Bytes of the file that is read
-    #[arg(long, value_name = "SIZE", value_parser = units::size, default_value = "1GiB")]
-    file_size: u64,
+    /// Bytes of the file that is read [default: 1GiB; with --seconds 8MiB for each, from 16MiB to 1GiB]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    file_size: Option<u64>,
     /// Bytes of one read [may be repeated; default: 4096, and fewer rows of 64, 16384 and 65536]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     size: Vec<u64>,
@@ -70,10 +71,11 @@ pub struct Arguments {
     /// Only rows on memory with pages of this size: 4KiB or 2MiB [may be repeated]
     #[arg(long, value_name = "B", value_parser = units::size)]
     backing: Vec<u64>,
-    /// How often every row is measured
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    rounds: u32,
-    /// Time for all of it, about [default: a quarter of a second for a row in a round]
+    /// How often every row is measured [default: 5; less where --seconds leaves no time for them]
+    #[arg(long, value_name = "N")]
+    rounds: Option<u32>,
+    /// Time for all of it, about: half for the rows, half for files, servers and connections
+    /// [default: a quarter of a second for a row in a round, and what the rest takes]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
     /// Measure a server that runs already: a file on it, of 4096 bytes at least
@@ -108,7 +110,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
 }
 
 fn plan(arguments: &Arguments) -> Result<Plan> {
-    if arguments.rounds == 0 || arguments.size.contains(&0) || arguments.depth.contains(&0) {
+    if arguments.rounds == Some(0) || arguments.size.contains(&0) || arguments.depth.contains(&0) {
         bail!(Usage(
             "--rounds, --size and --depth: more than none is needed".to_owned()
         ));
@@ -120,16 +122,21 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     if let Some(size) = sizes.iter().find(|s| **s > 64 << 10) {
         bail!(Usage(format!("--size {size}: 64 KiB is the most")));
     }
-    if arguments.file_size < 1 << 20 {
+    let file_bytes = match (arguments.file_size, arguments.seconds) {
+        (Some(bytes), _) => bytes,
+        (None, Some(seconds)) => file_for(seconds),
+        (None, None) => FILE_BYTES,
+    };
+    if file_bytes < 1 << 20 {
         bail!(Usage("--file-size: at least 1MiB is needed".to_owned()));
     }
     let mut plan = Plan {
         program: std::env::current_exe().context("cannot find this program")?,
-        file_bytes: arguments.file_size.next_multiple_of(2 << 20),
+        file_bytes: file_bytes.next_multiple_of(2 << 20),
         sizes,
         reads: arguments.reads,
         time: Duration::from_millis(250),
-        rounds: arguments.rounds,
+        rounds: arguments.rounds.unwrap_or(ROUNDS),
         filter: Filter {
             fabrics: arguments.fabric.clone(),
             routes: arguments.route.clone(),
@@ -155,9 +162,21 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
         ));
     }
     if let Some(seconds) = arguments.seconds {
-        plan.time = seconds / (rows * plan.rounds);
+        (plan.rounds, plan.time) = within(seconds, rows, arguments.rounds, ROUNDS);
     }
     Ok(plan)
+}
+
+/// Rounds, where nothing else is said.
+const ROUNDS: u32 = 5;
+
+/// Bytes of the file, where nothing else is said.
+const FILE_BYTES: u64 = 1 << 30;
+
+/// Bytes of a file that is written, read by some servers and learned by many clients in half of that time.
+fn file_for(seconds: Duration) -> u64 {
+    let bytes = (seconds.as_secs_f64() * f64::from(8 << 20)) as u64;
+    bytes.clamp(16 << 20, FILE_BYTES)
 }
 
 const HEADING: [&str; 12] = [
@@ -185,7 +204,7 @@ fn cells(row: &Row) -> Vec<String> {
         s.wait.to_owned(),
         s.depth.to_string(),
         bytes(s.size_bytes as u64),
-        bytes(row.backing_bytes),
+        row.backing_bytes.map_or("?".to_owned(), bytes),
         time(row.p50_ns),
         time(row.p99_ns),
         time(row.p999_ns),
@@ -229,13 +248,14 @@ fn print(report: &Report) -> Result<()> {
 }
 
 fn conditions(report: &Report) -> String {
+    let file = match &report.url {
+        Some(url) => format!("{url}, a file of {}", bytes(report.file_bytes)),
+        None => format!("a file of {} in memory", bytes(report.file_bytes)),
+    };
     format!(
-        "Random reads of a file of {} in memory; {}; {} rounds in turn. Reading the clock ({} ns) is subtracted. At depth \
+        "Random reads of {file}; {}; {} rounds in turn. Reading the clock ({} ns) is subtracted. At depth \
          8 the latency is that of the whole batch.",
-        bytes(report.file_bytes),
-        report.placement,
-        report.rounds,
-        report.clock_ns,
+        report.placement, report.rounds, report.clock_ns,
     )
 }
 
@@ -293,10 +313,9 @@ fn page(report: &Report) -> Page {
 fn bar(row: &Row) -> Bar {
     const KINDS: [&str; 6] = ["pread", "rpc", "one-sided", "guarded", "cache", "mmap"];
     let kind = KINDS.iter().position(|k| *k == row.spec.route).unwrap_or(0);
-    let pages = if row.spec.fabric == "local" {
-        format!(" on {}", bytes(row.backing_bytes))
-    } else {
-        String::new()
+    let pages = match row.backing_bytes {
+        Some(pages) if row.spec.fabric == "local" => format!(" on {}", bytes(pages)),
+        _ => String::new(),
     };
     let how = row
         .spec
