@@ -20,6 +20,9 @@ use crate::tree::{Draw, Found, Listing, Pages, Stamp};
 /// Reads between two looks at CPU time and bytes.
 const BATCH: usize = 512;
 
+/// Time for reading the files before anything is timed.
+const WARM_UP_MAX: Duration = Duration::from_secs(60);
+
 /// Local files kept open for comparing.
 const LOCAL_FILES: usize = 256;
 
@@ -50,6 +53,9 @@ pub struct Demo {
     pub mac: String,
     /// Bytes of the server's page cache.
     pub server_cache_bytes: u64,
+    /// Bytes that the server had read before anything was timed: all, what its cache holds, or what a minute was
+    /// enough for.
+    pub warm_bytes: u64,
     /// What was left out of the directory, in words.
     pub skipped: Option<String>,
     /// What reading the clock costs, subtracted from every latency.
@@ -110,12 +116,12 @@ pub struct Workload<'a> {
 }
 
 impl Workload<'_> {
-    /// Reads the files once, so that the server has in memory what fits there
-    /// before anything is timed; at most for as long as a route is measured.
+    /// Reads the files once, up to `most` bytes (what fits the server's cache), so that they are in its memory before
+    /// anything is timed. Returns how many that were: fewer, if they took more than a minute. `tick` is told bytes.
     ///
     /// # Errors
     /// The server could not be reached.
-    pub fn warm_up(&self) -> Result<()> {
+    pub fn warm_up(&self, most: u64, mut tick: impl FnMut(u64)) -> Result<u64> {
         let options = Options {
             route: Route::Rpc,
             cache: Cache::Off,
@@ -124,6 +130,7 @@ impl Workload<'_> {
         let client = Client::connect_with(&self.url, options)?;
         let mut piece = vec![0; 1 << 20];
         let begin = Instant::now();
+        let mut warm = 0;
         for found in &self.listing.files {
             // What cannot be opened or read now is judged when its turn to be timed comes.
             let Ok(file) = client.open(&found.path) else {
@@ -132,12 +139,14 @@ impl Workload<'_> {
             let mut offset = 0;
             while let Ok(bytes @ 1..) = file.read_at(&mut piece, offset) {
                 offset += bytes as u64;
-            }
-            if begin.elapsed() > self.time {
-                break;
+                warm += bytes as u64;
+                tick(bytes as u64);
+                if warm >= most || begin.elapsed() > WARM_UP_MAX {
+                    return Ok(warm);
+                }
             }
         }
-        Ok(())
+        Ok(warm)
     }
 
     /// Measures one route. `tick` is told how much of the time has passed.

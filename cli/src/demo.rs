@@ -34,7 +34,8 @@ const SPIN: Duration = Duration::from_millis(200);
   odafs demo --report demo.html         plots too
 
 It starts a server in a process of its own, reads pages at random by each route, and compares
-every byte with the file itself outside the timed part. The server has read the files before,
+every byte with the file itself outside the timed part. The server has read the files before
+(what its cache holds of them, for a minute at most; the output says it if that was not all),
 and a client asks for references when it opens a file, outside the timed part too. Files that
 somebody changes meanwhile count as changed. The client's data cache is off except on the policy
 route.")]
@@ -192,7 +193,9 @@ fn measure(arguments: &Arguments, fabric: Fabric, root: &Path, listing: &Listing
         },
         time: arguments.seconds,
     };
-    workload.warm_up()?;
+    let progress = output::byte_progress(listing.bytes().min(cache), "warming up");
+    let warm_bytes = workload.warm_up(cache, |bytes| progress.inc(bytes))?;
+    progress.finish_and_clear();
     let mut routes = Vec::new();
     for (name, route) in ROUTES {
         let progress = output::step_progress(arguments.seconds.as_millis() as u64, name);
@@ -216,6 +219,7 @@ fn measure(arguments: &Arguments, fabric: Fabric, root: &Path, listing: &Listing
         .to_owned(),
         mac: mac.to_owned(),
         server_cache_bytes: cache,
+        warm_bytes,
         skipped: listing.skipped(),
         clock_ns: clock::overhead_ns(),
         routes,
@@ -239,8 +243,15 @@ fn print(demo: &Demo) -> Result<()> {
         .as_ref()
         .map(|s| format!("left out: {s}\n"))
         .unwrap_or_default();
+    let cold = match demo.warm_bytes < demo.bytes {
+        true => format!(
+            "the server had read {} of them before\n",
+            bytes(demo.warm_bytes)
+        ),
+        false => String::new(),
+    };
     output::text(&format!(
-        "{} files, {} below {}; pages of {}, server cache {}, {} fabric, both sides {}, MAC {}\n{skipped}\n",
+        "{} files, {} below {}; pages of {}, server cache {}, {} fabric, both sides {}, MAC {}\n{skipped}{cold}\n",
         count(demo.files),
         bytes(demo.bytes),
         demo.dir,

@@ -70,6 +70,7 @@ fn every_route_returns_the_files_bytes() {
             .unwrap()
             .contains("1 symbolic links")
     );
+    assert_eq!(demo["warm_bytes"], demo["bytes"]);
     for route in ["rpc", "guarded", "one-sided", "policy"] {
         let row = row(&demo, route);
         let figure = |key: &str| row[key].as_u64().unwrap();
@@ -92,6 +93,8 @@ fn every_route_returns_the_files_bytes() {
 fn a_small_server_cache_makes_references_stale() {
     let dir = tree(64, 100_000);
     let demo = demo(dir.path(), &["--cache", "2MiB"]);
+    let (warm, all) = (demo["warm_bytes"].as_u64(), demo["bytes"].as_u64());
+    assert!(warm >= Some(2 << 20) && warm < all, "{warm:?} of {all:?}");
     for route in ["guarded", "one-sided"] {
         let row = row(&demo, route);
         assert!(row["stale_hits"].as_u64() > Some(0), "{row}");
