@@ -205,12 +205,41 @@ impl ServeOptions {
 
     /// What the server is asked to do.
     pub fn server_config(self) -> Result<ServerConfig> {
-        let registration = self.registration_config();
-        let Some(dir) = self.dir else {
+        self.check()?;
+        let Some(dir) = &self.dir else {
             bail!(Usage(
                 "which directory? Name one: odafs serve DIR".to_owned()
             ));
         };
+        check_directory(dir)?;
+        let mut config = ServerConfig::new(dir);
+        self.listeners(&mut config)?;
+        config.on_demand_paging = self.odp;
+        config.ordered_reads = self.ordered_reads;
+        config.rpc_rdma = self.rdma_config();
+        config.cache_bytes = self.cache.unwrap_or(config.cache_bytes);
+        if let Some(bytes) = self.page {
+            config.page =
+                PageSize::new(bytes).map_err(|error| Usage(format!("--page: {error}")))?;
+        }
+        for path in &self.admit {
+            config.admitted.extend(keys(path)?);
+        }
+        config.state = self.state;
+        config.export = self.export.unwrap_or(config.export);
+        config.read_only = self.read_only;
+        config.allow = self.allow;
+        config.squash = self.squash.map_or(Squash::All, Squash::from);
+        config.direct = self.direct.map_or(Direct::Guarded, Direct::from);
+        config.spin = self.spin.unwrap_or(config.spin);
+        config.workers = self.workers.unwrap_or(config.workers);
+        config.huge_pages = !self.small_pages;
+        config.check().map_err(Usage)?;
+        Ok(config)
+    }
+
+    /// Refuses what cannot be met whatever is there.
+    fn check(&self) -> Result<()> {
         if self.verbs.is_some() && !verbs::BUILT_IN {
             bail!(Usage(format!("--verbs: {}", verbs::NOT_BUILT_IN)));
         }
@@ -221,91 +250,80 @@ impl ServeOptions {
                 )));
             }
         }
-        check_directory(&dir)?;
-        let mut config = ServerConfig::new(dir);
-        let named =
-            self.nfs.is_some() || self.rdma.is_some() || self.shm.is_some() || self.verbs.is_some();
-        config.verbs = self.verbs;
-        config.on_demand_paging = self.odp;
-        config.ordered_reads = self.ordered_reads;
-        config.rdma = if named {
-            self.rdma
-        } else {
-            Some(listeners::DEFAULT_RDMA)
-        };
-        config.rpc_rdma = RdmaConfig {
-            credits: self.credits.map_or(Credits::default(), |credits| credits.0),
-            read_read: matches!(self.design, Some(DesignName::ReadRead)),
-            registration,
-            ..RdmaConfig::default()
-        };
-        config.nfs = if named {
-            self.nfs
-        } else {
-            Some(listeners::DEFAULT_NFS)
-        };
-        config.shm = match self.shm {
-            Some(path) if path.as_os_str().is_empty() => Some(listeners::default_socket()?),
-            Some(path) => Some(path),
-            None if named => None,
-            None => Some(listeners::default_socket()?),
-        };
-        config.metrics = self.metrics;
-        config.state = self.state;
-        if let Some(export) = self.export {
-            if !export.starts_with('/') {
-                bail!(Usage(format!(
-                    "the export's name begins with a slash: /{export}"
-                )));
-            }
-            config.export = export;
+        if let Some(export) = self.export.as_ref().filter(|name| !name.starts_with('/')) {
+            bail!(Usage(format!(
+                "the export's name begins with a slash: /{export}"
+            )));
         }
-        config.cache_bytes = self.cache.unwrap_or(config.cache_bytes);
-        if let Some(bytes) = self.page {
-            config.page =
-                PageSize::new(bytes).map_err(|error| Usage(format!("--page: {error}")))?;
-        }
-        config.read_only = self.read_only;
-        config.allow = self.allow;
-        for path in &self.admit {
-            config.admitted.extend(keys(path)?);
-        }
-        config.squash = match self.squash {
-            None | Some(SquashName::All) => Squash::All,
-            Some(SquashName::Root) => Squash::Root,
-            Some(SquashName::None) => Squash::None,
-        };
-        config.direct = match self.direct {
-            None | Some(DirectName::Guarded) => Direct::Guarded,
-            Some(DirectName::OneSided) => Direct::OneSided,
-            Some(DirectName::Off) => Direct::Off,
-        };
-        config.spin = self.spin.unwrap_or(config.spin);
-        config.workers = self.workers.unwrap_or(config.workers);
-        config.huge_pages = !self.small_pages;
-        if config.workers == 0 {
+        if self.workers == Some(0) {
             bail!(Usage("--workers: at least one is needed".to_owned()));
         }
-        Ok(config)
+        Ok(())
+    }
+
+    /// Those that are named; with none named, those of this machine.
+    fn listeners(&self, config: &mut ServerConfig) -> Result<()> {
+        let named =
+            self.nfs.is_some() || self.rdma.is_some() || self.shm.is_some() || self.verbs.is_some();
+        let or = |given: Option<SocketAddr>, default| given.or((!named).then_some(default));
+        config.nfs = or(self.nfs, listeners::DEFAULT_NFS);
+        config.rdma = or(self.rdma, listeners::DEFAULT_RDMA);
+        config.verbs = self.verbs;
+        config.metrics = self.metrics;
+        config.shm = match &self.shm {
+            Some(path) if !path.as_os_str().is_empty() => Some(path.clone()),
+            None if named => None,
+            _ => Some(listeners::default_socket()?),
+        };
+        Ok(())
+    }
+
+    fn rdma_config(&self) -> RdmaConfig {
+        RdmaConfig {
+            credits: self.credits.map_or(Credits::default(), |credits| credits.0),
+            read_read: matches!(self.design, Some(DesignName::ReadRead)),
+            registration: RegistrationConfig {
+                strategy: self
+                    .registration
+                    .map_or(Strategy::default(), Strategy::from),
+                costs: Costs {
+                    operation: self.registration_cost.unwrap_or_default().into(),
+                    page: self.pinning_cost.unwrap_or_default().into(),
+                },
+                ..RegistrationConfig::default()
+            },
+            ..RdmaConfig::default()
+        }
     }
 }
 
-impl ServeOptions {
-    fn registration_config(&self) -> RegistrationConfig {
-        RegistrationConfig {
-            strategy: self
-                .registration
-                .map_or(Strategy::default(), |name| match name {
-                    RegistrationName::PerOperation => Strategy::PerOperation,
-                    RegistrationName::Pooled => Strategy::Pooled,
-                    RegistrationName::Cached => Strategy::Cached,
-                    RegistrationName::AllPhysical => Strategy::AllPhysical,
-                }),
-            costs: Costs {
-                operation: self.registration_cost.unwrap_or_default().into(),
-                page: self.pinning_cost.unwrap_or_default().into(),
-            },
-            ..RegistrationConfig::default()
+impl From<SquashName> for Squash {
+    fn from(name: SquashName) -> Self {
+        match name {
+            SquashName::All => Self::All,
+            SquashName::Root => Self::Root,
+            SquashName::None => Self::None,
+        }
+    }
+}
+
+impl From<DirectName> for Direct {
+    fn from(name: DirectName) -> Self {
+        match name {
+            DirectName::Guarded => Self::Guarded,
+            DirectName::OneSided => Self::OneSided,
+            DirectName::Off => Self::Off,
+        }
+    }
+}
+
+impl From<RegistrationName> for Strategy {
+    fn from(name: RegistrationName) -> Self {
+        match name {
+            RegistrationName::PerOperation => Self::PerOperation,
+            RegistrationName::Pooled => Self::Pooled,
+            RegistrationName::Cached => Self::Cached,
+            RegistrationName::AllPhysical => Self::AllPhysical,
         }
     }
 }
