@@ -20,11 +20,12 @@ const PORT: u16 = 20049;
   odafs devices
   odafs devices --json | jq '.[] | select(.one_sided == \"ordered\") | .name'
 
-Needs a program built with --features verbs. Read order: `ordered` devices answer two RDMA Reads in the order
-of their posts, so that a one-sided read may ask for a page and its stamp in one go, where `serve --ordered-reads`
-says that the network keeps the order too; else (`fence`) the stamp is asked for when the page is there: one
-round trip more. Memory windows spare a registration for each call with
-long data. On-demand paging (`serve --odp`) spares pinning the page cache. docs/RDMA.md is the guide.")]
+Needs a program built with --features verbs. Read order: `ordered` devices answer two RDMA Reads
+in the order of their posts, so that a one-sided read may ask for a page and its stamp in one
+go, where `serve --ordered-reads` says that the network keeps the order too; else (`fence`) the
+stamp is asked for when the page is there: one round trip more. Memory windows spare a
+registration for each call with long data. On-demand paging (`serve --odp`) spares pinning the
+page cache. docs/RDMA.md is the guide.")]
 pub struct Arguments {
     /// Print JSON
     #[arg(long)]

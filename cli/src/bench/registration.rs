@@ -14,22 +14,24 @@ use crate::units;
 /// RPC-over-RDMA: four ways to register memory, and where the time goes
 #[derive(Args)]
 #[command(after_help = "Example:
-  odafs bench registration --threads 1 --threads 8 --size 128KiB --operation-cost 0us --page-cost 0ns
+  odafs bench registration --threads 1 --size 128KiB --operation-cost 0us --page-cost 0ns
   odafs bench registration --fabric verbs --threads 1 --size 128KiB --file-size 8MiB
   odafs bench registration --fabric verbs --revocation
 
-What does registration cost a server, and which strategy spares it? per-operation registers memory for each
-call; pooled gives memory that is registered a fresh tag for each; cached uses it again; all-physical reads
-into free frames of the page cache. On an RDMA device (--fabric verbs) memory is really registered; on-demand
-is per-operation without pinning, on devices that offer it. RDMA over TCP has nothing to tell an adapter and
-no pages to pin, so there the server's engine spends the time instead that --operation-cost and --page-cost
-name: an assumption, no measurement of hardware. The columns behind the rates are the time of a call: what the
-engine measured around registrations and their ends, and the rest. Writes are in the Read-Write design; reads
-in Read-Read, as the server registers nothing for reads in the other.
+What does registration cost a server, and which strategy spares it? per-operation registers
+memory for each call; pooled gives memory that is registered a fresh tag for each; cached uses
+it again; all-physical reads into free frames of the page cache. On an RDMA device (--fabric
+verbs) memory is really registered; on-demand is per-operation without pinning, on devices that
+offer it. RDMA over TCP has nothing to tell an adapter and no pages to pin, so there the
+server's engine spends the time instead that --operation-cost and --page-cost name: an
+assumption, no measurement of hardware. The columns behind the rates are the time of a call:
+what the engine measured around registrations and their ends, and the rest. Writes are in the
+Read-Write design; reads in Read-Read, as the server registers nothing for reads in the other.
 
---revocation: how a page is taken back from a client that reads it by itself. By its stamp: a store; the client
-sees that what it read is stale and goes on. By a tag for this page and client (a memory window, or where the
-device has none a region): the read is refused, and the connection is lost with it.")]
+--revocation: how a page is taken back from a client that reads it by itself. By its stamp: a
+store; the client sees that what it read is stale and goes on. By a tag for this page and client
+(a memory window, or where the device has none a region): the read is refused, and the
+connection is lost with it.")]
 pub struct Arguments {
     #[command(flatten)]
     callers: Callers,
