@@ -150,6 +150,11 @@ impl Pair {
         }
     }
 
+    fn arm_ring(&mut self) -> bool {
+        self.armed = !self.closed && self.into.arm();
+        self.armed
+    }
+
     /// As [`Pair::look_at_socket`], but not beyond a wake-up: most come alone, and what is behind one wakes again.
     fn take_wake_up(&mut self) {
         for _ in 0..PACKET_BURST {
@@ -622,12 +627,11 @@ impl QueuePair for Pair {
     }
 
     fn arm(&mut self) -> bool {
-        // Who is in no set waits for the socket itself, which is readable as long as a packet is there.
-        if self.bell.as_ref().is_some_and(Bell::take) {
+        // Nobody else tells who is in no set that the peer has gone.
+        if self.bell.as_ref().is_none_or(Bell::take) {
             self.take_wake_up();
         }
-        self.armed = !self.closed && self.into.arm();
-        self.armed
+        self.arm_ring()
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -641,7 +645,8 @@ impl QueuePair for Pair {
 
     fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
         self.flush();
-        if self.arm() {
+        // The socket itself ends this, as long as a packet is there or the peer has gone.
+        if self.arm_ring() {
             let waited = self.socket.wait(timeout);
             self.take_wake_up();
             if let Err(error) = waited {
