@@ -300,10 +300,10 @@ impl Producer {
         self.posted - self.consumed < SLOTS && end - self.tail <= DATA_BYTES
     }
 
-    /// The peer's word: taken only if it moves forward and not beyond what was posted.
+    /// The peer's word: not beyond what was posted. It may be behind what the peer has told with its messages since.
     fn learn_consumed(&mut self) -> Result<(), PostError> {
         let told = self.ring.consumed().load(Ordering::Acquire);
-        if told < self.consumed || told > self.posted {
+        if told > self.posted {
             return Err(PostError::Closed);
         }
         self.forget(told);

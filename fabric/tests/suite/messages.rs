@@ -112,6 +112,10 @@ pub fn full(subject: &dyn Subject) {
                 assert!(came == message(received, length));
                 received += 1;
             }
+            // With a message of its own the peer may tell what it has taken, before it does otherwise.
+            send(&mut *ends.server, b"so far");
+            let told = receive_from(&mut *ends.server, &mut *ends.client);
+            assert_eq!(told, b"so far");
         }
     }
 }
