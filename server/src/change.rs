@@ -10,7 +10,8 @@
 //!
 //! What this cannot see: an outside change between these two looks, if size, mode and owner are the same (the time of
 //! one `pwrite`); one in the same tick of the file system's clock as our record; writes through a mapping, until
-//! their times are updated; changes that set the times back on a file system without a change time.
+//! their times are updated; changes that set the times back on a file system without a change time; the bytes of a write
+//! that were copied after its time was set and looked at, and after the page was filled anew.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
