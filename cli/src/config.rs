@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use odafs_common::page::PageSize;
 use odafs_common::session::PublicKey;
-use odafs_fabric::verbs;
+use odafs_fabric::{ReadOrder, verbs};
 use odafs_server::config::{
     Costs, Credits, Direct, RdmaConfig, RegistrationConfig, ServerConfig, Squash, Strategy,
 };
@@ -114,10 +114,10 @@ pub struct ServeOptions {
     /// Let an RDMA device fetch pages of the cache on demand (on-demand paging), in place of pinning all of it
     #[arg(long, help_heading = "RDMA")]
     odp: bool,
-    /// The RDMA device answers reads in the order of their posts, and the network reorders nothing: pages and their stamps
-    /// are read in one go. Where that is not so, torn pages pass (docs/RDMA.md)
-    #[arg(long, help_heading = "RDMA")]
-    ordered_reads: bool,
+    /// In which order RDMA Reads see the cache, by the device and the network. Where it is not as you say, torn pages pass
+    /// (docs/RDMA.md, section 7) [default: fence]
+    #[arg(long, value_enum, value_name = "ORDER", help_heading = "RDMA")]
+    read_order: Option<ReadOrderName>,
     /// Where memory for WRITE data comes from [default: cached]
     #[arg(long, value_enum, value_name = "HOW", help_heading = "RDMA")]
     registration: Option<RegistrationName>,
@@ -196,7 +196,7 @@ impl ServeOptions {
             credits: self.credits.or(file.credits),
             design: self.design.or(file.design),
             odp: self.odp || file.odp,
-            ordered_reads: self.ordered_reads || file.ordered_reads,
+            read_order: self.read_order.or(file.read_order),
             registration: self.registration.or(file.registration),
             registration_cost: self.registration_cost.or(file.registration_cost),
             pinning_cost: self.pinning_cost.or(file.pinning_cost),
@@ -215,7 +215,11 @@ impl ServeOptions {
         let mut config = ServerConfig::new(dir);
         self.listeners(&mut config)?;
         config.on_demand_paging = self.odp;
-        config.ordered_reads = self.ordered_reads;
+        config.read_order = match self.read_order {
+            None | Some(ReadOrderName::Fence) => ReadOrder::Fence,
+            Some(ReadOrderName::Rising) => ReadOrder::Rising,
+            Some(ReadOrderName::Ordered) => ReadOrder::Ordered,
+        };
         config.rpc_rdma = self.rdma_config();
         config.cache_bytes = self.cache.unwrap_or(config.cache_bytes);
         if let Some(bytes) = self.page {
@@ -243,7 +247,10 @@ impl ServeOptions {
         if self.verbs.is_some() && !verbs::BUILT_IN {
             bail!(Usage(format!("--verbs: {}", verbs::NOT_BUILT_IN)));
         }
-        for (given, option) in [(self.odp, "--odp"), (self.ordered_reads, "--ordered-reads")] {
+        for (given, option) in [
+            (self.odp, "--odp"),
+            (self.read_order.is_some(), "--read-order"),
+        ] {
             if given && self.verbs.is_none() {
                 bail!(Usage(format!(
                     "{option}: it is for an RDMA device, name one with --verbs"
@@ -377,6 +384,17 @@ enum DesignName {
     ReadWrite,
     /// Clients of this kind fetch replies from the server's memory, and say when they have
     ReadRead,
+}
+
+#[derive(Clone, Copy, ValueEnum, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ReadOrderName {
+    /// Any: a page's stamp is asked for when the page is there
+    Fence,
+    /// From front to back within a read: a page comes with its stamp in one read
+    Rising,
+    /// The same, and reads in the order of their posts: a stamp is asked for together with its page
+    Ordered,
 }
 
 #[derive(Clone, Copy, ValueEnum, Deserialize)]

@@ -20,10 +20,10 @@ const PORT: u16 = 20049;
   odafs devices
   odafs devices --json | jq '.[] | select(.one_sided == \"ordered\") | .name'
 
-Needs a program built with --features verbs. Read order: `ordered` devices answer two RDMA Reads
-in the order of their posts, so that a one-sided read may ask for a page and its stamp in one
-go, where `serve --ordered-reads` says that the network keeps the order too; else (`fence`) the
-stamp is asked for when the page is there: one round trip more. Memory windows spare a
+Needs a program built with --features verbs. Read order: `ordered` devices answer RDMA Reads in
+the order of their posts, and each from front to back, so that a page and its stamp can be read
+in one go, where `serve --read-order` says that the network keeps the order too; else (`fence`)
+the stamp is asked for when the page is there: one round trip more. Memory windows spare a
 registration for each call with long data. On-demand paging (`serve --odp`) spares pinning the
 page cache. docs/RDMA.md is the guide.")]
 pub struct Arguments {
@@ -103,6 +103,7 @@ fn check_built_in() -> Result<()> {
 fn order(device: &Device) -> &'static str {
     match device.read_order {
         ReadOrder::Ordered => "ordered",
+        ReadOrder::Rising => "rising",
         ReadOrder::Fence => "fence",
     }
 }

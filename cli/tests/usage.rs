@@ -41,7 +41,7 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--credits", "0"], "adaptive"),
         (&["serve", "/", "--design", "write-write"], "read-write"),
         (&["serve", "/", "--odp"], "--verbs"),
-        (&["serve", "/", "--ordered-reads"], "--verbs"),
+        (&["serve", "/", "--read-order", "ordered"], "--verbs"),
         (&["serve", "/", "--trace", "x.pcap"], "tcpdump"),
         (&["serve", "/", "--page", "5KiB"], "--page"),
         (&["serve", "/", "--workers", "0"], "--workers"),

@@ -10,14 +10,15 @@ use crate::{
     transport::{Broken, Patience},
 };
 use odafs_common::{
-    direct::{self, Completion, ExposedMemory, Feedback, Request},
+    direct::{self, Completion, ExposedMemory, Feedback, ReadOrder, Request},
     exception::Exception,
     mac::{MacAlgorithm, MacKey},
+    page::Layout,
     reference::{Epoch, Reference},
 };
 use odafs_fabric::{
-    Access, Completion as Event, Local, MARKS_BYTES, PostError, Posted, QueuePair, ReadOrder,
-    Region, Remote, Sink, SteeringTag, clock::Nanos, mark_step, sync::Arc,
+    Access, Completion as Event, Local, MARKS_BYTES, PostError, Posted, QueuePair, Region, Remote,
+    Sink, SteeringTag, clock::Nanos, mark_step, sync::Arc,
 };
 use std::collections::VecDeque;
 
@@ -25,12 +26,20 @@ use std::collections::VecDeque;
 pub const DEPTH: usize = 32;
 /// Up to so many bytes come back in the completion itself.
 const INLINE_MAX: u32 = 512;
-/// RDMA Reads that one one-sided read takes: the data and the stamp.
+/// RDMA Reads that one one-sided read takes at most: the data and the stamp.
 pub const READS: u32 = 2;
-/// Bytes behind a slot's data for the marks of a guarded read.
-const TAIL: usize = MARKS_BYTES + STAMP;
-/// The last of them, for the stamp of a one-sided read: a stamp must never be taken for a mark.
-const STAMP: usize = 64;
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// Bytes of a slot behind a page: the stamp that comes with it, then the marks of a guarded read, then the stamp that comes
+/// alone. Nothing else lands where marks do: what is there from before must never be taken for one.
+const TAIL: usize = LINE + MARKS_BYTES + LINE;
+/// What one RDMA Read of a page and its stamp begins at a multiple of. So soft devices copy the stamp by itself, after all of
+/// the page ([`ReadOrder::Rising`]).
+const UNIT: u32 = 4096;
+/// Bytes that may be read without being wanted for the sake of a stamp behind them: where the stamp alone would take a round
+/// trip, and where it would take an RDMA Read.
+const SPARES_ROUND_TRIP: u32 = 16 << 10;
+const SPARES_READ: u32 = 1 << 10;
 
 /// A connection attached to a session.
 pub struct DirectPair {
@@ -55,18 +64,9 @@ pub struct DirectPair {
     /// Something of that was posted and not flushed.
     unflushed: bool,
     exposed: Option<ExposedMemory>,
-    page_shift: u32,
+    layout: Layout,
     wait: Wait,
     feedback: Feedback,
-}
-
-/// What a one-sided read consists of.
-#[derive(Clone, Copy)]
-enum Half {
-    /// So many bytes of a page.
-    Data(u32),
-    /// Its stamp.
-    Stamp,
 }
 
 /// What a slot of the sink is used for.
@@ -77,6 +77,8 @@ enum Slot {
     Waiting {
         sequence: u64,
         part: usize,
+        /// Where in the sink its data begins.
+        at: usize,
     },
     /// The same, but nobody wants it any more.
     Late {
@@ -89,6 +91,9 @@ enum Slot {
         part: Option<usize>,
         left: u8,
         stamp: Option<Remote>,
+        /// Where in the sink the wanted bytes are, and the stamp.
+        at: usize,
+        stamp_at: usize,
         length: u32,
         epoch: Epoch,
     },
@@ -146,7 +151,15 @@ impl DirectPair {
     /// Attaches a connection to `session`.
     pub fn new(session: &Session, calls: &Calls, deadline: Nanos) -> Result<Self, NoSession> {
         let mut attached = session.attach(calls, deadline)?;
-        let slot_bytes = session.page.bytes() + TAIL;
+        let beside = attached.exposed.is_some_and(|exposed| exposed.beside);
+        let (layout, slot_bytes) = match beside {
+            // The stamp begins a page of memory.
+            true => (
+                Layout::beside(session.page),
+                (session.page.bytes() + TAIL).next_multiple_of(UNIT as usize),
+            ),
+            false => (Layout::apart(session.page), session.page.bytes() + TAIL),
+        };
         let sink = attached
             .pair
             .register(DEPTH * slot_bytes, Access::WRITE)
@@ -171,7 +184,7 @@ impl DirectPair {
             due: VecDeque::new(),
             unflushed: false,
             exposed: attached.exposed,
-            page_shift: session.page.shift(),
+            layout,
             wait: calls.wait(),
             feedback: Feedback::default(),
         })
@@ -206,7 +219,7 @@ impl DirectPair {
             Err(NotPosted::Broken(broken)) => return Err(broken),
         }
         self.flush();
-        let at = self.sequence as usize % DEPTH * self.slot_bytes;
+        let at = self.guarded_at(self.sequence as usize % DEPTH, length, step < length);
         let mut taken = 0;
         let mut patience = Patience::new(self.wait, deadline());
         let answer = loop {
@@ -241,6 +254,30 @@ impl DirectPair {
         }
     }
 
+    /// Reads from `within` the page on as much as `into` takes, one-sided, with nothing else in flight.
+    pub fn read_one_sided_alone(
+        &mut self,
+        reference: &Reference,
+        within: u32,
+        into: &mut [u8],
+        deadline: impl FnOnce() -> Nanos,
+    ) -> Result<Alone, Broken> {
+        match self.post_one_sided(reference, within, into.len() as u32, 0) {
+            Ok(()) => {}
+            Err(NotPosted::Full) => return Ok(Alone::Full),
+            Err(NotPosted::Broken(broken)) => return Err(broken),
+        }
+        self.flush();
+        let Some(answer) = self.next(deadline())? else {
+            return Ok(Alone::TimedOut);
+        };
+        match answer.result {
+            Ok(_) if self.take(&answer, into) => Ok(Alone::Read),
+            Ok(_) => Ok(Alone::Refused(Exception::OutOfBounds)),
+            Err(exception) => Ok(Alone::Refused(exception)),
+        }
+    }
+
     fn post_guarded(
         &mut self,
         session: &Session,
@@ -254,11 +291,13 @@ impl DirectPair {
             (self.key, self.generation) = session.mac_key();
         }
         let slot = self.next_slot()?;
-        let sink = self.sink.remote(slot * self.slot_bytes);
+        let marked = alone && mark_step(length as usize) < length as usize;
+        let at = self.guarded_at(slot, length as usize, marked);
+        let sink = self.sink.remote(at);
         let request = Request {
             mac: self.algorithm,
             inline: length <= INLINE_MAX,
-            marked: alone && mark_step(length as usize) < length as usize,
+            marked,
             odd_generation: self.generation % 2 == 1,
             session: self.session,
             connection: self.connection,
@@ -282,6 +321,7 @@ impl DirectPair {
         self.slots[slot] = Slot::Waiting {
             sequence: self.sequence,
             part,
+            at,
         };
         self.waiting += 1;
         self.uncounted += 1;
@@ -291,8 +331,15 @@ impl DirectPair {
         Ok(())
     }
 
-    /// Posts RDMA Reads of `length` bytes from `within` the page on, then of the page's stamp: at once if both ends
-    /// say that they see memory in that order, else when the data is there. So the stamp is from after the data.
+    /// Where in the sink the data of a guarded read lands. Marks come right behind it, and so behind all pages.
+    fn guarded_at(&self, slot: usize, length: usize, marked: bool) -> usize {
+        let end = self.layout.page().bytes() + LINE;
+        slot * self.slot_bytes + usize::from(marked) * end.saturating_sub(length)
+    }
+
+    /// Posts RDMA Reads of `length` bytes from `within` the page on and of the page's stamp, so that the stamp is from after
+    /// the data: by one RDMA Read, if the stamp lies behind the page and both ends say that they see memory from front to
+    /// back; else with a second one, at once if they see memory in the order of the posts, or when the data is there.
     pub fn post_one_sided(
         &mut self,
         reference: &Reference,
@@ -305,18 +352,35 @@ impl DirectPair {
                 "the connection was granted no RDMA Reads".into(),
             )));
         };
-        if self.reading + READS > self.pair.reads_max() {
+        let order = exposed.order.min(self.pair.read_order());
+        let together = self.read_with_stamp_from(order, within, length);
+        let reads = if together.is_some() { 1 } else { READS };
+        if self.reading + reads > self.pair.reads_max() {
             return Err(NotPosted::Full);
         }
         let place = |memory: direct::Place, offset: u64| Remote {
             tag: SteeringTag(memory.tag),
             offset: memory.address.wrapping_add(offset),
         };
-        let within = reference.address.wrapping_add(within.into());
-        let data = place(exposed.arena, within);
-        let stamp = place(exposed.stamps, (reference.address >> self.page_shift) * 8);
+        let layout = self.layout;
+        let data = |within: u32| {
+            let address = reference.address.wrapping_add(within.into());
+            place(exposed.arena, layout.place(address))
+        };
+        let page = layout.page().bytes();
         let slot = self.next_slot()?;
-        let posted = match self.post_read(slot, self.sequence, Half::Data(length), data) {
+        let first = slot * self.slot_bytes;
+        let (from, into, bytes, stamp) = match together {
+            Some(start) => {
+                let bytes = page - start as usize + Layout::STAMP;
+                (data(start), first + start as usize, bytes, None)
+            }
+            None => {
+                let stamp = place(exposed.stamps, layout.stamp(reference.address));
+                (data(within), first, length as usize, Some(stamp))
+            }
+        };
+        let posted = match self.post_read(self.sequence, into, bytes, from) {
             Ok(posted) => posted,
             Err(PostError::Full) => return Err(NotPosted::Full),
             Err(error) => return Err(NotPosted::Broken(Broken(error.to_string()))),
@@ -325,17 +389,36 @@ impl DirectPair {
             id: self.sequence,
             part: Some(part),
             left: u8::from(posted == Posted::Pending),
-            stamp: Some(stamp),
+            stamp,
+            at: together.map_or(first, |_| first + within as usize),
+            stamp_at: first + page + stamp.map_or(0, |_| LINE + MARKS_BYTES),
             length,
             epoch: reference.epoch,
         };
         self.waiting += 1;
-        let ordered = exposed.ordered && self.pair.read_order() == ReadOrder::Ordered;
-        if posted == Posted::Done || ordered {
-            self.due.push_back(slot);
-            self.post_stamps().map_err(NotPosted::Broken)?;
+        match (stamp, posted) {
+            (None, Posted::Done) => self.over_already.push(slot),
+            (None, Posted::Pending) => {}
+            (Some(_), posted) if posted == Posted::Done || order == ReadOrder::Ordered => {
+                self.due.push_back(slot);
+                self.post_stamps().map_err(NotPosted::Broken)?;
+            }
+            (Some(_), _) => {}
         }
         Ok(())
+    }
+
+    /// From where in a page on it is read with its stamp by one RDMA Read, if that can be done and pays.
+    fn read_with_stamp_from(&self, order: ReadOrder, within: u32, length: u32) -> Option<u32> {
+        let unwanted_max = match order {
+            ReadOrder::Fence => return None,
+            ReadOrder::Rising => SPARES_ROUND_TRIP,
+            ReadOrder::Ordered => SPARES_READ,
+        };
+        let start = within / UNIT * UNIT;
+        let bytes = (self.layout.page().bytes() as u32).checked_sub(start)?;
+        let pays = bytes.checked_sub(length)? <= unwanted_max;
+        (self.layout.is_beside() && pays).then_some(start)
     }
 
     /// Posts the RDMA Reads of stamps, as many as there is room for.
@@ -344,13 +427,14 @@ impl DirectPair {
             let Slot::Reading {
                 id,
                 stamp: Some(from),
+                stamp_at,
                 ..
             } = self.slots[slot]
             else {
                 self.due.pop_front();
                 continue;
             };
-            let posted = match self.post_read(slot, id, Half::Stamp, from) {
+            let posted = match self.post_read(id, stamp_at, Layout::STAMP, from) {
                 Ok(posted) => posted,
                 Err(PostError::Full) => return Ok(()),
                 Err(error) => return Err(Broken(error.to_string())),
@@ -370,16 +454,11 @@ impl DirectPair {
 
     fn post_read(
         &mut self,
-        slot: usize,
         id: u64,
-        half: Half,
+        offset: usize,
+        length: usize,
         from: Remote,
     ) -> Result<Posted, PostError> {
-        let at = slot * self.slot_bytes;
-        let (offset, length) = match half {
-            Half::Data(length) => (at, length as usize),
-            Half::Stamp => (at + self.slot_bytes - STAMP, 8),
-        };
         let into = Sink::Region(Local {
             region: &self.sink,
             offset,
@@ -502,6 +581,8 @@ impl DirectPair {
     fn read_over(&mut self, slot: usize) -> Option<Answer> {
         let Slot::Reading {
             part,
+            at,
+            stamp_at,
             length,
             epoch,
             ..
@@ -516,9 +597,8 @@ impl DirectPair {
         }
         let part = part?;
         self.waiting -= 1;
-        let at = slot * self.slot_bytes;
-        let mut stamp = [0; 8];
-        let loaded = self.sink.load(at + self.slot_bytes - STAMP, &mut stamp);
+        let mut stamp = [0; Layout::STAMP];
+        let loaded = self.sink.load(stamp_at, &mut stamp);
         let holds = loaded && u64::from_le_bytes(stamp) <= epoch.0;
         let result = if holds {
             Ok(length)
@@ -539,13 +619,13 @@ impl DirectPair {
         self.feedback = Feedback::unpack(completion.feedback);
         let slot = completion.sequence as usize % DEPTH;
         match self.slots[slot] {
-            Slot::Waiting { sequence, part } if sequence == completion.sequence => {
+            Slot::Waiting { sequence, part, at } if sequence == completion.sequence => {
                 self.slots[slot] = Slot::Free;
                 self.waiting -= 1;
                 let place = if completion.inline {
                     Place::Message
                 } else {
-                    Place::Sink(slot * self.slot_bytes)
+                    Place::Sink(at)
                 };
                 let result = completion.result;
                 if result.is_ok_and(|bytes| bytes as usize > self.slot_bytes) {

@@ -72,7 +72,7 @@ pub fn read_at(file: &File, buf: &mut [u8], offset: u64) -> Result<usize, ReadEr
     } else if let Some(bytes) = at_once(file, buf, offset) {
         return Ok(bytes);
     } else {
-        guarded_alone(file, buf, offset)
+        direct_alone(file, buf, offset)
     };
     let refused = match lone {
         Lone::Read(bytes) => return Ok(bytes),
@@ -175,7 +175,7 @@ fn one_sided_at_once(
     Some(bytes)
 }
 
-/// How a guarded read of one page ended.
+/// How a read of one page ended.
 enum Lone {
     /// With so many bytes.
     Read(usize),
@@ -187,9 +187,9 @@ enum Lone {
     LongerWay,
 }
 
-/// A guarded read within one page that is not kept, on a connection that is there: no allocation, one lock, and the
-/// clock is read while the server is at it.
-fn guarded_alone(file: &File, buf: &mut [u8], offset: u64) -> Lone {
+/// A read within one page that is not kept, on a connection for direct reads that is there: no allocation, one lock, and
+/// the clock is read while the other side is at it.
+fn direct_alone(file: &File, buf: &mut [u8], offset: u64) -> Lone {
     let (shared, state) = (file.shared(), file.state());
     let class = SizeClass::of(buf.len());
     if shared.caches()
@@ -211,7 +211,7 @@ fn guarded_alone(file: &File, buf: &mut [u8], offset: u64) -> Lone {
     };
     let (page, within) = (session.page.index(offset), session.page.within(offset));
     let one_sided = session.one_sided && !prefers_guarded(shared);
-    if one_sided || within + buf.len() > session.page.bytes() {
+    if one_sided && session.view.is_some() || within + buf.len() > session.page.bytes() {
         return Lone::LongerWay;
     }
     let found = shared
@@ -236,8 +236,12 @@ fn guarded_alone(file: &File, buf: &mut [u8], offset: u64) -> Lone {
         posted = clock::now();
         shared.calls.deadline_from(posted)
     };
-    let into = &mut buf[..bytes];
-    match pair.read_alone(session, &reference, within as u32, into, deadline) {
+    let (into, from) = (&mut buf[..bytes], within as u32);
+    let ended = match one_sided {
+        true => pair.read_one_sided_alone(&reference, from, into, deadline),
+        false => pair.read_alone(session, &reference, from, into, deadline),
+    };
+    match ended {
         Ok(Alone::Read) => {}
         Ok(Alone::Refused(why)) => {
             counts.directory_hits.add(lane, 1);
@@ -256,7 +260,10 @@ fn guarded_alone(file: &File, buf: &mut [u8], offset: u64) -> Lone {
     }
     session.was_served();
     counts.directory_hits.add(lane, 1);
-    counts.guarded_hits.add(lane, 1);
+    match one_sided {
+        true => counts.one_sided_hits.add(lane, 1),
+        false => counts.guarded_hits.add(lane, 1),
+    }
     counts.bytes_read.add(lane, bytes as u64);
     match began {
         None => tick.set(ticks),

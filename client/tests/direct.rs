@@ -3,34 +3,49 @@
 use odafs::{
     Cache, Client, Exception, Granted, Options, ReadRequest, Route, Taken, Transfer, Url, Wait, Why,
 };
+use odafs_fabric::ReadOrder;
 use odafs_server::{
     config::{Direct, ServerConfig, Squash},
     server::Server,
 };
 use std::{net::IpAddr, path::PathBuf, time::Duration};
 
+/// A fabric, and in which order the server says that RDMA Reads see its cache: beyond `Fence`, stamps lie beside their pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fabric {
-    Shm,
-    Tcp,
+    Shm(ReadOrder),
+    Tcp(ReadOrder),
     /// The device with the address `ODAFS_VERBS_ADDRESS`.
-    Verbs,
+    Verbs(ReadOrder),
 }
 
 macro_rules! on_each_fabric {
     ($($test:ident)*) => {
         mod shm {
-            $(#[test] fn $test() { super::$test(super::Fabric::Shm) })*
+            $(#[test] fn $test() { super::$test(super::Fabric::Shm(super::ReadOrder::Fence)) })*
         }
         mod tcp {
-            $(#[test] fn $test() { super::$test(super::Fabric::Tcp) })*
+            $(#[test] fn $test() { super::$test(super::Fabric::Tcp(super::ReadOrder::Fence)) })*
         }
         // With the feature `verbs`.
         mod verbs {
             $(
                 #[test]
                 #[ignore = "needs an RDMA device: tests/vm/run"]
-                fn $test() { super::$test(super::Fabric::Verbs) }
+                fn $test() { super::$test(super::Fabric::Verbs(super::ReadOrder::Fence)) }
+            )*
+        }
+        mod shm_beside {
+            $(#[test] fn $test() { super::$test(super::Fabric::Shm(super::ReadOrder::Ordered)) })*
+        }
+        mod tcp_beside {
+            $(#[test] fn $test() { super::$test(super::Fabric::Tcp(super::ReadOrder::Ordered)) })*
+        }
+        mod verbs_beside {
+            $(
+                #[test]
+                #[ignore = "needs an RDMA device: tests/vm/run"]
+                fn $test() { super::$test(super::Fabric::Verbs(super::ReadOrder::Rising)) }
             )*
         }
     };
@@ -47,6 +62,7 @@ on_each_fabric! {
     data_may_come_ahead_of_the_reply
     writes_and_names
     many_threads_by_every_route
+    what_landed_before_is_not_taken_for_a_mark
 }
 
 struct House {
@@ -65,13 +81,15 @@ impl House {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("files")).unwrap();
         let mut config = ServerConfig::new(dir.path().join("files"));
+        let (Fabric::Shm(order) | Fabric::Tcp(order) | Fabric::Verbs(order)) = fabric;
+        config.read_order = order;
         match fabric {
-            Fabric::Shm => config.shm = Some(dir.path().join("sock")),
-            Fabric::Tcp => {
+            Fabric::Shm(_) => config.shm = Some(dir.path().join("sock")),
+            Fabric::Tcp(_) => {
                 config.rdma = Some(([127, 0, 0, 1], 0).into());
                 config.squash = Squash::None;
             }
-            Fabric::Verbs => {
+            Fabric::Verbs(_) => {
                 let address: IpAddr = std::env::var("ODAFS_VERBS_ADDRESS")
                     .expect("ODAFS_VERBS_ADDRESS")
                     .parse()
@@ -99,9 +117,9 @@ impl House {
 
     fn url(&self) -> Url {
         let url = match self.fabric {
-            Fabric::Shm => format!("odafs+shm://{}?/", self.dir.path().join("sock").display()),
-            Fabric::Tcp => format!("odafs://{}/", self.config.rdma.unwrap()),
-            Fabric::Verbs => format!("odafs+verbs://{}/", self.config.verbs.unwrap()),
+            Fabric::Shm(_) => format!("odafs+shm://{}?/", self.dir.path().join("sock").display()),
+            Fabric::Tcp(_) => format!("odafs://{}/", self.config.rdma.unwrap()),
+            Fabric::Verbs(_) => format!("odafs+verbs://{}/", self.config.verbs.unwrap()),
         };
         url.parse().unwrap()
     }
@@ -169,7 +187,7 @@ fn every_route_reads_the_same_bytes(fabric: Fabric) {
             assert!(
                 // Over a network the policy may find that calls are as quick.
                 traced.steps.iter().all(|step| step.taken == taken)
-                    || fabric != Fabric::Shm && route == Route::Policy,
+                    || !matches!(fabric, Fabric::Shm(_)) && route == Route::Policy,
                 "{route:?}: {:?}",
                 traced.steps
             );
@@ -453,4 +471,36 @@ fn many_threads_by_every_route(fabric: Fabric) {
             "{route:?} {counted:?}"
         );
     }
+}
+
+/// Of a guarded read that is alone, the server marks how far it has come, with the read's number: a multiple of 16, and the
+/// second next one uses the same memory. A page that was read before may be full of any number.
+fn what_landed_before_is_not_taken_for_a_mark(fabric: Fabric) {
+    // Three reads a round: of three numbers that leave different remainders, one is met.
+    const NUMBERS: [u64; 3] = [300, 601, 902];
+    let house = House::open(fabric, Direct::Guarded);
+    let mut forged = Vec::new();
+    for number in NUMBERS {
+        forged.extend(std::iter::repeat_n((16 * number).to_le_bytes(), 512).flatten());
+    }
+    std::fs::write(house.file("forged"), &forged).unwrap();
+    let data = pattern(4096, 3);
+    std::fs::write(house.file("a"), &data).unwrap();
+    let client = house.connect(options(Route::Guarded));
+    let [forger, file] = ["/forged", "/a"].map(|name| client.open(name).unwrap());
+    // Brings the references.
+    assert!(forger.read_to_end().unwrap() == forged && file.read_to_end().unwrap() == data);
+    let before = client.statistics().guarded_hits;
+    for at in 0..NUMBERS.len() as u64 {
+        for round in 0..100 {
+            let mut page = [0; 4096];
+            forger.read_at(&mut page, at * 4096).unwrap();
+            for length in [3072, 2048] {
+                let mut part = vec![0; length];
+                file.read_exact_at(&mut part, 512).unwrap();
+                assert!(part == data[512..512 + length], "{round}, {length} bytes");
+            }
+        }
+    }
+    assert_eq!(client.statistics().guarded_hits - before, 900);
 }

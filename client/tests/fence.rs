@@ -1,13 +1,14 @@
-//! One-sided reads over a device whose RDMA Reads see memory in any order: the stamp is asked for when the data is there.
+//! One-sided reads over devices whose RDMA Reads see memory in one order or another: when the stamp is asked for.
 
 use odafs::{Cache, Client, Dial, Options, Route, RpcOver, Taken, Wait};
 use odafs_common::connect::{PrivateData, Role};
+use odafs_common::page::PageSize;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::{Arena, ArenaView, LifeWord, Region};
 use odafs_fabric::tcp::{ConnectOptions, connect};
 use odafs_fabric::wake::WakeSet;
 use odafs_fabric::{
-    Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, ReadOrder, Remote,
+    Access, Completion, Exposed, Local, Peer, PostError, Posted, QueuePair, ReadOrder, Remote,
     RemoteInvalidation, Sink, Source,
 };
 use odafs_server::config::{Direct, ServerConfig, Squash};
@@ -27,6 +28,8 @@ struct Seen {
     /// Stamps that were asked for before their data had come, and after.
     early: AtomicU64,
     late: AtomicU64,
+    /// Stamps that came with their page.
+    together: AtomicU64,
     /// Reads under way at a time, at most.
     most: AtomicU64,
 }
@@ -78,7 +81,13 @@ struct Watched {
 impl QueuePair for Watched {
     fn post_read(&mut self, id: u64, into: Sink<'_>, from: Remote) -> Result<Posted, PostError> {
         let posted = self.pair.post_read(id, into, from)?;
-        let is_stamp = matches!(into, Sink::Region(local) if local.length == 8);
+        let Sink::Region(Local { length, .. }) = into else {
+            panic!("a read into an arena");
+        };
+        let is_stamp = length == 8;
+        if length % 4096 == 8 && !is_stamp {
+            self.seen.together.fetch_add(1, Relaxed);
+        }
         let under_way = self.reading.entry(id).or_default();
         if is_stamp {
             let counter = match *under_way {
@@ -182,6 +191,17 @@ impl QueuePair for Watched {
 
 #[test]
 fn the_stamp_is_asked_for_in_time_whatever_the_device() {
+    reads(ReadOrder::Fence, PageSize::DEFAULT);
+}
+
+#[test]
+fn a_stamp_beside_its_page_comes_with_it() {
+    reads(ReadOrder::Ordered, PageSize::DEFAULT);
+    reads(ReadOrder::Ordered, PageSize::new(32 << 10).unwrap());
+}
+
+/// Reads by each kind of device; the stamps lie beside the pages if the server says that its own is `ordered`.
+fn reads(server_order: ReadOrder, page: PageSize) {
     let dir = tempfile::tempdir().unwrap();
     let files = dir.path().join("files");
     std::fs::create_dir(&files).unwrap();
@@ -192,10 +212,12 @@ fn the_stamp_is_asked_for_in_time_whatever_the_device() {
     config.cache_bytes = 16 << 20;
     config.huge_pages = false;
     config.direct = Direct::OneSided;
+    config.page = page;
+    config.read_order = server_order;
     let server = Server::start(config).unwrap();
     let data: Vec<u8> = (0..400_000).map(|i| (i * 7 + i / 251) as u8).collect();
     std::fs::write(files.join("a"), &data).unwrap();
-    for order in [ReadOrder::Ordered, ReadOrder::Fence] {
+    for order in [ReadOrder::Ordered, ReadOrder::Rising, ReadOrder::Fence] {
         let seen = Arc::new(Seen::default());
         let device = Device {
             address: server.addresses().rdma.unwrap(),
@@ -221,13 +243,31 @@ fn the_stamp_is_asked_for_in_time_whatever_the_device() {
             let traced = file.read_traced(&mut page, 8192).unwrap();
             assert_eq!(traced.steps[0].taken, Taken::OneSided, "{order:?}");
             assert_eq!(page, data[8192..8192 + 4096]);
+            for at in [8192 + 100, 8192 + 4032, 2 * 4096 - 80, 399_990] {
+                let mut few = [0; 64];
+                let bytes = file.read_at(&mut few, at as u64).unwrap();
+                assert_eq!(few[..bytes], data[at..(at + 64).min(400_000)]);
+            }
         }
-        let [early, late] = [&seen.early, &seen.late].map(|count| count.load(Relaxed));
+        let [early, late, together] =
+            [&seen.early, &seen.late, &seen.together].map(|count| count.load(Relaxed));
+        let what = format!("{order:?}: {early} early, {late} late, {together} together");
+        let (beside, small) = (server_order > ReadOrder::Fence, page == PageSize::DEFAULT);
         match order {
-            ReadOrder::Ordered => assert!(early > 100, "{early} of {late}"),
-            ReadOrder::Fence => assert!(early == 0 && late > 100, "{early} of {late}"),
+            ReadOrder::Ordered if beside => assert!(early > 0 && together > 20, "{what}"),
+            // What is small lies within 16 KiB of the end of a page of 4 KiB always.
+            ReadOrder::Rising if beside && small => {
+                assert!(early == 0 && late == 0 && together > 100, "{what}")
+            }
+            ReadOrder::Rising if beside => {
+                assert!(early == 0 && late > 0 && together > 20, "{what}")
+            }
+            ReadOrder::Ordered => assert!(early > 100 && together == 0, "{what}"),
+            _ => assert!(early == 0 && late > 20 && together == 0, "{what}"),
         }
-        assert!(seen.most.load(Relaxed) > 8, "{order:?}: not one at a time");
+        if small {
+            assert!(seen.most.load(Relaxed) > 8, "{order:?}: not one at a time");
+        }
         assert_eq!(mem::take(&mut *seen.order.lock().unwrap()), Some(order));
         // A write is seen, and costs no connection.
         let before = client.statistics();

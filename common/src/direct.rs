@@ -341,12 +341,28 @@ pub struct Grant {
 /// An export's memory, as RDMA Reads name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExposedMemory {
-    /// The arena: a reference's address is an offset from here.
+    /// The memory of the frames: where a reference's address lies in it is a matter of the layout.
     pub arena: Place,
-    /// The stamps.
+    /// The memory of the stamps.
     pub stamps: Place,
-    /// RDMA Reads see memory in the order of their posts: the stamp may be asked for together with the data.
-    pub ordered: bool,
+    /// In which order RDMA Reads see this memory, as far as that is the server's doing.
+    pub order: ReadOrder,
+    /// Each frame's stamp is right behind it: `stamps` names the same memory as `arena`.
+    pub beside: bool,
+}
+
+/// What RDMA Reads on one queue pair say of the order of what they saw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ReadOrder {
+    /// Only a read that was posted after the completion of another sees at least what that one saw.
+    #[default]
+    Fence,
+    /// As [`ReadOrder::Fence`]; and the last word of a read, at a multiple of its size, sees at least what the bytes
+    /// before it saw, if their length is a multiple of 4096: so neither packets nor pages of memory hold both.
+    Rising,
+    /// As [`ReadOrder::Rising`]; and a read sees at least what those saw that were posted before it: data and its stamp
+    /// may be posted in one flush.
+    Ordered,
 }
 
 /// A first byte of memory, as RDMA names it.
@@ -364,6 +380,8 @@ impl Attached {
     const BODY: usize = 32;
     const ONE_SIDED: u8 = 1;
     const ORDERED: u8 = 2;
+    const RISING: u8 = 4;
+    const BESIDE: u8 = 8;
 
     fn body(&self) -> [u8; Self::BODY] {
         let mut out = [0; Self::BODY];
@@ -375,9 +393,15 @@ impl Attached {
                     let ExposedMemory {
                         arena,
                         stamps,
-                        ordered,
+                        order,
+                        beside,
                     } = memory;
-                    out[1] = Self::ONE_SIDED | if ordered { Self::ORDERED } else { 0 };
+                    let order = match order {
+                        ReadOrder::Fence => 0,
+                        ReadOrder::Rising => Self::RISING,
+                        ReadOrder::Ordered => Self::ORDERED,
+                    };
+                    out[1] = Self::ONE_SIDED | order | if beside { Self::BESIDE } else { 0 };
                     put(&mut out, 8, arena.tag.to_le_bytes());
                     put(&mut out, 12, stamps.tag.to_le_bytes());
                     put(&mut out, 16, arena.address.to_le_bytes());
@@ -428,9 +452,16 @@ impl Attached {
     pub fn open(message: &[u8], key: &MacKey, client: &Nonce, server: &Nonce) -> Option<Attached> {
         let message: &[u8; Self::BYTES] = message.try_into().ok()?;
         let (body, tag) = message.split_first_chunk::<{ Self::BODY }>()?;
-        if body[0] != opcode::ATTACHED || body[1] & !(Self::ONE_SIDED | Self::ORDERED) != 0 {
+        let flags = Self::ONE_SIDED | Self::ORDERED | Self::RISING | Self::BESIDE;
+        if body[0] != opcode::ATTACHED || body[1] & !flags != 0 {
             return None;
         }
+        let order = match body[1] & (Self::ORDERED | Self::RISING) {
+            0 => ReadOrder::Fence,
+            Self::RISING => ReadOrder::Rising,
+            Self::ORDERED => ReadOrder::Ordered,
+            _ => return None,
+        };
         let status = u16::from_le_bytes([body[2], body[3]]);
         if status != 0 {
             return Some(Attached {
@@ -444,7 +475,8 @@ impl Attached {
         let one_sided = (body[1] & Self::ONE_SIDED != 0).then(|| ExposedMemory {
             arena: place(8, 16),
             stamps: place(12, 24),
-            ordered: body[1] & Self::ORDERED != 0,
+            order,
+            beside: body[1] & Self::BESIDE != 0,
         });
         let attached = Attached {
             result: Ok(Grant {

@@ -143,7 +143,8 @@ fn an_attach_is_good_for_its_nonces_only() {
                 tag: 6,
                 address: u64::MAX,
             },
-            ordered: true,
+            order: ReadOrder::Ordered,
+            beside: true,
         }),
     };
     let answer = Attached::seal(grant, &key(), &client, &server);
@@ -153,6 +154,19 @@ fn an_attach_is_good_for_its_nonces_only() {
             .result,
         Ok(grant)
     );
+    for order in [ReadOrder::Fence, ReadOrder::Rising, ReadOrder::Ordered] {
+        let memory = ExposedMemory {
+            order,
+            ..ExposedMemory::default()
+        };
+        let grant = Grant {
+            connection: 4,
+            one_sided: Some(memory),
+        };
+        let answer = Attached::seal(grant, &key(), &client, &server);
+        let opened = Attached::open(&answer, &key(), &client, &server).unwrap();
+        assert_eq!(opened.result, Ok(grant));
+    }
     assert!(Attached::open(&answer, &key(), &[9; 16], &server).is_none());
     assert!(Attached::open(&answer, &key(), &client, &[9; 16]).is_none());
     for at in 0..Attached::BYTES {

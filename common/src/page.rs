@@ -67,6 +67,77 @@ impl PageSize {
     }
 }
 
+/// How an arena's frames and their stamps lie in memory.
+///
+/// A reference's address counts the bytes of frames alone, whatever lies between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    page: PageSize,
+    /// Bytes between two frames.
+    gap: u8,
+}
+
+impl Layout {
+    /// Bytes between two frames where stamps lie beside them: a cache line, the stamp its first word.
+    const GAP: u8 = 64;
+    /// Bytes of a stamp.
+    pub const STAMP: usize = 8;
+
+    /// Frame behind frame, and stamp behind stamp in other memory.
+    pub const fn apart(page: PageSize) -> Layout {
+        Layout { page, gap: 0 }
+    }
+
+    /// Each frame's stamp right behind it, so that one RDMA Read brings both.
+    pub const fn beside(page: PageSize) -> Layout {
+        let gap = Self::GAP;
+        Layout { page, gap }
+    }
+
+    /// Size of a frame.
+    pub const fn page(self) -> PageSize {
+        self.page
+    }
+
+    /// Whether each frame's stamp is right behind it.
+    pub const fn is_beside(self) -> bool {
+        self.gap > 0
+    }
+
+    /// Bytes from one frame to the next.
+    pub const fn stride(self) -> usize {
+        self.page.bytes() + self.gap as usize
+    }
+
+    /// Where the byte at a reference's `address` lies in the memory of the frames; wraps for addresses that are none.
+    #[inline]
+    pub const fn place(self, address: u64) -> u64 {
+        match self.gap {
+            0 => address,
+            gap => address.wrapping_add((address >> self.page.shift()).wrapping_mul(gap as u64)),
+        }
+    }
+
+    /// Where the stamp of the frame at `address` lies in the memory of the stamps, which is that of the frames if they are
+    /// beside each other.
+    #[inline]
+    pub const fn stamp(self, address: u64) -> u64 {
+        let frame = address >> self.page.shift();
+        match self.gap {
+            0 => frame * Self::STAMP as u64,
+            _ => (frame.wrapping_mul(self.stride() as u64)).wrapping_add(self.page.bytes() as u64),
+        }
+    }
+
+    /// Addresses that memory of `bytes` bytes has: whole frames if their stamps are to be beside them.
+    pub const fn addresses(self, bytes: u64) -> u64 {
+        match self.gap {
+            0 => bytes,
+            _ => (bytes / self.stride() as u64) << self.page.shift(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +149,24 @@ mod tests {
         for bad in [0, 1, 2048, 4097, 131_072, 1 << 40] {
             assert_eq!(PageSize::new(bad), Err(BadPageSize(bad)));
         }
+    }
+
+    #[test]
+    fn layouts() {
+        let page = PageSize::new(8192).unwrap();
+        let (apart, beside) = (Layout::apart(page), Layout::beside(page));
+        for address in [0, 1, 8191, 8192, 100_000] {
+            assert_eq!(apart.place(address), address);
+            assert_eq!(apart.stamp(address), address / 8192 * 8);
+            assert_eq!(beside.place(address), address + address / 8192 * 64);
+            let frame = address / 8192 * 8192;
+            assert_eq!(beside.stamp(address), beside.place(frame) + 8192);
+        }
+        assert_eq!((apart.stride(), beside.stride()), (8192, 8256));
+        assert_eq!(apart.addresses(8193), 8193);
+        assert_eq!(beside.addresses(2 * 8256 + 8255), 2 * 8192);
+        beside.place(u64::MAX);
+        beside.stamp(u64::MAX);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
 pub use crate::memory::Region;
+pub use odafs_common::direct::ReadOrder;
 
 /// What became of something that was posted, or what the peer sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,19 +234,11 @@ pub fn gathered(parts: &[Source<'_>]) -> Vec<u8> {
 /// Where a peer may read an arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposed {
-    /// The first frame: a reference's address is an offset from here.
+    /// The memory of the frames, whose first is that of address 0.
     pub arena: Remote,
-    /// The first stamp: one `u64` per frame in the server's byte order.
+    /// The memory of the stamps, `u64`s in the server's byte order: where in it each lies is the arena's
+    /// [`Layout`](odafs_common::page::Layout).
     pub stamps: Remote,
-}
-
-/// What two RDMA Reads on one queue pair say of the order of what they saw.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadOrder {
-    /// The later one sees at least what the earlier one saw: data and its stamp may be posted in one flush.
-    Ordered,
-    /// Only a read that was posted after the completion of another sees at least what that one saw.
-    Fence,
 }
 
 /// Which tags of ours the peer can end with [`QueuePair::post_send_invalidate`].
@@ -446,8 +439,8 @@ pub trait QueuePair: Send {
     /// Which tags of ours the peer can end by itself.
     fn remote_invalidation(&self) -> RemoteInvalidation;
 
-    /// Whether RDMA Reads see memory in the order of their posts, as far as that is this end's doing: those that it
-    /// posts, and those of the peer's that it answers. What both ends say holds.
+    /// In which order RDMA Reads see memory, as far as that is this end's doing: those that it posts, and those of the
+    /// peer's that it answers. The lesser of what both ends say holds.
     fn read_order(&self) -> ReadOrder;
 
     /// Lets this peer RDMA-Read the arena, its stamps and the life word.

@@ -49,6 +49,8 @@ pub struct NetworkConfig {
     /// other is over; ranges get no tags of their own, and no tag is invalidated by the peer. They are `slow`; not for
     /// `iwarp`.
     pub bare: bool,
+    /// Whether such devices say what is true of each of their RDMA Reads all the same: it sees memory from front to back.
+    pub rising: bool,
     /// Posts and messages (or pieces) that a direction holds. 0: 1024.
     pub depth: u32,
 }

@@ -4,7 +4,7 @@
 #![cfg(not(any(shuttle, loom)))]
 #![allow(unsafe_code)]
 
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
 use odafs_fabric::shm::{self, ConnectOptions, Limits};
@@ -62,7 +62,7 @@ impl Server {
         let engine = std::thread::spawn(move || {
             let config = ArenaConfig {
                 frames: 4,
-                page: PageSize::DEFAULT,
+                layout: Layout::apart(PageSize::DEFAULT),
                 huge: false,
                 populate: false,
             };
@@ -150,7 +150,7 @@ struct Wild {
 
 impl Wild {
     fn hello() -> Vec<u8> {
-        [0x4f44_4653u32, 1, 1, 0]
+        [0x4f44_4653u32, 2, 1, 0]
             .map(u32::to_ne_bytes)
             .as_flattened()
             .to_vec()
@@ -474,7 +474,7 @@ fn answers_that_nobody_takes() {
 fn the_arena_is_read_only() {
     let config = ArenaConfig {
         frames: 4,
-        page: PageSize::DEFAULT,
+        layout: Layout::apart(PageSize::DEFAULT),
         huge: false,
         populate: false,
     };

@@ -2,7 +2,7 @@
 
 #![cfg(not(any(shuttle, loom)))]
 
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
 use odafs_fabric::tcp::{self, ConnectOptions, Limits};
@@ -272,7 +272,7 @@ fn misdeeds() {
     let mut listener = listener(Limits::default());
     let config = ArenaConfig {
         frames: 8,
-        page: PageSize::DEFAULT,
+        layout: Layout::apart(PageSize::DEFAULT),
         huge: false,
         populate: false,
     };

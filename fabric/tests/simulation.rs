@@ -3,14 +3,16 @@
 
 #![cfg(shuttle)]
 
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, ArenaConfig, ArenaView, FrameNumber, LifeWord};
 use odafs_fabric::sim::{Network, NetworkConfig, explore};
 use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 use odafs_fabric::sync::{Arc, Condvar, Mutex, thread};
 use odafs_fabric::wake::WakeSet;
-use odafs_fabric::{Access, Completion, Listener, QueuePair, Remote, Source, SteeringTag, entropy};
+use odafs_fabric::{
+    Access, Completion, Listener, Local, QueuePair, Remote, Sink, Source, SteeringTag, entropy,
+};
 
 const ROUNDS: u32 = 4;
 
@@ -154,13 +156,8 @@ fn kill() {
 #[test]
 fn reads_are_never_torn() {
     explore(200, 300, || {
-        let config = ArenaConfig {
-            frames: 2,
-            page: PageSize::DEFAULT,
-            huge: false,
-            populate: false,
-        };
-        let arena = Arc::new(Arena::create(&config).unwrap());
+        let layouts = [Layout::apart, Layout::beside];
+        let arena = two_frames(layouts[entropy::word() as usize % 2](PageSize::DEFAULT));
         let life = LifeWord::in_memory(1).unwrap();
         let view = ArenaView::of(&arena, &life).unwrap();
         let frame = FrameNumber(1);
@@ -199,6 +196,111 @@ fn reads_are_never_torn() {
         writer.join().unwrap();
         pinner.join().unwrap();
     });
+}
+
+/// The same by RDMA Reads that bring the page and the stamp behind it, on devices and over iWARP.
+#[test]
+fn pages_with_their_stamps_are_never_torn() {
+    for iwarp in [false, true] {
+        let whole = Arc::new(std::sync::atomic::AtomicU32::new(0));
+        let count = Arc::clone(&whole);
+        explore(400, 500, move || {
+            let config = NetworkConfig {
+                iwarp,
+                bare: !iwarp,
+                rising: !iwarp,
+                ..NetworkConfig::default()
+            };
+            let network = Network::new(1, config);
+            let arena = two_frames(Layout::beside(PageSize::DEFAULT));
+            let frame = FrameNumber(1);
+            arena.copy_in(frame, 0, &[1; 4096]);
+            let issued = Arc::new(Mutex::new((arena.publish(frame), 1u8)));
+            let exposed = Arc::new(Mutex::new(None));
+            let listener = network.listen("server").unwrap();
+            let server = {
+                let (arena, exposed) = (Arc::clone(&arena), Arc::clone(&exposed));
+                thread::spawn(move || exposes(listener, &arena, &exposed))
+            };
+            let mut line = network.connect("server", b"").unwrap();
+            let sink = line.register(8192, Access::WRITE).unwrap();
+            line.post_receives(1);
+            while line.poll().is_none() {
+                line.wait(None).unwrap();
+            }
+            let from = exposed.lock().unwrap();
+            let writer = {
+                let issued = Arc::clone(&issued);
+                thread::spawn(move || {
+                    for content in 2..12 {
+                        for _ in 0..entropy::word() % 200 {
+                            thread::yield_now();
+                        }
+                        assert!(!arena.revoke(frame));
+                        // From back to front, as no reader goes.
+                        for at in [3072, 2048, 1024, 0] {
+                            arena.copy_in(frame, at, &[content; 1024]);
+                        }
+                        *issued.lock() = (arena.publish(frame), content);
+                    }
+                })
+            };
+            for id in 0..4 {
+                let (epoch, content) = *issued.lock();
+                let into = Sink::Region(Local {
+                    region: &sink,
+                    offset: 0,
+                    length: 4104,
+                });
+                line.post_read(id, into, from).unwrap();
+                line.flush();
+                while line.poll().is_none() {
+                    line.wait(None).unwrap();
+                }
+                let (mut page, mut stamp) = ([0; 4096], [0; 8]);
+                assert!(sink.load(0, &mut page) && sink.load(4096, &mut stamp));
+                if u64::from_le_bytes(stamp) <= epoch.0 {
+                    assert_eq!(page, [content; 4096]);
+                    count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                }
+            }
+            drop(line);
+            writer.join().unwrap();
+            server.join().unwrap();
+        });
+        assert!(whole.load(std::sync::atomic::Ordering::Relaxed) > 100);
+    }
+}
+
+fn two_frames(layout: Layout) -> Arc<Arena> {
+    let config = ArenaConfig {
+        frames: 2,
+        layout,
+        huge: false,
+        populate: false,
+    };
+    Arc::new(Arena::create(&config).unwrap())
+}
+
+/// Takes a connection, tells where its second frame is, and answers reads until the connection is over.
+fn exposes(mut listener: Box<dyn Listener>, arena: &Arc<Arena>, tell: &Mutex<Option<Remote>>) {
+    let incoming = loop {
+        match listener.poll_accept().unwrap() {
+            Some(incoming) => break incoming,
+            None => clock::sleep(Nanos::from_micros(1)),
+        }
+    };
+    let mut line = incoming.accept(b"", 128).unwrap();
+    let life = LifeWord::in_memory(1).unwrap();
+    let exposed = line.expose(arena, &life).unwrap();
+    let at = arena.layout().place(arena.address(FrameNumber(1)));
+    *tell.lock() = Some(exposed.arena.ahead(at));
+    line.post_send(0, &[b"there"]).unwrap();
+    line.flush();
+    while !line.is_closed() {
+        line.poll();
+        let _ = line.wait(None);
+    }
 }
 
 /// Time moves when all wait, and only then (but for the early wake-ups of a slow machine).

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use odafs_common::reference::AccessKey;
 use odafs_fabric::memory::ArenaConfig;
 use odafs_fabric::sync::{Mutex, thread};
@@ -38,7 +38,7 @@ impl Host {
     fn new() -> Host {
         let config = ArenaConfig {
             frames: 4,
-            page: PageSize::DEFAULT,
+            layout: Layout::apart(PageSize::DEFAULT),
             huge: false,
             populate: false,
         };

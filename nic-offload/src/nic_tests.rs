@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 
-use odafs_common::direct::{Feedback, Place};
-use odafs_common::page::PageSize;
+use odafs_common::direct::{Feedback, Place, ReadOrder};
+use odafs_common::page::{Layout, PageSize};
 use odafs_common::reference::{AccessKey, Epoch, Reference};
 use odafs_common::session::SessionKey;
 use odafs_fabric::memory::ArenaConfig;
@@ -82,7 +82,7 @@ fn new_session(key: u8, mac: MacAlgorithm) -> NewSession {
 fn arena() -> Arc<Arena> {
     let config = ArenaConfig {
         frames: 16,
-        page: PageSize::DEFAULT,
+        layout: Layout::apart(PageSize::DEFAULT),
         huge: false,
         populate: false,
     };
@@ -206,7 +206,8 @@ const EXPOSED: ExposedMemory = ExposedMemory {
         tag: 2,
         address: 1 << 41,
     },
-    ordered: false,
+    order: ReadOrder::Fence,
+    beside: false,
 };
 
 /// The header alone, whatever follows it.

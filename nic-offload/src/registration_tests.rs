@@ -1,6 +1,6 @@
 //! Memory by every strategy, and its bounds.
 
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use odafs_fabric::Remote;
 use odafs_fabric::memory::ArenaConfig;
 use odafs_fabric::sim::{Network, NetworkConfig};
@@ -40,7 +40,7 @@ impl Room {
     fn at(strategy: Strategy, adapter: Adapter, network: NetworkConfig) -> Room {
         let arena = Arena::create(&ArenaConfig {
             frames: FRAMES,
-            page: PageSize::DEFAULT,
+            layout: Layout::apart(PageSize::DEFAULT),
             huge: false,
             populate: false,
         });

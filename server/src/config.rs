@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use odafs_common::page::PageSize;
 use odafs_common::session::PublicKey;
+use odafs_fabric::ReadOrder;
 
 pub use crate::export::Direct;
 pub use odafs_nic::engine::{Credits, RdmaConfig};
@@ -40,8 +41,9 @@ pub struct ServerConfig {
     pub verbs: Option<SocketAddr>,
     /// Let the device fetch pages of the cache on demand where it can, in place of pinning all of it.
     pub on_demand_paging: bool,
-    /// The device answers RDMA Reads in the order of their posts, and the network reorders nothing.
-    pub ordered_reads: bool,
+    /// In which order RDMA Reads see the cache, by the device and the network. With more than [`ReadOrder::Fence`] the stamps
+    /// of a one-sided export lie beside their pages.
+    pub read_order: ReadOrder,
     /// State directory; `None` for the default.
     pub state: Option<PathBuf>,
     /// Page cache, bytes.
@@ -85,7 +87,7 @@ impl ServerConfig {
             shm: None,
             verbs: None,
             on_demand_paging: false,
-            ordered_reads: false,
+            read_order: ReadOrder::Fence,
             state: None,
             cache_bytes: 1 << 30,
             page: PageSize::DEFAULT,

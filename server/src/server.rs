@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use odafs_common::page::Layout;
 use odafs_common::session::Identity;
 use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
 use odafs_fabric::{Listener, ReadOrder};
@@ -16,7 +17,7 @@ use odafs_nic::nic::NicConfig;
 
 use crate::access::Access;
 use crate::assembly::{Assembly, Parts};
-use crate::config::ServerConfig;
+use crate::config::{Direct, ServerConfig};
 use crate::export::ExportConfig;
 use crate::metrics;
 use crate::metrics_http::MetricsServer;
@@ -207,7 +208,10 @@ fn parts(
     let frames = (config.cache_bytes >> config.page.shift()) as u32;
     let arena = ArenaConfig {
         frames,
-        page: config.page,
+        layout: match config.direct == Direct::OneSided && config.read_order > ReadOrder::Fence {
+            true => Layout::beside(config.page),
+            false => Layout::apart(config.page),
+        },
         huge: config.huge_pages,
         populate: false,
     };
@@ -288,10 +292,7 @@ impl Doors {
         let device = config.verbs.map(|address| {
             let limits = verbs::Limits {
                 odp: config.on_demand_paging,
-                read_order: match config.ordered_reads {
-                    true => ReadOrder::Ordered,
-                    false => ReadOrder::Fence,
-                },
+                read_order: config.read_order,
                 ..verbs::Limits::default()
             };
             trying(

@@ -4,7 +4,7 @@ use odafs_common::connect::Nonce;
 use odafs_common::direct::{Attach, Completion, Request};
 use odafs_common::exception::Exception;
 use odafs_common::mac::MacAlgorithm;
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use odafs_common::reference::Reference;
 use odafs_common::session::SessionKey;
 use odafs_common::wire::nfs3::{SetAttributes, Stable};
@@ -72,7 +72,7 @@ impl World {
     ) -> Self {
         let arena = ArenaConfig {
             frames,
-            page: PageSize::DEFAULT,
+            layout: Layout::apart(PageSize::DEFAULT),
             huge: false,
             populate: false,
         };

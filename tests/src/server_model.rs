@@ -13,7 +13,7 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use odafs_common::mac::MacAlgorithm;
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use odafs_common::wire::nfs3::*;
 use odafs_common::wire::rpc::{Auth, AuthSys, Groups, Rejection, call, parse_reply};
 use odafs_common::wire::xdr::{Decode, Encode, Writer};
@@ -79,7 +79,7 @@ impl World {
         store.set_capacity(STORE_BYTES);
         let arena = ArenaConfig {
             frames: 32,
-            page: PageSize::DEFAULT,
+            layout: Layout::apart(PageSize::DEFAULT),
             huge: false,
             populate: false,
         };

@@ -41,10 +41,10 @@ step "Linux' client on our server"
 . "$SCRIPTS/walk.sh"
 fail() { die "$*"; }
 trap 'walk_stop -KILL' EXIT
-# Both ends are of one machine: nothing reorders packets.
-ordered=(); [ "$DEVICE" != rxe ] || ordered=(--ordered-reads)
+# Both ends are of one machine: no packet is lost or overtakes another.
+order=rising; [ "$DEVICE" != rxe ] || order=ordered
 walk_start /tmp odafs serve /tmp/tree --state /tmp/state --nfs "$GUEST:0" --verbs "$GUEST:0" --allow "$GUEST/32" \
-    --squash none --cache 64MiB --direct one-sided --spin 0ns "${ordered[@]}"
+    --squash none --cache 64MiB --direct one-sided --spin 0ns --read-order $order
 linux_mounts "$GUEST:/" /mnt/t "$(walk_port verbs)" "$(walk_port nfs)"
 ours=$(linux_reads)
 echo "$ours ns"

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use odafs_common::direct::{Attach, Request};
 use odafs_common::mac::{MacAlgorithm, MacKey};
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use odafs_common::reference::{AccessKey, Epoch, Handle};
 use odafs_common::session::SessionKey;
 use odafs_common::wire::nfs3::{FileHandle, SetAttributes};
@@ -387,7 +387,7 @@ impl<'a> Term<'a> {
 fn arena(frames: u32) -> Result<Arc<Arena>> {
     let config = ArenaConfig {
         frames,
-        page: PageSize::DEFAULT,
+        layout: Layout::apart(PageSize::DEFAULT),
         huge: true,
         populate: true,
     };

@@ -518,6 +518,15 @@ fn ulpdu_max(frame_max: usize) -> usize {
     (frame_max.saturating_sub(FRAMING_BYTES) & !3).clamp(low, high) - 2
 }
 
+/// How much of what is left of an RDMA Read the next segment takes: its last word is not cut, as it may be a stamp.
+fn segment_of(left: usize, room: usize) -> usize {
+    let length = left.min(room);
+    match left - length {
+        1..8 => left - 8,
+        _ => length,
+    }
+}
+
 /// Answers the next segment of an RDMA Read. `true`: that was the last.
 fn answer(
     out: &mut Out,
@@ -526,7 +535,7 @@ fn answer(
     ulpdu_max: usize,
 ) -> Result<bool, Fatal> {
     let left = serving.request.length - serving.done;
-    let length = (left as usize).min(ulpdu_max - TAGGED_BYTES);
+    let length = segment_of(left as usize, ulpdu_max - TAGGED_BYTES);
     let last = length == left as usize;
     let header = tagged(
         Opcode::ReadResponse,
@@ -547,8 +556,10 @@ fn answer(
     let (source, at) = tags
         .find(tag, from, length, Access::READ)
         .map_err(|refusal| refusal.of_read())?;
-    out.frame(&header, length, |payload| source.memory().load(at, payload));
-    // Data before the stamp that a later request reads.
+    out.frame(&header, length, |payload| {
+        source.memory().load_rising(at, payload);
+    });
+    // Data before the stamp that comes behind it, or that a later request reads.
     std::sync::atomic::fence(std::sync::atomic::Ordering::Acquire);
     serving.done += length as u32;
     Ok(last)
@@ -584,5 +595,26 @@ pub(super) fn flush(
             id: read.id,
             result: Err(fault),
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::segment_of;
+
+    #[test]
+    fn the_last_word_of_a_read_is_in_one_segment() {
+        let room_min = super::ulpdu_max(0) - super::TAGGED_BYTES;
+        for room in room_min..room_min + 5000 {
+            for read in [4104, 8200, 16, 5] {
+                let mut left = read;
+                while left > 0 {
+                    let length = segment_of(left, room);
+                    assert!(length > 0 && length <= room);
+                    left -= length;
+                    assert!(left == 0 || left >= 8, "{room}: {left} of {read}");
+                }
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use super::{Agreed, Endpoint, Stretch};
 use crate::fabric::{Access, Completion, Local, Remote, Sink, SteeringTag};
 use crate::memory::{Arena, ArenaConfig};
 use crate::sync::Arc;
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 
 /// Handshake frames: first octet, whether a request or a reply; then the frame. What is taken
 /// reads back from its encoding. The same bytes are also a stream of frames, with or without
@@ -150,7 +150,7 @@ impl Watched {
     fn new(endpoint: &mut Endpoint) -> Watched {
         let config = ArenaConfig {
             frames: 2,
-            page: PageSize::DEFAULT,
+            layout: Layout::apart(PageSize::DEFAULT),
             huge: false,
             populate: false,
         };

@@ -2,7 +2,7 @@ use super::FrameNumber;
 use super::mapping::{HUGE_BYTES, Mapping};
 use super::protocol::{self, PinRefused, State, UNPUBLISHED};
 use crate::sync::Arc;
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use odafs_common::reference::Epoch;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +15,8 @@ const FIRST_BYTES: usize = 512;
 pub struct ArenaConfig {
     /// Number of frames.
     pub frames: u32,
-    /// Size of a frame.
-    pub page: PageSize,
+    /// Size of a frame, and where its stamp lies.
+    pub layout: Layout,
     /// Whether to ask for 2 MiB pages. Costs about 2 s a GiB; [`Arena::backing_bytes`] tells what came of it.
     pub huge: bool,
     /// Whether to touch all memory now rather than at first use. `huge` implies it.
@@ -32,7 +32,7 @@ pub struct ArenaConfig {
 pub struct SharedArena {
     /// The frames.
     pub data: std::os::fd::OwnedFd,
-    /// The stamps.
+    /// The stamps; the same memory, if they are beside the frames.
     pub stamps: std::os::fd::OwnedFd,
 }
 
@@ -45,7 +45,7 @@ pub struct Arena {
     data: Arc<Mapping>,
     stamps: Arc<Mapping>,
     states: Box<[State]>,
-    page: PageSize,
+    layout: Layout,
     backing_bytes: u32,
     epoch: EpochLine,
     #[cfg(not(shuttle))]
@@ -61,14 +61,21 @@ impl Arena {
                 "an arena of no frames",
             ));
         }
-        let bytes = u64::from(config.frames) << config.page.shift();
-        let length = usize::try_from(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
-        let stamps_length = (config.frames as usize * 8).next_multiple_of(4096);
+        let length = (config.frames as usize).checked_mul(config.layout.stride());
+        let mut length = length.ok_or(io::ErrorKind::OutOfMemory)?;
+        if config.layout.is_beside() {
+            // Huge pages come whole, and there may be room for more frames then: nobody's.
+            let unit = if config.huge { HUGE_BYTES } else { 4096 };
+            length = length.next_multiple_of(unit);
+        }
+        let stamps_length = (config.frames as usize * Layout::STAMP).next_multiple_of(4096);
         let arena = Self::map(config, length, stamps_length)?;
-        for frame in 0..config.frames {
-            arena
-                .stamp(FrameNumber(frame))
-                .store(UNPUBLISHED, Ordering::Relaxed);
+        let shift = config.layout.page().shift();
+        let room = config.layout.addresses(length as u64) >> shift;
+        for frame in 0..room {
+            let stamp = config.layout.stamp(frame << shift);
+            let stamp = arena.stamps.word(stamp as usize);
+            stamp.store(UNPUBLISHED, Ordering::Relaxed);
         }
         Ok(arena)
     }
@@ -80,9 +87,14 @@ impl Arena {
         use std::os::fd::AsFd;
 
         let data_fd = memfd::create("odafs-arena", length as u64)?;
-        let stamps_fd = memfd::create("odafs-stamps", stamps_length as u64)?;
-        let data = Mapping::of(data_fd.as_fd(), length, Protection::ReadWrite)?;
-        let stamps = Mapping::of(stamps_fd.as_fd(), stamps_length, Protection::ReadWrite)?;
+        let data = Arc::new(Mapping::of(data_fd.as_fd(), length, Protection::ReadWrite)?);
+        let apart = if config.layout.is_beside() {
+            None
+        } else {
+            let fd = memfd::create("odafs-stamps", stamps_length as u64)?;
+            let stamps = Mapping::of(fd.as_fd(), stamps_length, Protection::ReadWrite)?;
+            Some((fd, Arc::new(stamps)))
+        };
         let mut backing_bytes = 4096;
         if config.huge {
             data.welcome_huge();
@@ -92,22 +104,27 @@ impl Arena {
         }
         if config.huge && data.collapse() {
             backing_bytes = HUGE_BYTES as u32;
-            stamps.collapse();
+            if let Some((_, stamps)) = &apart {
+                stamps.collapse();
+            }
         }
+        let stamps_fd = apart.as_ref().map_or(&data_fd, |(fd, _)| fd);
         let shared = SharedArena {
             data: memfd::reopen_read_only(&data_fd)?,
-            stamps: memfd::reopen_read_only(&stamps_fd)?,
+            stamps: memfd::reopen_read_only(stamps_fd)?,
         };
         memfd::freeze(&data_fd)?;
-        memfd::freeze(&stamps_fd)?;
+        if let Some((fd, _)) = &apart {
+            memfd::freeze(fd)?;
+        }
         let states = (0..config.frames).map(|_| State::new()).collect();
         let epoch = EpochLine(AtomicU64::new(1));
-        let (data, stamps) = (Arc::new(data), Arc::new(stamps));
+        let stamps = apart.map_or_else(|| Arc::clone(&data), |(_, stamps)| stamps);
         Ok(Arena {
             data,
             stamps,
             states,
-            page: config.page,
+            layout: config.layout,
             backing_bytes,
             epoch,
             shared,
@@ -117,17 +134,18 @@ impl Arena {
     #[cfg(shuttle)]
     fn map(config: &ArenaConfig, length: usize, stamps_length: usize) -> io::Result<Arena> {
         let backing_bytes = if config.huge { HUGE_BYTES as u32 } else { 4096 };
-        let (data, stamps) = (
-            Arc::new(Mapping::new(length)?),
-            Arc::new(Mapping::new(stamps_length)?),
-        );
+        let data = Arc::new(Mapping::new(length)?);
+        let stamps = match config.layout.is_beside() {
+            true => Arc::clone(&data),
+            false => Arc::new(Mapping::new(stamps_length)?),
+        };
         let states = (0..config.frames).map(|_| State::new()).collect();
         let epoch = EpochLine(AtomicU64::new(1));
         Ok(Arena {
             data,
             stamps,
             states,
-            page: config.page,
+            layout: config.layout,
             backing_bytes,
             epoch,
         })
@@ -140,7 +158,12 @@ impl Arena {
 
     /// Size of a frame.
     pub fn page(&self) -> PageSize {
-        self.page
+        self.layout.page()
+    }
+
+    /// Where frames and stamps lie.
+    pub fn layout(&self) -> Layout {
+        self.layout
     }
 
     /// Size of the pages behind the memory: 2 MiB if the kernel gave them, else 4 KiB.
@@ -150,12 +173,12 @@ impl Arena {
 
     /// Where a frame begins: a reference's address.
     pub fn address(&self, frame: FrameNumber) -> u64 {
-        u64::from(frame.0) << self.page.shift()
+        u64::from(frame.0) << self.page().shift()
     }
 
     /// The frame that holds the byte at `address`, if there is one.
     pub fn frame_at(&self, address: u64) -> Option<FrameNumber> {
-        let frame = u32::try_from(address >> self.page.shift()).ok()?;
+        let frame = u32::try_from(address >> self.page().shift()).ok()?;
         (frame < self.frames()).then_some(FrameNumber(frame))
     }
 
@@ -196,9 +219,9 @@ impl Arena {
     #[inline]
     pub fn prefetch(&self, address: u64, length: u32) {
         if let Some(frame) = self.frame_at(address) {
-            self.stamps.prefetch(frame.0 as usize * 8);
+            self.stamps.prefetch(self.layout.stamp(address) as usize);
             super::prefetch(self.state(frame));
-            let (at, length) = (address as usize, length as usize);
+            let (at, length) = (self.layout.place(address) as usize, length as usize);
             for line in (0..length.min(FIRST_BYTES)).step_by(64) {
                 self.data.prefetch(at + line);
             }
@@ -285,7 +308,7 @@ impl Arena {
         &self.data
     }
 
-    /// The memory of the stamps.
+    /// The memory of the stamps; that of the frames, if they are beside each other.
     pub(crate) fn stamps(&self) -> &Arc<Mapping> {
         &self.stamps
     }
@@ -296,18 +319,19 @@ impl Arena {
     /// If the range is beyond the frame.
     #[inline]
     pub(crate) fn place(&self, frame: FrameNumber, offset: u32, length: usize) -> usize {
-        let page = self.page.bytes();
+        let page = self.page().bytes();
         assert!(frame.0 < self.frames(), "no such frame");
         assert!(
             offset as usize <= page && length <= page - offset as usize,
             "beyond the frame"
         );
-        (frame.0 as usize) * page + offset as usize
+        (frame.0 as usize) * self.layout.stride() + offset as usize
     }
 
     #[inline]
     fn stamp(&self, frame: FrameNumber) -> &AtomicU64 {
-        self.stamps.word(frame.0 as usize * 8)
+        let at = self.layout.stamp(self.address(frame));
+        self.stamps.word(at as usize)
     }
 
     #[inline]

@@ -5,10 +5,13 @@ use std::io;
 use std::ptr::NonNull;
 #[cfg(not(shuttle))]
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, fence};
 
 /// Size of a huge page.
 pub const HUGE_BYTES: usize = 2 << 20;
+
+/// Bytes of a word.
+const WORD: usize = size_of::<u64>();
 
 /// A range of shared memory that lives as long as this value. Every access is checked against
 /// its bounds and made by assembly or relaxed atomics.
@@ -65,6 +68,18 @@ impl Mapping {
         unsafe { copy::load(self.base.as_ptr().add(offset), into) };
     }
 
+    /// Copies from the memory what a peer reads: the last word after all before it.
+    ///
+    /// # Panics
+    /// If the range is out of bounds.
+    #[inline]
+    pub fn load_rising(&self, offset: usize, into: &mut [u8]) {
+        let (front, word) = into.split_at_mut(into.len().saturating_sub(WORD));
+        self.load(offset, front);
+        fence(Acquire);
+        self.load(offset + front.len(), word);
+    }
+
     /// Copies into the memory, which must be writable.
     ///
     /// # Panics
@@ -114,6 +129,18 @@ impl Mapping {
             self.copy_across(offset, from, at, length);
         }
         holds
+    }
+
+    /// Copies from other memory as an RDMA Read does: the last word after all before it. `false` (and nothing done) if a
+    /// range is out of bounds, or both are of one memory.
+    #[must_use]
+    pub fn try_read(&self, offset: usize, from: &Mapping, at: usize, length: usize) -> bool {
+        let front = length.saturating_sub(WORD);
+        let holds = self.holds(offset, length)
+            && from.holds(at, length)
+            && self.try_copy(offset, from, at, front);
+        fence(Acquire);
+        holds && self.try_copy(offset + front, from, at + front, length - front)
     }
 
     /// An aligned word. Only to be stored to if the memory is writable.

@@ -3,10 +3,10 @@ use super::life::{LifeView, LifeWord};
 use super::mapping::Mapping;
 use super::protocol;
 use crate::sync::Arc;
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use odafs_common::reference::Epoch;
 use std::io;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A client's read-only view of a server's arena.
 #[derive(Clone)]
@@ -14,7 +14,9 @@ pub struct ArenaView {
     data: Arc<Mapping>,
     stamps: Arc<Mapping>,
     life: LifeView,
-    page: PageSize,
+    layout: Layout,
+    /// Addresses that there are.
+    length: u64,
 }
 
 impl ArenaView {
@@ -24,26 +26,30 @@ impl ArenaView {
         data: Arc<Mapping>,
         stamps: Arc<Mapping>,
         life: LifeView,
-        page: PageSize,
+        layout: Layout,
     ) -> Option<Self> {
-        // The last one may be cut short.
-        let frames = data.len().div_ceil(page.bytes());
-        (frames <= stamps.len() / 8).then_some(Self {
+        let length = layout.addresses(data.len() as u64);
+        // The last frame may be cut short.
+        let last = usize::try_from(layout.stamp(length.checked_sub(1)?)).ok()?;
+        stamps.holds(last, Layout::STAMP).then_some(Self {
             data,
             stamps,
             life,
-            page,
+            layout,
+            length,
         })
     }
 
     /// A view within the server's own process.
     pub fn of(arena: &Arena, life: &LifeWord) -> io::Result<Self> {
         let (data, stamps) = (Arc::clone(arena.data()), Arc::clone(arena.stamps()));
+        let layout = arena.layout();
         Ok(Self {
+            length: layout.addresses(data.len() as u64),
             data,
             stamps,
             life: life.view()?,
-            page: arena.page(),
+            layout,
         })
     }
 
@@ -56,13 +62,30 @@ impl ArenaView {
         let Some(last) = self.last_byte(address, into.len()) else {
             return false;
         };
-        let shift = self.page.shift();
-        let (first, last) = ((address >> shift) as usize, (last >> shift) as usize);
+        let shift = self.layout.page().shift();
+        let (first, last) = (address >> shift, last >> shift);
         // The stamp's line comes while the data does, not after it.
-        self.stamps.prefetch(first * 8);
-        self.data.load(address as usize, into);
-        (first..=last).all(|frame| protocol::validates(self.stamps.word(frame * 8), epoch.0))
+        self.prefetch_stamp(address);
+        if first == last || !self.layout.is_beside() {
+            self.data.load(self.layout.place(address) as usize, into);
+        } else {
+            self.load_frames(address, into);
+        }
+        (first..=last).all(|frame| protocol::validates(self.stamp(frame << shift), epoch.0))
             && self.life.is_alive()
+    }
+
+    /// Copies from more than one frame, with something between them.
+    #[inline(never)]
+    fn load_frames(&self, mut address: u64, mut into: &mut [u8]) {
+        let page = self.layout.page();
+        while !into.is_empty() {
+            let bytes = (page.bytes() - page.within(address)).min(into.len());
+            let (part, rest) = into.split_at_mut(bytes);
+            self.data.load(self.layout.place(address) as usize, part);
+            address += bytes as u64;
+            into = rest;
+        }
     }
 
     /// The aligned `u64` at `address`, if it counts (as in [`ArenaView::read`]).
@@ -70,18 +93,15 @@ impl ArenaView {
     pub fn read_word(&self, address: u64, epoch: Epoch) -> Option<u64> {
         self.last_byte(address, 8)
             .filter(|_| address.is_multiple_of(8))?;
-        let value = self.data.word(address as usize).load(Ordering::Relaxed);
-        let stamp = self
-            .stamps
-            .word((address >> self.page.shift()) as usize * 8);
-        (protocol::validates(stamp, epoch.0) && self.life.is_alive()).then_some(value)
+        let word = self.data.word(self.layout.place(address) as usize);
+        let value = word.load(Ordering::Relaxed);
+        (protocol::validates(self.stamp(address), epoch.0) && self.life.is_alive()).then_some(value)
     }
 
     /// Fetches the stamp of the frame at `address` into the cache.
     #[inline]
     pub fn prefetch_stamp(&self, address: u64) {
-        self.stamps
-            .prefetch((address >> self.page.shift()) as usize * 8);
+        self.stamps.prefetch(self.layout.stamp(address) as usize);
     }
 
     /// Fetches `lines` cache lines at `address` and their stamp, ahead of a read.
@@ -91,24 +111,31 @@ impl ArenaView {
             return;
         }
         self.prefetch_stamp(address);
+        let at = self.layout.place(address) as usize;
         for line in 0..lines as usize {
-            self.data.prefetch(address as usize + line * 64);
+            self.data.prefetch(at + line * 64);
         }
     }
 
-    /// Bytes of the arena.
+    /// Bytes of all frames.
     pub fn len(&self) -> u64 {
-        self.data.len() as u64
+        self.length
     }
 
-    /// Whether it has no bytes at all.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Size of a frame.
     pub fn page(&self) -> PageSize {
-        self.page
+        self.layout.page()
+    }
+
+    /// The stamp of the frame at `address`, which is one.
+    #[inline]
+    fn stamp(&self, address: u64) -> &AtomicU64 {
+        self.stamps.word(self.layout.stamp(address) as usize)
     }
 
     /// Whether the server's life goes on.
@@ -129,13 +156,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn stamps_beside_frames_are_looked_for_where_they_are() {
+        let life = LifeWord::in_memory(1).unwrap();
+        let layout = Layout::beside(PageSize::DEFAULT);
+        let view = |data: usize, stamps: usize| {
+            let [data, stamps] =
+                [data, stamps].map(|length| Arc::new(Mapping::new(length).unwrap()));
+            ArenaView::new(data, stamps, life.view().unwrap(), layout)
+        };
+        let two = 2 * layout.stride();
+        assert!(view(layout.stride() - 1, two).is_none(), "no frame");
+        assert!(view(two, two - 57).is_none(), "no second stamp");
+        let view = view(two + 4096, two - 56).unwrap();
+        assert_eq!(view.len(), 8192);
+        assert!(view.read(0, &mut [0; 8192], Epoch(1)));
+        assert!(!view.read(0, &mut [0; 8193], Epoch(1)));
+    }
+
+    #[test]
     fn a_last_frame_that_is_cut_short_needs_a_stamp_too() {
         let life = LifeWord::in_memory(1).unwrap();
         let page = PageSize::DEFAULT;
         let view = |frames: usize| {
             let data = Arc::new(Mapping::new(2 * page.bytes() + 8).unwrap());
             let stamps = Arc::new(Mapping::new(frames * 8).unwrap());
-            ArenaView::new(data, stamps, life.view().unwrap(), page)
+            ArenaView::new(data, stamps, life.view().unwrap(), Layout::apart(page))
         };
         assert!(view(2).is_none());
         let view = view(3).unwrap();

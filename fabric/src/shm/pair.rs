@@ -9,7 +9,7 @@ use crate::fabric::{
 use crate::memory::mapping::{Mapping, Protection};
 use crate::memory::{Arena, ArenaView, LifeView, LifeWord, Region, memfd};
 use crate::wake::{Bell, WakeSet};
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -231,6 +231,7 @@ impl Pair {
                     arena,
                     stamps,
                     page,
+                    beside,
                     life,
                 },
                 [frames, marks, control],
@@ -243,7 +244,11 @@ impl Pair {
                 let frames = Arc::new(map_all(frames)?);
                 let marks = Arc::new(map_all(marks)?);
                 let life = LifeView::map(control.as_fd(), life)?;
-                let view = ArenaView::new(Arc::clone(&frames), Arc::clone(&marks), life, page)
+                let layout = match beside {
+                    true => Layout::beside(page),
+                    false => Layout::apart(page),
+                };
+                let view = ArenaView::new(Arc::clone(&frames), Arc::clone(&marks), life, layout)
                     .ok_or_else(invalid)?;
                 self.memories
                     .extend([Memory::Exposed(frames), Memory::Exposed(marks)]);
@@ -504,7 +509,10 @@ impl QueuePair for Pair {
         };
         let at = usize::try_from(from.offset).map_err(|_| PostError::BadRange)?;
         let read = match into {
-            Sink::Region(into) => into.region.copy_from(into.offset, memory, at, into.length),
+            Sink::Region(into) => {
+                let region = into.region.memory();
+                region.try_read(into.offset, memory, at, into.length)
+            }
             Sink::Frame {
                 arena,
                 frame,
@@ -512,7 +520,7 @@ impl QueuePair for Pair {
                 length,
             } => {
                 let place = arena.place(frame, offset, length as usize);
-                arena.data().try_copy(place, memory, at, length as usize)
+                arena.data().try_read(place, memory, at, length as usize)
             }
         };
         if read {
@@ -685,11 +693,12 @@ impl QueuePair for Pair {
                 "only a server exposes, and not that often",
             ));
         }
-        let (shared, page) = (arena.shared(), arena.page().bytes() as u32);
+        let (shared, layout) = (arena.shared(), arena.layout());
         let packet = Packet::Exposed {
             arena: tag,
             stamps: tag + 1,
-            page,
+            page: layout.page().bytes() as u32,
+            beside: layout.is_beside(),
             life: life.life(),
         };
         self.socket.send(

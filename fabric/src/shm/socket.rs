@@ -31,7 +31,7 @@ const DESCRIPTORS_MAX: usize = 3;
 const MAGIC: u32 = 0x4f44_4653;
 
 /// Version of the packets and of the rings' layout.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What a packet says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub enum Packet {
         arena: u32,
         stamps: u32,
         page: u32,
+        /// The stamps lie beside the frames.
+        beside: bool,
         life: u64,
     },
 }
@@ -75,6 +77,7 @@ impl Packet {
                 arena,
                 stamps,
                 page,
+                beside,
                 life,
             } => (
                 5,
@@ -82,6 +85,7 @@ impl Packet {
                     u64::from(*arena),
                     u64::from(*stamps),
                     u64::from(*page),
+                    u64::from(*beside),
                     *life,
                 ],
                 &[],
@@ -134,10 +138,11 @@ impl Packet {
                 length,
                 request: request as u32,
             }),
-            (5, &[arena, stamps, page, life]) => Ok(Packet::Exposed {
+            (5, &[arena, stamps, page, beside @ 0..=1, life]) => Ok(Packet::Exposed {
                 arena: arena as u32,
                 stamps: stamps as u32,
                 page: page as u32,
+                beside: beside == 1,
                 life,
             }),
             _ => Err(invalid("a packet of an unknown kind")),
@@ -344,6 +349,7 @@ mod tests {
                 arena: 1,
                 stamps: 2,
                 page: 4096,
+                beside: true,
                 life: u64::MAX,
             },
         ];

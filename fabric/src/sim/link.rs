@@ -372,7 +372,7 @@ impl LinkState {
                 ..
             } => find(from, *length, Access::READ).is_some_and(|(source, at)| {
                 into.memory()
-                    .try_copy(*offset, source.memory(), at, *length)
+                    .try_read(*offset, source.memory(), at, *length)
             }),
         }
     }

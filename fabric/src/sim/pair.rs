@@ -283,9 +283,11 @@ impl QueuePair for Pair {
     }
 
     fn read_order(&self) -> ReadOrder {
-        match self.link.config().bare {
-            true => ReadOrder::Fence,
-            false => ReadOrder::Ordered,
+        let config = self.link.config();
+        match (config.bare, config.rising) {
+            (false, _) => ReadOrder::Ordered,
+            (true, true) => ReadOrder::Rising,
+            (true, false) => ReadOrder::Fence,
         }
     }
 

@@ -53,7 +53,8 @@ fn device(name: &str, addresses: &[(String, IpAddr)]) -> Result<Device, VerbsErr
 
 /// How a device answers two RDMA Reads. The specifications order the responses, not the looks at memory: an adapter may
 /// have several on their way over PCIe. Soft iWARP sends whole pages by reference, so that they are copied after the
-/// stamp behind them was. Soft RoCE alone copies each response before it looks at the next request; with a network
+/// stamp behind them was; within one host its reads are `Rising`, which is not the device's to say (docs/RDMA.md). Soft
+/// RoCE alone copies each response before it looks at the next request; with a network
 /// that delays packets beyond a retransmission, even its responses may be of another order.
 fn read_order(context: &Context) -> ReadOrder {
     match context.is_rxe() {

@@ -421,10 +421,12 @@ impl Domain {
             .find(|known| Arc::ptr_eq(&known.data, arena.data()))
             .ok_or(io::ErrorKind::NotFound)?;
         if known.exposed.is_none() {
-            known.exposed = Some([
-                self.register_plain(arena.data(), Access::READ, false)?,
-                self.register_plain(arena.stamps(), Access::READ, false)?,
-            ]);
+            let frames = self.register_plain(arena.data(), Access::READ, false)?;
+            let stamps = match arena.layout().is_beside() {
+                true => Arc::clone(&frames),
+                false => self.register_plain(arena.stamps(), Access::READ, false)?,
+            };
+            known.exposed = Some([frames, stamps]);
         }
         let exposed = known.exposed.as_ref().ok_or(io::ErrorKind::NotFound)?;
         Ok([&exposed[0], &exposed[1]].map(|registration| Remote {

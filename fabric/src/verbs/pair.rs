@@ -5,7 +5,7 @@ use super::domain::{Domain, Registration, SLOT_BYTES, Slot, Window};
 use super::farewell;
 use super::nudge::Nudge;
 use super::queue::{Chain, DEPTH, Done, Piece, Queue, Side, Work};
-use super::waiting::Waiting;
+use super::waiting::{Ready, Waiting};
 use crate::clock::{self, Nanos};
 use crate::fabric::{
     Access, Completion, Fault, Peer, PostError, Posted, Region, Remote, SteeringTag,
@@ -29,6 +29,9 @@ const LOOKS: u32 = 64;
 
 /// How long a device may take to let go of what it was told to do. It takes microseconds, or for ever if it is gone.
 const FLUSH: Nanos = Nanos::from_millis(100);
+
+/// Events that can have been asked for: of sends, of receives.
+const EVENTS: usize = 2;
 
 /// Windows that are kept for the next use.
 const SPARE_MAX: usize = 32;
@@ -122,6 +125,8 @@ pub struct Pair {
     spare: Vec<Window>,
     /// Whose end nobody saw.
     left: Vec<Kept>,
+    /// Room for what a look finds to be over.
+    over: Vec<Done>,
     looks: u32,
     silent_until: Option<Nanos>,
     nudge: Nudge,
@@ -175,6 +180,7 @@ impl Pair {
             table: HashMap::new(),
             spare: Vec::new(),
             left: Vec::new(),
+            over: Vec::new(),
             looks: 0,
             silent_until: (is_server && iwarp).then(|| clock::now() + SILENCE),
             nudge: Nudge::new(!is_server && iwarp),
@@ -399,7 +405,7 @@ impl Pair {
         if self.events.is_empty() && !self.closed {
             self.looks += 1;
             if self.looks >= LOOKS {
-                self.heed();
+                self.heed(self.waiting.ready(), EVENTS);
                 self.nudge();
             }
         }
@@ -436,15 +442,16 @@ impl Pair {
 
     /// Looks for the ends of what was posted.
     fn reap(&mut self) {
-        let mut over = Vec::new();
+        let mut over = std::mem::take(&mut self.over);
         while self.queue.poll(Side::Sends, |done| over.push(done)) {}
         let mut failed = None;
-        for done in over {
+        for done in over.drain(..) {
             if !done.is_ok() {
                 failed.get_or_insert(done.status);
             }
             self.landed(done);
         }
+        self.over = over;
         if self.flights.len() <= DEPTH / 2 {
             self.starved = false;
         }
@@ -521,14 +528,14 @@ impl Pair {
         }
     }
 
-    /// Takes the events of the connection, and those that were asked for.
-    fn heed(&mut self) {
+    /// Takes the events of the connection, and so many of those that were asked for; more keep the channel readable.
+    fn heed(&mut self, ready: Ready, events: usize) {
         self.looks = 0;
-        let ready = self.waiting.ready();
-        if ready.completions {
-            while let Some(side) = self.queue.event() {
-                self.waiting.came(side);
-            }
+        for _ in 0..events * usize::from(ready.completions) {
+            let Some(side) = self.queue.event() else {
+                break;
+            };
+            self.waiting.came(side);
         }
         while ready.connection && !self.closed {
             match self.channel.poll() {
@@ -579,6 +586,26 @@ impl Pair {
         left.or_else(|| self.nudge.left(now))
     }
 
+    /// Asks to be woken; false: there is something already.
+    fn ask_to_be_woken(&mut self) -> bool {
+        if self.closed || !self.events.is_empty() {
+            return false;
+        }
+        let starved = self.starved;
+        // No look may take the event that is asked for here.
+        self.looks = 0;
+        self.look();
+        self.ask();
+        self.look();
+        if !self.closed && self.told == 0 {
+            // What nobody waits for gives its memory back.
+            self.reap();
+        }
+        // Room in the queue is an event too.
+        let room = starved && !self.starved;
+        !self.closed && self.events.is_empty() && !room
+    }
+
     /// Asks for an event at the next completion that the caller waits for.
     fn ask(&mut self) {
         let sends = self.told > 0 || self.starved;
@@ -608,8 +635,8 @@ impl Pair {
             if self.waiting.asks(Side::Sends) {
                 self.queue.notify(Side::Sends);
             } else {
-                self.waiting.wait(Some(Nanos::from_millis(5)));
-                self.heed();
+                let ready = self.waiting.wait(Some(Nanos::from_millis(5)));
+                self.heed(ready, 1);
             }
         }
     }

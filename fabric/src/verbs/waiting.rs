@@ -2,7 +2,7 @@
 
 use super::queue::Side;
 use crate::clock::Nanos;
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::event::{Timespec, epoll};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -46,17 +46,22 @@ impl Waiting {
         self.asked[side as usize] = false;
     }
 
-    /// Which of the two are readable.
+    /// Which of the two are readable now.
     pub fn ready(&self) -> Ready {
+        self.wait(Some(Nanos(0)))
+    }
+
+    /// Blocks until one of the two is readable, or the time is over. An interrupted wait is a spurious wake-up.
+    pub fn wait(&self, timeout: Option<Nanos>) -> Ready {
         let mut events = [epoll::Event {
             flags: epoll::EventFlags::empty(),
             data: epoll::EventData::new_u64(0),
         }; 2];
-        let now = Timespec {
-            tv_sec: 0,
-            tv_nsec: 0,
-        };
-        let found = epoll::wait(&self.epoll, &mut events, Some(&now)).unwrap_or(0);
+        let timeout = timeout.map(|span| Timespec {
+            tv_sec: (span.0 / 1_000_000_000) as i64,
+            tv_nsec: (span.0 % 1_000_000_000) as _,
+        });
+        let found = epoll::wait(&self.epoll, &mut events, timeout.as_ref()).unwrap_or(0);
         let mut ready = Ready::default();
         for event in &events[..found] {
             let number = event.data;
@@ -66,18 +71,6 @@ impl Waiting {
             }
         }
         ready
-    }
-
-    /// Blocks until there may be something. An interrupted wait is a spurious wake-up.
-    pub fn wait(&self, timeout: Option<Nanos>) {
-        let timeout = timeout.map(|span| Timespec {
-            tv_sec: (span.0 / 1_000_000_000) as i64,
-            tv_nsec: (span.0 % 1_000_000_000) as _,
-        });
-        let _ = poll(
-            &mut [PollFd::new(&self.epoll, PollFlags::IN)],
-            timeout.as_ref(),
-        );
     }
 }
 

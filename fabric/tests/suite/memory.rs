@@ -1,17 +1,23 @@
 use crate::{Ends, Subject, anew, connected, next, receive, send, served, while_polled};
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use odafs_common::reference::Epoch;
+use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, ArenaConfig, FrameNumber, LifeWord};
 use odafs_fabric::{
     Access, Completion, Local, PostError, Posted, QueuePair, Region, Remote, Sink, Source,
     SteeringTag,
 };
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
 
 pub fn frames_of_eight() -> Arc<Arena> {
+    eight(Layout::apart(PageSize::DEFAULT))
+}
+
+fn eight(layout: Layout) -> Arc<Arena> {
     let config = ArenaConfig {
         frames: 8,
-        page: PageSize::DEFAULT,
+        layout,
         huge: false,
         populate: false,
     };
@@ -290,6 +296,62 @@ pub fn arena(subject: &dyn Subject) {
         arena.0.copy_out(FrameNumber(0), 0, &mut first);
         assert_eq!(first, [0; 4]);
     }
+}
+
+/// A page and the stamp behind it, of which one read brings both, while the page changes: with a good stamp it is whole. The
+/// stamp lands at the beginning of a page of memory, as it must on soft iWARP.
+pub fn page_and_stamp(subject: &dyn Subject) {
+    let mut ends = connected(subject);
+    let (arena, life) = (
+        eight(Layout::beside(PageSize::DEFAULT)),
+        LifeWord::in_memory(0x11fe).unwrap(),
+    );
+    let exposed = ends.server.expose(&arena, &life).unwrap();
+    let frame = FrameNumber(5);
+    let from = exposed.arena;
+    let from = from.ahead(arena.layout().place(arena.address(frame)));
+    let region = sink(&mut ends, 3 * 4096);
+    let fill = |content: u8| {
+        // In steps, from back to front.
+        for at in (0..4096).step_by(256).rev() {
+            arena.copy_in(frame, at, &[content; 256]);
+        }
+        (arena.publish(frame), content)
+    };
+    let issued = Mutex::new(fill(1));
+    let over = AtomicBool::new(false);
+    let (whole, stale) = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for content in (2..=u8::MAX).cycle() {
+                if over.load(Relaxed) {
+                    return;
+                }
+                clock::sleep(Nanos::from_micros(u64::from(content)));
+                assert!(!arena.revoke(frame), "a pin");
+                *issued.lock().unwrap() = fill(content);
+            }
+        });
+        let (mut whole, mut stale) = (0, 0);
+        for id in 0..500 {
+            let (epoch, content) = *issued.lock().unwrap();
+            let into = part(&region, 4096, 4096 + 8);
+            let done = while_polled(&mut ends, |client| {
+                let posted = client.post_read(id, into, from);
+                ended(client, posted, id)
+            });
+            assert!(done, "the read failed");
+            let stamp = loaded(&region, 2 * 4096, 8).try_into().unwrap();
+            if u64::from_le_bytes(stamp) <= epoch.0 {
+                assert_eq!(loaded(&region, 4096, 4096), [content; 4096]);
+                whole += 1;
+            } else {
+                stale += 1;
+            }
+        }
+        over.store(true, Relaxed);
+        (whole, stale)
+    });
+    assert!(whole > 0 && stale > 0, "{whole} whole, {stale} stale");
 }
 
 fn arena_with_life() -> (Arc<Arena>, LifeWord) {

@@ -6,7 +6,7 @@ use odafs_common::connect::Nonce;
 use odafs_common::direct::{ExposedMemory, Place};
 use odafs_common::exception::Exception;
 use odafs_fabric::clock::Nanos;
-use odafs_fabric::{Completion, PostError, Posted, QueuePair, ReadOrder, Remote, Source};
+use odafs_fabric::{Completion, PostError, Posted, QueuePair, Remote, Source};
 
 use super::{Now, Serves, Turn};
 use crate::connection::Connection;
@@ -172,7 +172,8 @@ impl DirectLine {
                 Ok(exposed) => Some(ExposedMemory {
                     arena: place(exposed.arena),
                     stamps: place(exposed.stamps),
-                    ordered: self.qp.read_order() == ReadOrder::Ordered,
+                    order: self.qp.read_order(),
+                    beside: nic.arena().layout().is_beside(),
                 }),
                 Err(error) => {
                     tracing::warn!(peer = %self.qp.peer(), %error, "one-sided access could not be given");

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use odafs_common::wire::nfs3::{
     self, Attributes, CreateArgs, CreateHow, CreateResult, DirectoryName, Failed, FileHandle,
     GetAttributesResult, Payload, Procedure, SetAttributes, Stable, Status, WriteArgs, WriteOk,
@@ -47,7 +47,7 @@ impl Server {
         let store = Arc::new(MemoryStore::new(1));
         let arena = ArenaConfig {
             frames: 1024,
-            page: PageSize::DEFAULT,
+            layout: Layout::apart(PageSize::DEFAULT),
             huge: false,
             populate: false,
         };

@@ -1,7 +1,7 @@
 //! A server life on the simulated network: everything of a server but sockets and disks.
 
 use crate::mortal::Mortal;
-use odafs_common::page::PageSize;
+use odafs_common::page::Layout;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
 use odafs_fabric::sim::Network;
@@ -30,18 +30,18 @@ pub struct Life {
 }
 
 impl Life {
-    /// Starts the life `number` (from 1) on `store`, with room for `frames` pages.
+    /// Starts the life `number` (from 1) on `store`, with room for so many pages that lie so.
     pub fn start(
         store: &Arc<MemoryStore>,
         network: &Network,
         number: u64,
-        frames: u32,
+        (frames, layout): (u32, Layout),
         state: &Path,
     ) -> Self {
         let store = Arc::new(Mortal::new(store));
         let config = ArenaConfig {
             frames,
-            page: PageSize::DEFAULT,
+            layout,
             huge: false,
             populate: false,
         };

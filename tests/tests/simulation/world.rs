@@ -12,6 +12,7 @@ use odafs_common::connect::{PrivateData, Role};
 use odafs_common::direct::{Attached, Completion, Request, opcode};
 use odafs_common::exception::Exception;
 use odafs_common::mac::{MacAlgorithm, MacKey};
+use odafs_common::page::{Layout, PageSize};
 use odafs_common::reference::{AccessKey, Epoch, Handle};
 use odafs_common::wire::nfs3::SetAttributes;
 use odafs_fabric::clock::{self, Nanos};
@@ -207,6 +208,7 @@ pub fn run(seed: u64) -> (String, Tally) {
         cut_one_in: [0, 0, 150][below(3) as usize] * u32::from(!calm),
         loads: kind == "loads",
         bare,
+        rising: below(2) == 0,
         slow: below(2) == 0,
         receives: below(2) == 0,
         iwarp: kind == "iwarp",
@@ -225,7 +227,12 @@ pub fn run(seed: u64) -> (String, Tally) {
         captured: Arc::default(),
         tally: Mutex::default(),
     });
-    let mut life = Life::start(&store, &network, 1, FRAMES, &state);
+    // Stamps lie beside the pages, or apart.
+    let layout = match below(2) {
+        0 => Layout::beside(PageSize::DEFAULT),
+        _ => Layout::apart(PageSize::DEFAULT),
+    };
+    let mut life = Life::start(&store, &network, 1, (FRAMES, layout), &state);
     let kills = below(2) * u64::from(!calm);
 
     let mut threads = Vec::new();
@@ -254,7 +261,7 @@ pub fn run(seed: u64) -> (String, Tally) {
             .history
             .record("server", places, invoked, Action::Crash, true);
         dead.push(life);
-        life = Life::start(&store, &network, number + 2, FRAMES, &state);
+        life = Life::start(&store, &network, number + 2, (FRAMES, layout), &state);
         world.tally.lock().kills += 1;
     }
     for thread in threads {

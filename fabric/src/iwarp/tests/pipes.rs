@@ -7,7 +7,7 @@ use crate::fabric::{
 use crate::iwarp::ddp::TAGGED_BYTES;
 use crate::memory::{Arena, ArenaConfig, FrameNumber};
 use crate::sync::Arc;
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -91,7 +91,7 @@ struct End {
 fn ends(crc: bool, frame_max: usize) -> [End; 2] {
     let config = ArenaConfig {
         frames: 4,
-        page: PageSize::DEFAULT,
+        layout: Layout::apart(PageSize::DEFAULT),
         huge: false,
         populate: false,
     };

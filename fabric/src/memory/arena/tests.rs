@@ -1,9 +1,18 @@
 use super::*;
 
+const LAYOUTS: [Layout; 2] = [
+    Layout::apart(PageSize::DEFAULT),
+    Layout::beside(PageSize::DEFAULT),
+];
+
 fn arena(frames: u32) -> Arena {
+    arena_of(frames, LAYOUTS[0])
+}
+
+fn arena_of(frames: u32, layout: Layout) -> Arena {
     Arena::create(&ArenaConfig {
         frames,
-        page: PageSize::DEFAULT,
+        layout,
         huge: false,
         populate: false,
     })
@@ -87,9 +96,14 @@ fn copies_within_frames() {
 /// What a view of the same arena accepts.
 #[test]
 fn views_validate() {
-    let arena = arena(4);
+    for layout in LAYOUTS {
+        view_validates(&arena_of(4, layout));
+    }
+}
+
+fn view_validates(arena: &Arena) {
     let life = crate::memory::LifeWord::in_memory(9).unwrap();
-    let view = crate::memory::ArenaView::of(&arena, &life).unwrap();
+    let view = crate::memory::ArenaView::of(arena, &life).unwrap();
     for frame in 0..4 {
         arena.copy_in(FrameNumber(frame), 0, &[frame as u8 + 1; 4096]);
     }
@@ -120,6 +134,30 @@ fn views_validate() {
     assert_eq!(view.read_word(4096, second), None);
     life.poison();
     assert!(!view.read(8192, &mut out[..1], second) && !view.is_alive());
+}
+
+/// Where stamps lie beside frames, memory comes whole pages at a time: nobody reads what is there beyond the frames.
+#[test]
+#[cfg(not(any(shuttle, miri)))]
+fn room_beyond_the_frames_is_nobodys() {
+    let config = ArenaConfig {
+        frames: 3,
+        layout: LAYOUTS[1],
+        huge: true,
+        populate: false,
+    };
+    let arena = Arena::create(&config).unwrap();
+    let life = crate::memory::LifeWord::in_memory(9).unwrap();
+    let view = crate::memory::ArenaView::of(&arena, &life).unwrap();
+    let epoch = (0..3).map(|frame| arena.publish(FrameNumber(frame))).last();
+    let epoch = epoch.unwrap();
+    assert_eq!(view.len(), (2 << 20) / (4096 + 64) * 4096);
+    for address in (0..view.len()).step_by(4096) {
+        let there = view.read(address, &mut [0; 8], epoch);
+        assert_eq!(there, address < 3 * 4096, "{address}");
+        assert_eq!(arena.frame_at(address).is_some(), there);
+    }
+    assert!(!view.read(view.len(), &mut [0], Epoch(u64::MAX)));
 }
 
 /// A page that changes all the time is never read torn.

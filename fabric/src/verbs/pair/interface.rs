@@ -1,6 +1,6 @@
 //! The queue pair as the trait has it.
 
-use super::{Event, Held, Kept, Pair, What};
+use super::{EVENTS, Event, Held, Kept, Pair, What};
 use crate::clock::Nanos;
 use crate::fabric::{
     Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, ReadOrder, Region, Remote,
@@ -134,21 +134,10 @@ impl QueuePair for Pair {
     }
 
     fn arm(&mut self) -> bool {
-        if self.closed || !self.events.is_empty() {
-            return false;
+        if self.events.is_empty() && !self.closed {
+            self.heed(self.waiting.ready(), EVENTS);
         }
-        self.heed();
-        let starved = self.starved;
-        self.look();
-        self.ask();
-        self.look();
-        if !self.closed && self.told == 0 {
-            // What nobody waits for gives its memory back.
-            self.reap();
-        }
-        // Room in the queue is an event too.
-        let room = starved && !self.starved;
-        !self.closed && self.events.is_empty() && !room
+        self.ask_to_be_woken()
     }
 
     fn wake_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -164,9 +153,10 @@ impl QueuePair for Pair {
     fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
         self.flush();
         let nudge = self.nudge();
-        if self.arm() {
-            self.waiting.wait(timeout.into_iter().chain(nudge).min());
-            self.heed();
+        if self.ask_to_be_woken() {
+            let timeout = timeout.into_iter().chain(nudge).min();
+            let ready = self.waiting.wait(timeout);
+            self.heed(ready, 1);
         }
         match self.closed && self.events.is_empty() {
             true => Err(PostError::Closed),

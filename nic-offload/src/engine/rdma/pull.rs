@@ -203,7 +203,7 @@ impl Pulling {
 mod tests {
     use super::*;
     use crate::registration::{Adapter, Budget, Registrar, RegistrationConfig, Supply};
-    use odafs_common::page::PageSize;
+    use odafs_common::page::{Layout, PageSize};
     use odafs_common::rpcrdma::{
         GrantPolicy, PrivateData, ReadRead, Responder, ResponderConfig, Step, Terms,
     };
@@ -263,7 +263,7 @@ mod tests {
         let _client = client.join().unwrap();
         let arena = Arena::create(&ArenaConfig {
             frames: 1,
-            page: PageSize::DEFAULT,
+            layout: Layout::apart(PageSize::DEFAULT),
             huge: false,
             populate: false,
         });

@@ -6,7 +6,7 @@ use odafs_common::connect::{Nonce, PrivateData, Role};
 use odafs_common::direct::{Attach, Attached, Request};
 use odafs_common::exception::Exception;
 use odafs_common::mac::MacAlgorithm;
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use odafs_common::reference::{AccessKey, Handle, Reference};
 use odafs_common::session::SessionKey;
 use odafs_fabric::clock::Nanos;
@@ -116,7 +116,7 @@ impl World {
     pub(super) fn new(config: EngineConfig) -> World {
         let arena_config = ArenaConfig {
             frames: 4,
-            page: PageSize::DEFAULT,
+            layout: Layout::apart(PageSize::DEFAULT),
             huge: false,
             populate: false,
         };

@@ -1,6 +1,6 @@
 //! An engine that serves RPC-over-RDMA over the simulator's fabric, and a client that writes its headers itself.
 
-use odafs_common::page::PageSize;
+use odafs_common::page::{Layout, PageSize};
 use odafs_common::rpcrdma::PrivateData;
 use odafs_common::wire::rpcrdma::{Body, Chunks, Header, Segment};
 use odafs_common::wire::xdr::{Encode as _, Reader};
@@ -129,7 +129,7 @@ impl Rig {
     pub(super) fn new(network: NetworkConfig, rdma: RdmaConfig) -> Rig {
         let arena = Arena::create(&ArenaConfig {
             frames: PAGES + SPARE,
-            page: PageSize::DEFAULT,
+            layout: Layout::apart(PageSize::DEFAULT),
             huge: false,
             populate: false,
         });
