@@ -7,14 +7,14 @@ use odafs_common::wire::nfs3::{DirectoryName, FileHandle, Payload, Stable, Write
 use odafs_tests::linear::{self, Action, Operation};
 use odafs_tests::page::{self, PAGE};
 use odafs_tests::raw::{RawRpc, xdr};
-use odafs_tests::served::Served;
+use odafs_tests::served::{self, Served};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -119,6 +119,60 @@ impl Drop for Libnfs {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Linux' own client: a mount over the RDMA device, past Linux' page cache.
+struct Linux {
+    file: fs::File,
+    /// Unmounted by the last of its writers.
+    _mount: Arc<Mount>,
+}
+
+struct Mount(tempfile::TempDir);
+
+impl Mount {
+    fn new(server: &Served) -> Self {
+        let directory = tempfile::tempdir().expect("dir");
+        let part = |address: &str| {
+            let (host, port) = address.rsplit_once(':').expect("HOST:PORT");
+            (host.to_owned(), port.to_owned())
+        };
+        let ((host, port), (mount_host, mount_port)) = (part(&server.verbs), part(&server.nfs));
+        let options = format!(
+            "addr={host},vers=3,proto=rdma,port={port},mountproto=tcp,mountport={mount_port},mountaddr={mount_host},nolock,hard"
+        );
+        let mounted = Command::new("mount")
+            .args(["-i", "-t", "nfs", "-o", &options, &format!("{host}:/")])
+            .arg(directory.path())
+            .status();
+        assert!(mounted.expect("mount").success(), "mount with {options}");
+        Self(directory)
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.0.path()).status();
+    }
+}
+
+impl Linux {
+    fn new(mount: &Arc<Mount>) -> Self {
+        let mut options = fs::File::options();
+        options.write(true).custom_flags(libc::O_DIRECT);
+        Self {
+            file: options.open(mount.0.path().join("data")).expect("open"),
+            _mount: Arc::clone(mount),
+        }
+    }
+}
+
+impl Writer for Linux {
+    fn write(&mut self, slot: u32, version: u32) {
+        let mut data = [0; PAGE];
+        page::fill(&mut data, slot, version);
+        self.file.write_all_at(&data, at(slot)).expect("pwrite");
     }
 }
 
@@ -333,7 +387,12 @@ fn round(world: &World, writers: &mut [Box<dyn Writer>], readers: &mut [Reader],
     }
 }
 
-fn is_explained(writers: impl Fn(&Served) -> Vec<Box<dyn Writer>>) {
+/// `far` is where readers find the server that is not their host.
+fn is_explained(
+    options: &[&str],
+    far: impl Fn(&Served) -> String,
+    writers: impl Fn(&Served) -> Vec<Box<dyn Writer>>,
+) {
     let (directory, scratch) = (
         tempfile::tempdir().expect("dir"),
         tempfile::tempdir().expect("dir"),
@@ -345,18 +404,18 @@ fn is_explained(writers: impl Fn(&Served) -> Vec<Box<dyn Writer>>) {
     };
     allow(&data, 0o666);
     allow(directory.path(), 0o755);
-    let options = ["--direct", "one-sided", "--rdma", "127.0.0.1:0"];
+    let options = [&["--direct", "one-sided"], options].concat();
     let server = Served::start(directory.path(), scratch.path(), &options);
     let file = fs::File::options()
         .write(true)
         .open(&data)
         .expect("the file");
-    let (shm, tcp) = (server.shm_url("/"), server.rdma_url("/"));
+    let (shm, far) = (server.shm_url("/"), far(&server));
     let mut readers = vec![
         Reader::new(&shm, Route::OneSided),
         Reader::new(&shm, Route::Guarded),
-        Reader::new(&tcp, Route::OneSided),
-        Reader::new(&tcp, Route::Guarded),
+        Reader::new(&far, Route::OneSided),
+        Reader::new(&far, Route::Guarded),
         Reader::new(&shm, Route::Rpc),
     ];
     let mut writers = writers(&server);
@@ -394,9 +453,15 @@ fn is_explained(writers: impl Fn(&Served) -> Vec<Box<dyn Writer>>) {
     assert_eq!(server.drain(), Some(0));
 }
 
+const TCP: [&str; 2] = ["--rdma", "127.0.0.1:0"];
+
+fn over_tcp(server: &Served) -> String {
+    server.rdma_url("/")
+}
+
 #[test]
 fn direct_readers_beside_bare_calls_and_the_local_file_system() {
-    is_explained(|server| {
+    is_explained(&TCP, over_tcp, |server| {
         let calls = || Box::new(Calls::new(server)) as Box<dyn Writer>;
         vec![calls(), calls()]
     });
@@ -406,8 +471,26 @@ fn direct_readers_beside_bare_calls_and_the_local_file_system() {
 #[ignore = "needs libnfs: tests/libnfs/run"]
 fn direct_readers_beside_libnfs_and_the_local_file_system() {
     let program = std::env::var("ODAFS_LIBNFS_WRITER").expect("ODAFS_LIBNFS_WRITER: the program");
-    is_explained(|server| {
+    is_explained(&TCP, over_tcp, |server| {
         let libnfs = || Box::new(Libnfs::new(&program, server)) as Box<dyn Writer>;
         vec![libnfs(), libnfs()]
     });
+}
+
+/// Both Linux and the readers come over the device. Stamps lie beside the pages, as soft devices allow within one host.
+#[test]
+#[ignore = "needs an RDMA device, and root to mount: tests/vm/run"]
+fn direct_readers_beside_linux_and_the_local_file_system() {
+    let mut options = served::verbs_options();
+    options.extend(["--read-order", "rising"].map(str::to_owned));
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    is_explained(
+        &options,
+        |server| server.verbs_url("/"),
+        |server| {
+            let mount = Arc::new(Mount::new(server));
+            let linux = || Box::new(Linux::new(&mount)) as Box<dyn Writer>;
+            vec![linux(), linux()]
+        },
+    );
 }

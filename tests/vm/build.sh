@@ -4,7 +4,7 @@
 #                    libraries. Sets $VERBS_PROGRAMS, a directory with odafs and tests/NAME
 
 # The tests with some for a device: package and name.
-VERBS_TESTS="odafs-fabric:suite odafs:direct odafs:rdma odafs-tests:coherence odafs-tests:kill odafs-tests:hostile odafs-tests:hostile_rdma"
+VERBS_TESTS="odafs-fabric:suite odafs:direct odafs:rdma odafs-tests:coherence odafs-tests:kill odafs-tests:hostile odafs-tests:hostile_rdma odafs-tests:outsiders"
 
 verbs_build() {
     local root target built test targets

@@ -15,6 +15,8 @@ for test in direct coherence kill hostile hostile_rdma; do
     tests/$test --ignored --list | grep -q ': test$' || die "there are none"
     tests/$test --ignored --test-threads=1 || die "the tests"
 done
+step "direct readers beside Linux' own client and the local file system"
+tests/outsiders --ignored --nocapture linux || die "what readers saw is not explained"
 step "calls by every design and strategy of registration"
 tests/rdma --test-threads=1 || die "the tests"
 step "registration, and a page taken back, measured in brief"
