@@ -1,18 +1,16 @@
+mod ends;
 mod interface;
 
-use super::cm::{Channel, Id, Kind};
+use super::cm::{Channel, Id};
 use super::domain::{Domain, Registration, SLOT_BYTES, Slot, Window};
 use super::farewell;
 use super::nudge::Nudge;
 use super::queue::{Chain, DEPTH, Done, Piece, Queue, Side, Work};
-use super::waiting::{Ready, Waiting};
+use super::waiting::Waiting;
 use crate::clock::{self, Nanos};
-use crate::fabric::{
-    Access, Completion, Fault, Peer, PostError, Posted, Region, Remote, SteeringTag,
-};
+use crate::fabric::{Access, Completion, Peer, PostError, Posted, Region, Remote, SteeringTag};
 use crate::memory::Arena;
 use crate::wake::WakeSet;
-use ibverbs_sys::ibv_wc_status;
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::AsFd;
@@ -23,12 +21,6 @@ const RECEIVES_MIN: u32 = 8;
 
 /// Slots that a write of bytes takes at most; longer ones are registered for the occasion.
 const SLOTS_MAX: usize = 8;
-
-/// Empty looks between two looks for the end of the connection.
-const LOOKS: u32 = 64;
-
-/// How long a device may take to let go of what it was told to do. It takes microseconds, or for ever if it is gone.
-const FLUSH: Nanos = Nanos::from_millis(100);
 
 /// Events that can have been asked for: of sends, of receives.
 const EVENTS: usize = 2;
@@ -392,166 +384,6 @@ impl Pair {
         })
     }
 
-    /// Takes what has come, and what is over.
-    fn look(&mut self) {
-        if self.closed {
-            return;
-        }
-        self.gather();
-        let sends = self.told > 0 || self.starved || self.flights.len() > DEPTH / 2;
-        if sends && !self.closed {
-            self.reap();
-        }
-        if self.events.is_empty() && !self.closed {
-            self.looks += 1;
-            if self.looks >= LOOKS {
-                self.heed(self.waiting.ready(), EVENTS);
-                self.nudge();
-            }
-        }
-    }
-
-    /// Looks for messages; whether there may be more.
-    fn gather(&mut self) -> bool {
-        let mut failed = None;
-        let (receives, events) = (&mut self.receives, &mut self.events);
-        let mut came = 0;
-        let more = self.queue.poll(Side::Receives, |done| {
-            let Some(slot) = receives.pop_front() else {
-                return;
-            };
-            if !done.is_ok() {
-                failed.get_or_insert(done.status);
-                return;
-            }
-            came += 1;
-            events.push_back(Event::Came {
-                slot,
-                bytes: done.bytes.min(SLOT_BYTES as u32),
-                invalidated: done.invalidated,
-            });
-        });
-        if came > 0 {
-            self.silent_until = None;
-        }
-        if let Some(status) = failed {
-            self.close(&Status(status));
-        }
-        more
-    }
-
-    /// Looks for the ends of what was posted.
-    fn reap(&mut self) {
-        let mut over = std::mem::take(&mut self.over);
-        while self.queue.poll(Side::Sends, |done| over.push(done)) {}
-        let mut failed = None;
-        for done in over.drain(..) {
-            if !done.is_ok() {
-                failed.get_or_insert(done.status);
-            }
-            self.landed(done);
-        }
-        self.over = over;
-        if self.flights.len() <= DEPTH / 2 {
-            self.starved = false;
-        }
-        if let Some(status) = failed {
-            self.close(&Status(status));
-        }
-    }
-
-    /// All flights up to this one are over; but for RDMA Reads, whose end comes by itself: on iWARP after those of what was
-    /// posted behind them, which are over when TCP has been told.
-    fn landed(&mut self, done: Done) {
-        let mut reading = Vec::new();
-        while let Some(flight) = self.flights.pop_front() {
-            if flight.number > done.number {
-                self.flights.push_front(flight);
-                break;
-            }
-            if flight.number == done.number {
-                self.tell(&flight.what, outcome(&done));
-            } else if matches!(flight.what, What::Read(_)) {
-                reading.push(flight);
-            } else {
-                self.tell(&flight.what, Ok(()));
-            }
-        }
-        for flight in reading.into_iter().rev() {
-            self.flights.push_front(flight);
-        }
-    }
-
-    fn tell(&mut self, what: &What, result: Result<(), Fault>) {
-        let completion = match *what {
-            What::Quiet => return,
-            What::Write(id) => Completion::Write { id, result },
-            What::Read(id) => {
-                self.reads -= 1;
-                Completion::Read { id, result }
-            }
-        };
-        self.told -= 1;
-        self.events.push_back(Event::Over(completion));
-    }
-
-    /// The connection is over. What came before stays to be polled.
-    fn close(&mut self, why: &dyn std::fmt::Display) {
-        if std::mem::replace(&mut self.closed, true) {
-            return;
-        }
-        tracing::debug!(peer = %self.peer, %why, "connection closed");
-        while self.gather() {}
-        self.reap();
-        self.queue.fail();
-        self.drain();
-        // Of the rest the device was not told, or it is gone.
-        while let Some(flight) = self.flights.pop_front() {
-            self.tell(&flight.what, Err(Fault::Flushed));
-            self.left.push(flight.kept);
-        }
-        self.id.disconnect();
-    }
-
-    /// Waits until the device has ended all that uses memory of the caller's, who may use it again once that is told.
-    fn drain(&mut self) {
-        let posted = self.next - self.chain.len() as u64;
-        let until = clock::now() + FLUSH;
-        loop {
-            self.reap();
-            let uses =
-                |flight: &Flight| flight.number < posted && !matches!(flight.what, What::Quiet);
-            if !self.flights.iter().any(uses) || clock::now() >= until {
-                return;
-            }
-            clock::sleep(Nanos::from_micros(20));
-        }
-    }
-
-    /// Takes the events of the connection, and so many of those that were asked for; more keep the channel readable.
-    fn heed(&mut self, ready: Ready, events: usize) {
-        self.looks = 0;
-        for _ in 0..events * usize::from(ready.completions) {
-            let Some(side) = self.queue.event() else {
-                break;
-            };
-            self.waiting.came(side);
-        }
-        while ready.connection && !self.closed {
-            match self.channel.poll() {
-                Ok(None) => return,
-                Ok(Some(event)) => match event.kind {
-                    Kind::Disconnected => self.close(&"the peer closed it"),
-                    Kind::Rejected | Kind::Unreachable | Kind::Failed => {
-                        self.close(&"it did not come about");
-                    }
-                    _ => {}
-                },
-                Err(error) => self.close(&error),
-            }
-        }
-    }
-
     fn ring(&mut self) {
         if self.closed || self.chain.is_empty() {
             return;
@@ -690,25 +522,6 @@ fn piece(slot: &Slot, length: usize) -> Piece {
         address: slot.address(),
         length: length as u32,
         key: slot.local_key(),
-    }
-}
-
-fn outcome(done: &Done) -> Result<(), Fault> {
-    match done.status {
-        ibv_wc_status::IBV_WC_SUCCESS => Ok(()),
-        ibv_wc_status::IBV_WC_REM_ACCESS_ERR
-        | ibv_wc_status::IBV_WC_REM_INV_REQ_ERR
-        | ibv_wc_status::IBV_WC_REM_OP_ERR => Err(Fault::RemoteAccess),
-        _ => Err(Fault::Flushed),
-    }
-}
-
-/// The end of a work request that ended the connection.
-struct Status(ibv_wc_status::Type);
-
-impl std::fmt::Display for Status {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "a work request ended with status {}", self.0)
     }
 }
 
