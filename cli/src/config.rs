@@ -114,8 +114,8 @@ pub struct ServeOptions {
     /// Let an RDMA device fetch pages of the cache on demand (on-demand paging), in place of pinning all of it
     #[arg(long, help_heading = "RDMA")]
     odp: bool,
-    /// In which order RDMA Reads see the cache, by the device and the network. Where it is not as you say, torn pages pass
-    /// (docs/RDMA.md, section 7) [default: fence]
+    /// In which order RDMA Reads see the cache, by the devices at both ends and the network. Where it is not as you say, torn
+    /// pages pass (docs/RDMA.md, section 7) [default: fence]
     #[arg(long, value_enum, value_name = "ORDER", help_heading = "RDMA")]
     read_order: Option<ReadOrderName>,
     /// Where memory for WRITE data comes from [default: cached]
@@ -215,11 +215,7 @@ impl ServeOptions {
         let mut config = ServerConfig::new(dir);
         self.listeners(&mut config)?;
         config.on_demand_paging = self.odp;
-        config.read_order = match self.read_order {
-            None | Some(ReadOrderName::Fence) => ReadOrder::Fence,
-            Some(ReadOrderName::Rising) => ReadOrder::Rising,
-            Some(ReadOrderName::Ordered) => ReadOrder::Ordered,
-        };
+        config.read_order = self.read_order();
         config.rpc_rdma = self.rdma_config();
         config.cache_bytes = self.cache.unwrap_or(config.cache_bytes);
         if let Some(bytes) = self.page {
@@ -240,6 +236,14 @@ impl ServeOptions {
         config.huge_pages = !self.small_pages;
         config.check().map_err(Usage)?;
         Ok(config)
+    }
+
+    fn read_order(&self) -> ReadOrder {
+        match self.read_order {
+            None | Some(ReadOrderName::Fence) => ReadOrder::Fence,
+            Some(ReadOrderName::Rising) => ReadOrder::Rising,
+            Some(ReadOrderName::Ordered) => ReadOrder::Ordered,
+        }
     }
 
     /// Refuses what cannot be met whatever is there.
@@ -594,6 +598,15 @@ mod tests {
             assert!(config.on_demand_paging && config.rdma.is_none() && config.shm.is_none());
         } else {
             assert!(config.unwrap_err().is::<Usage>());
+        }
+        for (name, order) in [
+            ("fence", ReadOrder::Fence),
+            ("rising", ReadOrder::Rising),
+            ("ordered", ReadOrder::Ordered),
+        ] {
+            let text = format!("dir = '/'\nverbs = '10.0.0.1:20049'\nread-order = '{name}'");
+            let options: ServeOptions = toml::from_str(&text).unwrap();
+            assert_eq!(options.read_order(), order);
         }
         let options: ServeOptions = toml::from_str("dir = '/'\nodp = true").unwrap();
         assert!(options.server_config().unwrap_err().is::<Usage>());

@@ -154,9 +154,15 @@ fn an_attach_is_good_for_its_nonces_only() {
             .result,
         Ok(grant)
     );
-    for order in [ReadOrder::Fence, ReadOrder::Rising, ReadOrder::Ordered] {
+    let orders = [
+        (ReadOrder::Fence, false, 1),
+        (ReadOrder::Rising, true, 1 | 4 | 8),
+        (ReadOrder::Ordered, false, 1 | 2),
+    ];
+    for (order, beside, flags) in orders {
         let memory = ExposedMemory {
             order,
+            beside,
             ..ExposedMemory::default()
         };
         let grant = Grant {
@@ -164,9 +170,13 @@ fn an_attach_is_good_for_its_nonces_only() {
             one_sided: Some(memory),
         };
         let answer = Attached::seal(grant, &key(), &client, &server);
+        assert_eq!(answer[1], flags);
         let opened = Attached::open(&answer, &key(), &client, &server).unwrap();
         assert_eq!(opened.result, Ok(grant));
     }
+    let mut both = answer;
+    both[1] |= 2 | 4;
+    assert!(Attached::open(&both, &key(), &client, &server).is_none());
     assert!(Attached::open(&answer, &key(), &[9; 16], &server).is_none());
     assert!(Attached::open(&answer, &key(), &client, &[9; 16]).is_none());
     for at in 0..Attached::BYTES {

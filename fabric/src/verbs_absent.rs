@@ -35,7 +35,7 @@ impl Listener {
     }
 
     /// Nothing is registered.
-    pub fn prepare(&self, _: &Arc<Arena>) -> io::Result<Option<bool>> {
+    pub fn prepare(&self, _: &Arc<Arena>, _: bool) -> io::Result<Option<bool>> {
         match self.0 {}
     }
 

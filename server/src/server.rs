@@ -107,7 +107,7 @@ impl Server {
         let parts = parts(&config, &state, life, port)?;
         if let Some(listener) = doors.device.take() {
             // Whether that much memory may be pinned shows now.
-            let prepared = listener.prepare(&parts.arena);
+            let prepared = listener.prepare(&parts.arena, config.direct == Direct::OneSided);
             trying("register the page cache with the RDMA device", prepared)?;
             doors.fabrics.push((Box::new(listener), Transport::Verbs));
         }

@@ -4,7 +4,7 @@ linux_serves
 dd if=/dev/urandom of=/tmp/in bs=1M count="$MEGABYTES" status=none
 cp /tmp/in "$KNFSD/export/out"
 want=$(sum /tmp/in)
-for i in {1..300}; do echo "content $i" >"$KNFSD/export/file-$i"; done
+for ((i = 1; i <= ENTRIES; i++)); do echo "content $i" >"$KNFSD/export/file-$i"; done
 
 with() {
     # Paths of the URL are below the export.
@@ -13,7 +13,7 @@ with() {
     odafs stat "$(url out)" >/tmp/stat || die "stat"
     tr -d , </tmp/stat | grep -q " $((MEGABYTES << 20)) bytes" || die "no size in: $(cat /tmp/stat)"
     odafs ls "$(url '')" >/tmp/list || die "ls"
-    same "$(grep -c 'file-[0-9]*' /tmp/list)" 300
+    same "$(grep -c 'file-[0-9]*' /tmp/list)" "$ENTRIES"
     step "get of $MEGABYTES MiB, and of a few bytes"
     odafs get "$(url out)" /tmp/back || die "get"
     same "$(sum /tmp/back)" "$want"

@@ -260,6 +260,8 @@ struct Reader {
     sink: Arc<Region>,
     pages: Remote,
     stamps: Remote,
+    /// The server's device answers two reads in the order of their posts.
+    ordered: bool,
 }
 
 /// A read that the device refused. The connection is over.
@@ -280,6 +282,7 @@ impl Reader {
             sink,
             pages: nowhere,
             stamps: nowhere,
+            ordered: device(fabric).is_none_or(|device| device.read_order == ReadOrder::Ordered),
         };
         let [a, b, c, d] = reader.call(ask::WHERE, 0)?;
         (reader.pages, reader.stamps) = (remote([a, b]), remote([c, d]));
@@ -345,7 +348,7 @@ impl Reader {
     /// A page and then its stamp, together where the device keeps the order.
     fn read_with_stamp(&mut self, page: u8) -> Result<u64> {
         let page = u64::from(page);
-        let ordered = self.pair.read_order() == ReadOrder::Ordered;
+        let ordered = self.ordered;
         self.post(0, PAGE, self.pages.ahead(page * PAGE as u64))?;
         if !ordered {
             self.over()?

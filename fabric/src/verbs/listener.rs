@@ -90,12 +90,16 @@ impl Listener {
         self.address
     }
 
-    /// Registers an arena now rather than at the first read, so that what hinders it shows at once. Does nothing where
+    /// Registers an arena now rather than at the first read, so that what hinders it shows at once; with `exposed` also
+    /// for the peers that may read it themselves. Does nothing where
     /// the device is known only once somebody connects (a listener at all addresses). `Some(true)`: registered for
     /// on-demand paging; else its pages are pinned.
-    pub fn prepare(&self, arena: &Arc<Arena>) -> io::Result<Option<bool>> {
+    pub fn prepare(&self, arena: &Arc<Arena>, exposed: bool) -> io::Result<Option<bool>> {
         if self.id.device().is_none() {
             return Ok(None);
+        }
+        if exposed {
+            self.domains.of(&self.id, true)?.exposed(arena)?;
         }
         let domain = self.domains.of(&self.id, false)?;
         domain.arena(arena)?;

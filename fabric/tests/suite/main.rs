@@ -48,6 +48,11 @@ pub trait Subject: Send + Sync + 'static {
         true
     }
 
+    /// Whether RDMA Reads see memory in the order of their posts.
+    fn orders_reads(&self) -> bool {
+        true
+    }
+
     /// Whether memory without the right to it cannot be read under its tag.
     fn checks_reads(&self) -> bool {
         true
@@ -196,7 +201,7 @@ macro_rules! suite {
     };
     ($subject:expr $(, #[$when:meta])?) => {
         suite!(@ $subject $(, #[$when])?; messages: in_order_and_whole, gathered, too_long, full, private_data, refused, nobody_listens);
-        suite!(@ $subject $(, #[$when])?; memory: regions, written_before_sent, frames, marked, reads, out_of_range, arena, page_and_stamp);
+        suite!(@ $subject $(, #[$when])?; memory: regions, written_before_sent, frames, marked, reads, out_of_range, arena, page_and_stamp, page_then_stamp);
         suite!(@ $subject $(, #[$when])?; waiting: ping_pong, wake_sets, timeouts);
         suite!(@ $subject $(, #[$when])?; closing: dropped_ends, last_words, many_connections);
     };

@@ -301,6 +301,28 @@ pub fn arena(subject: &dyn Subject) {
 /// A page and the stamp behind it, of which one read brings both, while the page changes: with a good stamp it is whole. The
 /// stamp lands at the beginning of a page of memory, as it must on soft iWARP.
 pub fn page_and_stamp(subject: &dyn Subject) {
+    never_torn(subject, |client, id, region, from| {
+        let posted = client.post_read(id, part(region, 4096, 4096 + 8), from);
+        ended(client, posted, id)
+    });
+}
+
+/// The same by two reads in one flush, where reads see memory in the order of their posts.
+pub fn page_then_stamp(subject: &dyn Subject) {
+    if !subject.orders_reads() {
+        return;
+    }
+    never_torn(subject, |client, id, region, from| {
+        let page = client.post_read(id, part(region, 4096, 4096), from);
+        let stamp = client.post_read(id, part(region, 8192, 8), from.ahead(4096));
+        ended(client, page, id) && ended(client, stamp, id)
+    });
+}
+
+fn never_torn(
+    subject: &dyn Subject,
+    read: impl Fn(&mut dyn QueuePair, u64, &Arc<Region>, Remote) -> bool + Sync,
+) {
     let mut ends = connected(subject);
     let (arena, life) = (
         eight(Layout::beside(PageSize::DEFAULT)),
@@ -338,11 +360,7 @@ pub fn page_and_stamp(subject: &dyn Subject) {
                 break;
             }
             let (epoch, content) = *issued.lock().unwrap();
-            let into = part(&region, 4096, 4096 + 8);
-            let done = while_polled(&mut ends, |client| {
-                let posted = client.post_read(id, into, from);
-                ended(client, posted, id)
-            });
+            let done = while_polled(&mut ends, |client| read(client, id, &region, from));
             assert!(done, "the read failed");
             let stamp = loaded(&region, 2 * 4096, 8).try_into().unwrap();
             if u64::from_le_bytes(stamp) <= epoch.0 {

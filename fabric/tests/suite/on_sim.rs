@@ -7,6 +7,7 @@ use std::io;
 struct Sim {
     network: Network,
     loads: bool,
+    ordered: bool,
 }
 
 impl Sim {
@@ -14,6 +15,7 @@ impl Sim {
         Sim {
             network: Network::new(7, config),
             loads: config.loads,
+            ordered: !config.bare,
         }
     }
 }
@@ -29,6 +31,10 @@ impl Subject for Sim {
 
     fn has_loads(&self) -> bool {
         self.loads
+    }
+
+    fn orders_reads(&self) -> bool {
+        self.ordered
     }
 }
 

@@ -66,6 +66,10 @@ impl Subject for Verbs {
         !self.iwarp
     }
 
+    fn orders_reads(&self) -> bool {
+        self.rxe
+    }
+
     /// Soft RoCE checks the bounds of the region that a window is of.
     fn checks_ranges(&self) -> bool {
         !self.rxe
