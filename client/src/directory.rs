@@ -83,6 +83,8 @@ struct Chunk {
     /// `place` of the first page of the run.
     run_place: AtomicU64,
     touched: AtomicBool,
+    /// How often it has changed hands: who was elsewhere meanwhile, and is back, looks like one who was never gone.
+    owned: AtomicU32,
 }
 
 /// Where a page lies: what a one-sided read wants of a reference.
@@ -167,9 +169,12 @@ impl Directory {
             };
         };
         let at = page as usize % CHUNK;
+        let owned = chunk.owned.load(Acquire);
         let (place, valid, valid_word) = chunk.words(at);
         let key = chunk.keys[at].load(Acquire);
-        let still = valid_word.load(Acquire) == valid && slot.load(Acquire) == number;
+        let still = valid_word.load(Acquire) == valid
+            && slot.load(Acquire) == number
+            && chunk.owned.load(Acquire) == owned;
         if valid == 0 || !still || self.session.load(Acquire) != session {
             return Lookup::Missing;
         }
@@ -182,6 +187,7 @@ impl Directory {
         let slot = tree.slot(page)?;
         let number = slot.load(Acquire);
         let chunk = self.chunk(number)?;
+        let owned = chunk.owned.load(Acquire);
         let (place, valid, valid_word) = chunk.words(page as usize % CHUNK);
         if valid == 0 {
             return None;
@@ -192,7 +198,9 @@ impl Directory {
             length: reference.length,
             epoch: reference.epoch,
         };
-        let still = valid_word.load(Acquire) == valid && slot.load(Acquire) == number;
+        let still = valid_word.load(Acquire) == valid
+            && slot.load(Acquire) == number
+            && chunk.owned.load(Acquire) == owned;
         (still && self.session.load(Acquire) == session).then_some(location)
     }
 
@@ -431,6 +439,7 @@ impl Directory {
             slot.store(mark, Release);
         }
         if let Some(chunk) = self.chunk(number as u32 + 1) {
+            chunk.owned.fetch_add(1, Release);
             chunk.run_valid.store(0, Release);
             chunk
                 .entries
@@ -508,6 +517,7 @@ impl Chunk {
             run_valid: AtomicU64::new(0),
             run_place: AtomicU64::new(0),
             touched: AtomicBool::new(false),
+            owned: AtomicU32::new(0),
         }
     }
 

@@ -79,6 +79,8 @@ struct UnderWay {
     /// What was sent, header included, should it be sent again.
     sent: Vec<u8>,
     buffers: Vec<(NeedKind, Buffer)>,
+    /// The server may still fetch its memory after the first answer.
+    repeated: bool,
 }
 
 /// A reply.
@@ -195,7 +197,7 @@ impl RdmaTransport {
         let xid = message
             .first_chunk()
             .map_or(0, |xid| u32::from_be_bytes(*xid));
-        let Some(call) = self.under_way.remove(&xid) else {
+        let Some(mut call) = self.under_way.remove(&xid) else {
             return Ok(Sent::Yes);
         };
         // What brings its reply by RDMA Write is answered each time, and the second time the memory would be gone.
@@ -204,6 +206,7 @@ impl RdmaTransport {
         let done = if once {
             Ok(Sent::Yes)
         } else if self.requester.send_again(xid) {
+            call.repeated = true;
             self.post(&call.sent, deadline).map(|()| Sent::Yes)
         } else {
             Ok(Sent::Yes)
@@ -322,6 +325,7 @@ impl RdmaTransport {
                     received.apart = Some((buffer, bytes.unwrap_or(0)));
                 }
                 (NeedKind::Result, _) => return Err(malformed()),
+                _ if call.repeated => self.memory.let_go(&mut *self.pair, &buffer),
                 _ => self.memory.take_back(&mut *self.pair, buffer),
             }
         }
@@ -341,7 +345,10 @@ impl RdmaTransport {
         for (_, buffer) in call.buffers {
             let pair = &mut *self.pair;
             self.memory.end_access(pair, &buffer, invalidated);
-            self.memory.take_back(&mut *self.pair, buffer);
+            match call.repeated {
+                true => self.memory.let_go(&mut *self.pair, &buffer),
+                false => self.memory.take_back(&mut *self.pair, buffer),
+            }
         }
     }
 

@@ -218,7 +218,8 @@ impl FileState {
             .map(|(known, now)| known == now);
         let same = match (change, version.change) {
             (Some(now), Some(known)) => now == known,
-            _ => same_tag != Some(false),
+            // Of what version the pages are nobody knows who has neither.
+            _ => same_tag.unwrap_or(change.is_none()),
         };
         if !same {
             self.drop_pages();
@@ -271,11 +272,9 @@ impl FileState {
         self.version.lock().change
     }
 
-    /// Keeps where the change counter lies.
+    /// Keeps where the change counter lies; `None`: nowhere any more, and its old place may be another file's.
     pub fn set_counter(&self, session: u64, reference: Option<Reference>) {
-        if let Some(reference) = reference {
-            self.version.lock().counter = Some((session, reference));
-        }
+        self.version.lock().counter = reference.map(|reference| (session, reference));
     }
 
     /// The attributes as last told.
@@ -287,3 +286,7 @@ impl FileState {
 fn tag(attributes: &Attributes) -> (u64, Time, Time) {
     (attributes.size, attributes.mtime, attributes.ctime)
 }
+
+#[cfg(test)]
+#[path = "state_tests.rs"]
+mod tests;

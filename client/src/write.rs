@@ -172,6 +172,8 @@ impl Send<'_> {
         if let Some((before, after)) = self.file.wrote(wcc)
             && after > before
         {
+            // What a read still brings of it from before is not kept.
+            self.file.mark_write();
             forget(
                 self.shared,
                 self.file,

@@ -289,6 +289,16 @@ impl Cache {
         }
     }
 
+    /// The page is about to be replaced, and counts as handed out until then; references to it are worth nothing when this
+    /// returns.
+    pub(crate) fn outdate(&self, page: &PageLock<'_>) {
+        if let Some(frame) = page.frame()
+            && self.frame(frame).grant.is_given()
+        {
+            self.arena.revoke(frame);
+        }
+    }
+
     /// For after the stamp has moved.
     fn withdraw(&self, frame: FrameNumber, reason: Reason) {
         if self.frame(frame).grant.clear() {

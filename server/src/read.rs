@@ -142,9 +142,11 @@ fn pass(
     if gate.gone {
         return Err(Status::Stale.into());
     }
+    // In this order: the counter is from before the attributes, which is what clients make of it.
+    let change = file.change();
     let facts = file.facts();
     check_right(export, who, file, &facts, effort)?;
-    let (attributes, change) = (facts.attributes, file.change());
+    let attributes = facts.attributes;
 
     let left = attributes.size.saturating_sub(range.offset);
     let count = u64::from(range.count).min(left) as u32;

@@ -166,7 +166,6 @@ impl Put<'_> {
         if gate.gone {
             return Err(Refused::plain(Status::Stale));
         }
-        let before = WccAttributes::from(&self.file.attributes());
         let pages = self
             .export
             .page()
@@ -178,6 +177,8 @@ impl Put<'_> {
             .collect();
 
         let recording = Recording::begin(self.export, self.file);
+        // No other write comes between these attributes and those behind ours.
+        let before = WccAttributes::from(&self.file.attributes());
         let written =
             self.export
                 .store()
@@ -186,16 +187,12 @@ impl Put<'_> {
             Ok(count) => size.max(self.offset + *count as u64),
             Err(_) => size,
         };
+        // Whoever sees the new attributes can no longer read the old pages.
+        self.revoke(&mut locks, written.is_ok(), size, new_size);
         let (after, foreign) = recording.end(new_size);
         match &written {
             Ok(count) => self.replace_pages(&mut locks, *count, size, new_size),
-            Err(_) => {
-                // Nobody knows how much of it has arrived: the store shall say.
-                for lock in &mut locks {
-                    self.export.cache().retire(lock, Reason::Write);
-                }
-                self.file.counter().bump();
-            }
+            Err(_) => self.file.counter().bump(),
         }
         drop(locks);
         for leaf in &leaves {
@@ -220,13 +217,25 @@ impl Put<'_> {
             .collect()
     }
 
+    /// Makes the references to the pages worth nothing. Of a write that failed nobody knows how much has arrived: the store
+    /// shall say.
+    fn revoke(&self, locks: &mut [PageLock<'_>], written: bool, size: u64, new_size: u64) {
+        let cache = self.export.cache();
+        for lock in &mut *locks {
+            match written {
+                true => cache.outdate(lock),
+                false => cache.retire(lock, Reason::Write),
+            }
+        }
+        if new_size != size {
+            self.revoke_old_end(locks, size);
+        }
+    }
+
     /// From the old content of the pages to the new, as the order of a write has it.
     fn replace_pages(&self, locks: &mut [PageLock<'_>], count: usize, size: u64, new_size: u64) {
         let cache = self.export.cache();
         let data = &self.data[..count];
-        if new_size != size {
-            self.revoke_old_end(locks, size);
-        }
         let new: Vec<New> = locks
             .iter()
             .map(|lock| self.prepare(lock, data, size, new_size))

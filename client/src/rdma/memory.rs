@@ -138,6 +138,14 @@ impl Memory {
         }
     }
 
+    /// Ends a buffer that the server may still look for, under a tag that stays ([`Registration::Cached`]): it must not find
+    /// the data of another call there.
+    pub fn let_go(&self, pair: &mut dyn QueuePair, buffer: &Buffer) {
+        if !buffer.callers {
+            pair.invalidate(buffer.region.tag());
+        }
+    }
+
     /// There are no tags for ranges: what is lent is registered for it from now on.
     fn pool_no_longer(&mut self, pair: &mut dyn QueuePair) {
         self.registration = Registration::PerOperation;

@@ -1,0 +1,78 @@
+use super::*;
+use crate::policy::{Config, Policy};
+use odafs_common::reference::{AccessKey, Epoch};
+use odafs_common::wire::nfs3::{Device, FileHandle, FileType};
+
+fn file() -> FileState {
+    let handle = Handle::from(FileHandle(&[1]));
+    FileState::new(1, handle, Policy::new(Config::default(), 1).record(), 0)
+}
+
+/// Of a version that these seconds tell.
+fn attributes(seconds: u32) -> Attributes {
+    let time = Time {
+        seconds,
+        nanoseconds: 0,
+    };
+    Attributes {
+        kind: FileType::Regular,
+        mode: 0o644,
+        links: 1,
+        uid: 0,
+        gid: 0,
+        size: 8192,
+        used: 8192,
+        device: Device { major: 0, minor: 0 },
+        fsid: 1,
+        fileid: 1,
+        atime: time,
+        mtime: time,
+        ctime: time,
+    }
+}
+
+/// Whether pages that were cached before still are, after what `act` does.
+fn keeps(file: &FileState, act: impl FnOnce(&FileState)) -> bool {
+    let moment = file.moment();
+    act(file);
+    file.still(moment)
+}
+
+#[test]
+fn a_counter_says_nothing_of_pages_of_no_known_version() {
+    let file = file();
+    let wcc = WccData {
+        before: None,
+        after: Some(attributes(1)),
+    };
+    assert_eq!(file.wrote(&wcc), None, "somebody else may have written");
+    // A page is read directly and cached; then another client writes it, and a read of another page tells the counter.
+    assert!(!keeps(&file, |file| file.observe(Some(2), Some(&attributes(2)))));
+    assert!(keeps(&file, |file| assert!(file.revalidate_change(2))));
+}
+
+#[test]
+fn attributes_tie_a_counter_to_the_pages_of_their_version() {
+    let file = file();
+    file.revalidate(&attributes(1));
+    assert!(keeps(&file, |file| file.observe(Some(7), Some(&attributes(1)))));
+    assert!(keeps(&file, |file| assert!(file.revalidate_change(7))));
+    assert!(!keeps(&file, |file| file.observe(Some(8), Some(&attributes(2)))));
+    assert!(!keeps(&file, |file| assert!(!file.revalidate_change(9))));
+}
+
+#[test]
+fn a_counter_that_is_told_no_more_is_not_read() {
+    let file = file();
+    let reference = Reference {
+        address: 0,
+        length: 8,
+        handle: odafs_common::reference::Handle(0),
+        key: AccessKey(1),
+        epoch: Epoch(1),
+    };
+    file.set_counter(3, Some(reference));
+    assert_eq!((file.counter(3), file.counter(4)), (Some(reference), None));
+    file.set_counter(3, None);
+    assert_eq!(file.counter(3), None);
+}
