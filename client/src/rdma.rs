@@ -197,22 +197,23 @@ impl RdmaTransport {
         let xid = message
             .first_chunk()
             .map_or(0, |xid| u32::from_be_bytes(*xid));
-        let Some(mut call) = self.under_way.remove(&xid) else {
+        let Some(call) = self.under_way.get_mut(&xid) else {
             return Ok(Sent::Yes);
         };
         // What brings its reply by RDMA Write is answered each time, and the second time the memory would be gone.
         let written = |kind| matches!(kind, NeedKind::Result | NeedKind::Reply);
         let once = call.buffers.iter().any(|(kind, _)| written(*kind));
-        let done = if once {
-            Ok(Sent::Yes)
-        } else if self.requester.send_again(xid) {
-            call.repeated = true;
-            self.post(&call.sent, deadline).map(|()| Sent::Yes)
-        } else {
-            Ok(Sent::Yes)
-        };
-        self.under_way.insert(xid, call);
-        done
+        if once || !self.requester.send_again(xid) {
+            return Ok(Sent::Yes);
+        }
+        call.repeated = true;
+        // The reply may come while there is no room.
+        let sent = std::mem::take(&mut call.sent);
+        let posted = self.post(&sent, deadline);
+        if let Some(call) = self.under_way.get_mut(&xid) {
+            call.sent = sent;
+        }
+        posted.map(|()| Sent::Yes)
     }
 
     /// Posts a message, waiting for room where there is none.

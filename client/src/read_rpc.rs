@@ -150,7 +150,10 @@ fn learn(shared: &Shared, file: &FileState, session: &Session, ok: &odafs::ReadO
         .directory
         .learn(&file.tree, session.number, references);
     shared.learned.fetch_add(learned, Relaxed);
-    file.set_counter(session.number, ok.counter);
+    // A reply that brings nothing at all says nothing of the counter either: the server had no time to look.
+    if ok.counter.is_some() || learned > 0 {
+        file.set_counter(session.number, ok.counter);
+    }
     shared.policy.lock().feedback(ok.feedback);
 }
 

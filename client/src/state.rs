@@ -245,7 +245,8 @@ impl FileState {
             .map(WccAttributes::from);
         let alone = known.is_some() && wcc.before == known;
         version.change = None;
-        version.tagged = alone && wcc.after.is_some();
+        // Pages that are not from before this are at least of these attributes; the others are dropped.
+        version.tagged = wcc.after.is_some();
         if let Some(after) = wcc.after {
             version.attributes = Some(after);
         }
@@ -274,7 +275,11 @@ impl FileState {
 
     /// Keeps where the change counter lies; `None`: nowhere any more, and its old place may be another file's.
     pub fn set_counter(&self, session: u64, reference: Option<Reference>) {
-        self.version.lock().counter = reference.map(|reference| (session, reference));
+        let mut version = self.version.lock();
+        match reference {
+            Some(reference) => version.counter = Some((session, reference)),
+            None => version.counter = version.counter.filter(|(of, _)| *of != session),
+        }
     }
 
     /// The attributes as last told.

@@ -295,7 +295,7 @@ impl Cache {
         if let Some(frame) = page.frame()
             && self.frame(frame).grant.is_given()
         {
-            self.arena.revoke(frame);
+            self.arena.unpublish(frame);
         }
     }
 

@@ -1,8 +1,8 @@
 //! Writing: all the branching of a write, and of what else changes a file's bytes or rights, top to bottom.
 //!
 //! The order of a write, under the locks of all pages that it touches: the store's write; revoke the old frames;
-//! move the change counter; make new frames (and size) visible; acknowledge. So whoever saw the new counter can
-//! no longer get the old page, and whoever got the old page holds an old counter.
+//! show the new attributes; move the change counter; make new frames visible; acknowledge. So whoever saw the new
+//! attributes or the new counter can no longer get the old page, and whoever got the old page holds an old counter.
 
 use std::ops::RangeInclusive;
 
@@ -172,6 +172,17 @@ impl Put<'_> {
             .span(self.offset, self.data.len() as u64)
             .expect("there is data");
         let leaves = self.leaves(&pages);
+        // The page that holds the old end is about to be longer than its references say. If the write touches it, it is
+        // dealt with among the others. The gate is closed then, so nobody else holds its lock for long.
+        let extends = self.offset + self.data.len() as u64 > size;
+        let old_end = size.checked_sub(1).filter(|_| extends);
+        let old_end = old_end
+            .map(|last| self.export.page().index(last))
+            .filter(|page| !pages.contains(page));
+        let old_leaf = old_end.and_then(|page| Some((page, self.file.find_leaf(page)?)));
+        let mut old_lock = old_leaf
+            .as_ref()
+            .map(|(page, leaf)| leaf.lock(Leaf::slot(*page)));
         let mut locks: Vec<PageLock<'_>> = pages
             .map(|page| leaf_of(&leaves, page).lock(Leaf::slot(page)))
             .collect();
@@ -188,13 +199,16 @@ impl Put<'_> {
             Err(_) => size,
         };
         // Whoever sees the new attributes can no longer read the old pages.
-        self.revoke(&mut locks, written.is_ok(), size, new_size);
+        self.revoke(&mut locks, written.is_ok());
+        if let Some(lock) = old_lock.as_mut().filter(|_| new_size != size) {
+            self.export.cache().retire(lock, Reason::Size);
+        }
         let (after, foreign) = recording.end(new_size);
         match &written {
             Ok(count) => self.replace_pages(&mut locks, *count, size, new_size),
             Err(_) => self.file.counter().bump(),
         }
-        drop(locks);
+        drop((old_lock, locks));
         for leaf in &leaves {
             self.file.prune(leaf);
         }
@@ -219,16 +233,13 @@ impl Put<'_> {
 
     /// Makes the references to the pages worth nothing. Of a write that failed nobody knows how much has arrived: the store
     /// shall say.
-    fn revoke(&self, locks: &mut [PageLock<'_>], written: bool, size: u64, new_size: u64) {
+    fn revoke(&self, locks: &mut [PageLock<'_>], written: bool) {
         let cache = self.export.cache();
-        for lock in &mut *locks {
+        for lock in locks {
             match written {
                 true => cache.outdate(lock),
                 false => cache.retire(lock, Reason::Write),
             }
-        }
-        if new_size != size {
-            self.revoke_old_end(locks, size);
         }
     }
 
@@ -255,20 +266,6 @@ impl Put<'_> {
                     cache.arena().publish(*frame);
                 }
             }
-        }
-    }
-
-    /// The page that holds the old end is about to be longer than its references say. If the write touches it,
-    /// it is dealt with among the others. The gate is closed, so nobody else holds its lock for long.
-    fn revoke_old_end(&self, locks: &[PageLock<'_>], size: u64) {
-        let Some(old_last) = size.checked_sub(1) else {
-            return;
-        };
-        let old_page = self.export.page().index(old_last);
-        let touched = locks.iter().any(|lock| lock.page() == old_page);
-        if let Some(leaf) = self.file.find_leaf(old_page).filter(|_| !touched) {
-            let mut lock = leaf.lock(Leaf::slot(old_page));
-            self.export.cache().retire(&mut lock, Reason::Size);
         }
     }
 

@@ -282,7 +282,8 @@ impl Reader {
             sink,
             pages: nowhere,
             stamps: nowhere,
-            ordered: device(fabric).is_none_or(|device| device.read_order == ReadOrder::Ordered),
+            ordered: !matches!(fabric, Fabric::Verbs(_))
+                || device(fabric).is_some_and(|device| device.read_order == ReadOrder::Ordered),
         };
         let [a, b, c, d] = reader.call(ask::WHERE, 0)?;
         (reader.pages, reader.stamps) = (remote([a, b]), remote([c, d]));

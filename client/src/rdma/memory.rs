@@ -139,7 +139,7 @@ impl Memory {
     }
 
     /// Ends a buffer that the server may still look for, under a tag that stays ([`Registration::Cached`]): it must not find
-    /// the data of another call there.
+    /// the data of another call there. If it does look, the connection ends, as with a tag of one call's.
     pub fn let_go(&self, pair: &mut dyn QueuePair, buffer: &Buffer) {
         if !buffer.callers {
             pair.invalidate(buffer.region.tag());
