@@ -198,6 +198,7 @@ impl DirectPair {
         part: usize,
     ) -> Result<(), NotPosted> {
         self.post_guarded(session, reference, within, length, part, false)
+            .map(|_| ())
     }
 
     /// Reads from `within` the page on as much as `into` takes, guarded, with nothing else in flight: what has landed is
@@ -211,13 +212,12 @@ impl DirectPair {
         deadline: impl FnOnce() -> Nanos,
     ) -> Result<Alone, Broken> {
         let (length, step) = (into.len(), mark_step(into.len()));
-        match self.post_guarded(session, reference, within, length as u32, 0, true) {
-            Ok(()) => {}
+        let at = match self.post_guarded(session, reference, within, length as u32, 0, true) {
+            Ok(at) => at,
             Err(NotPosted::Full) => return Ok(Alone::Full),
             Err(NotPosted::Broken(broken)) => return Err(broken),
-        }
+        };
         self.flush();
-        let at = self.guarded_at(self.sequence as usize % DEPTH, length, step < length);
         let mut taken = 0;
         let mut patience = Patience::new(self.wait, deadline());
         let answer = loop {
@@ -252,6 +252,7 @@ impl DirectPair {
         }
     }
 
+    /// Posts it, and says where in the sink the data will be.
     fn post_guarded(
         &mut self,
         session: &Session,
@@ -260,7 +261,7 @@ impl DirectPair {
         length: u32,
         part: usize,
         alone: bool,
-    ) -> Result<(), NotPosted> {
+    ) -> Result<usize, NotPosted> {
         if self.generation != session.generation() {
             (self.key, self.generation) = session.mac_key();
         }
@@ -302,7 +303,7 @@ impl DirectPair {
         if self.uncounted >= 64 {
             session.count_requests(std::mem::take(&mut self.uncounted));
         }
-        Ok(())
+        Ok(at)
     }
 
     /// Where in the sink the data of a guarded read lands. Marks come right behind it, and so behind all pages.

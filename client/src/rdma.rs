@@ -326,8 +326,9 @@ impl RdmaTransport {
                     received.apart = Some((buffer, bytes.unwrap_or(0)));
                 }
                 (NeedKind::Result, _) => return Err(malformed()),
-                _ if call.repeated => self.memory.let_go(&mut *self.pair, &buffer),
-                _ => self.memory.take_back(&mut *self.pair, buffer),
+                _ => self
+                    .memory
+                    .take_back(&mut *self.pair, buffer, call.repeated),
             }
         }
         if reply.result.is_some() && received.apart.is_none() || received.message.is_empty() {
@@ -346,10 +347,7 @@ impl RdmaTransport {
         for (_, buffer) in call.buffers {
             let pair = &mut *self.pair;
             self.memory.end_access(pair, &buffer, invalidated);
-            match call.repeated {
-                true => self.memory.let_go(&mut *self.pair, &buffer),
-                false => self.memory.take_back(&mut *self.pair, buffer),
-            }
+            self.memory.take_back(pair, buffer, call.repeated);
         }
     }
 
@@ -384,7 +382,7 @@ impl RdmaTransport {
         let xid = pull.xid();
         let (message, buffer) = pull.finish();
         self.memory.end_access(&mut *self.pair, &buffer, None);
-        self.memory.take_back(&mut *self.pair, buffer);
+        self.memory.take_back(&mut *self.pair, buffer, false);
         self.ready.push_back(Received {
             message,
             apart: None,
@@ -468,7 +466,7 @@ impl Transport for RdmaTransport {
 
     fn let_go(&mut self) {
         if let Some((buffer, _)) = self.current.apart.take() {
-            self.memory.take_back(&mut *self.pair, buffer);
+            self.memory.take_back(&mut *self.pair, buffer, false);
         }
     }
 

@@ -123,25 +123,20 @@ impl Memory {
         }
     }
 
-    /// Takes a buffer back whose access has ended. What is not kept is no longer registered.
-    pub fn take_back(&mut self, pair: &mut dyn QueuePair, buffer: Buffer) {
+    /// Takes a buffer back whose access has ended. What is not kept is no longer registered: so what was lent to a call that
+    /// was `repeated`, since under a tag that stays ([`Registration::Cached`]) the server may still look for it, and must not
+    /// find the data of another call there. If it does look, the connection ends, as with a tag of one call's.
+    pub fn take_back(&mut self, pair: &mut dyn QueuePair, buffer: Buffer, repeated: bool) {
         if buffer.callers {
             return;
         }
-        if self.registration != Registration::PerOperation
+        if !repeated
+            && self.registration != Registration::PerOperation
             && self.idle_bytes + buffer.region.len() <= KEPT_BYTES_MAX
         {
             let key = self.key(buffer.bytes, buffer.access);
             self.put(key, buffer.region);
         } else {
-            pair.invalidate(buffer.region.tag());
-        }
-    }
-
-    /// Ends a buffer that the server may still look for, under a tag that stays ([`Registration::Cached`]): it must not find
-    /// the data of another call there. If it does look, the connection ends, as with a tag of one call's.
-    pub fn let_go(&self, pair: &mut dyn QueuePair, buffer: &Buffer) {
-        if !buffer.callers {
             pair.invalidate(buffer.region.tag());
         }
     }
@@ -259,13 +254,24 @@ mod tests {
             assert_eq!(lent.region().len(), 5000, "for this use alone");
             tags.push(lent.remote.tag);
             memory.end_access(&mut *pair, &lent, None);
-            memory.take_back(&mut *pair, lent);
+            memory.take_back(&mut *pair, lent, false);
         }
         tags.dedup();
         assert_eq!(tags.len(), 3);
         memory.end_access(&mut *pair, &local, None);
-        memory.take_back(&mut *pair, local);
+        memory.take_back(&mut *pair, local, false);
         assert_eq!(memory.idle_bytes, 0);
+    }
+
+    /// Its first answer may come before the server fetches for the second time.
+    #[test]
+    fn what_a_repeated_call_had_is_not_used_again() {
+        let (mut pair, mut memory) = (pair(), Memory::new(Registration::Cached));
+        let lent = memory.lend(&mut *pair, 5000, Access::READ).unwrap();
+        let region = Arc::downgrade(lent.region());
+        memory.end_access(&mut *pair, &lent, None);
+        memory.take_back(&mut *pair, lent, true);
+        assert_eq!((region.strong_count(), memory.idle_bytes), (0, 0));
     }
 
     /// Memory that is not kept is gone: the connection holds on to nothing.
@@ -288,7 +294,7 @@ mod tests {
                     .collect();
                 for buffer in lent {
                     memory.end_access(&mut *pair, &buffer, None);
-                    memory.take_back(&mut *pair, buffer);
+                    memory.take_back(&mut *pair, buffer, false);
                 }
                 let left = regions.iter().filter(|region| region.strong_count() > 0);
                 let kept = match registration {
