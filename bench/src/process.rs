@@ -47,8 +47,10 @@ pub struct ServerPlan {
     pub cache_bytes: u64,
     /// The fabrics that it is read over.
     pub fabrics: Vec<Fabric>,
-    /// How long its engine polls before it sleeps.
-    pub spin: Duration,
+    /// What direct reads it grants (`--direct`); none: what it grants by default.
+    pub direct: Option<&'static str>,
+    /// How long its engine polls before it sleeps; none: as long as it does by default.
+    pub spin: Option<Duration>,
     /// Whether it listens on a TCP port for NFS too.
     pub nfs: bool,
     /// The processors that it may use, if not all.
@@ -79,11 +81,14 @@ impl ServerProcess {
         let directory = Scratch::new().context("cannot make a directory")?;
         let shm = directory.path().join("sock");
         let mut command = Command::new(&plan.program);
-        command.arg("serve").arg(&plan.directory).args([
-            "--direct",
-            "one-sided",
-            "--until-stdin-ends",
-        ]);
+        command.arg("serve").arg(&plan.directory);
+        command.arg("--until-stdin-ends");
+        if let Some(direct) = plan.direct {
+            command.args(["--direct", direct]);
+        }
+        if let Some(spin) = plan.spin {
+            command.args(["--spin", &format!("{}ns", spin.as_nanos())]);
+        }
         command.args(plan.read_only.then_some("--read-only"));
         command.arg("--state").arg(directory.path().join("state"));
         for fabric in &plan.fabrics {
@@ -99,9 +104,8 @@ impl ServerProcess {
                 }
             };
         }
-        command.args(["--cache", &plan.cache_bytes.to_string()]);
         command
-            .args(["--spin", &format!("{}ns", plan.spin.as_nanos())])
+            .args(["--cache", &plan.cache_bytes.to_string()])
             .args(&plan.arguments);
         if plan.nfs {
             command.args(["--nfs", "127.0.0.1:0"]);

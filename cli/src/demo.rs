@@ -166,11 +166,12 @@ fn measure(arguments: &Arguments, fabric: Fabric, root: &Path, listing: &Listing
         read_only: true,
         cache_bytes: cache,
         fabrics: vec![fabric],
-        spin: if wait == WaitName::Spin {
+        direct: Some("one-sided"),
+        spin: Some(if wait == WaitName::Spin {
             SPIN
         } else {
             Duration::ZERO
-        },
+        }),
         nfs: false,
         cpus: None,
         arguments: Vec::new(),

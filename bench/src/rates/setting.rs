@@ -120,7 +120,8 @@ impl Setting {
             // Pages that are written move to fresh frames, and one strategy of registration lives on free ones.
             cache_bytes: 2 * bytes + (64 << 20),
             fabrics,
-            spin: if spins { SPIN } else { Duration::ZERO },
+            direct: Some("one-sided"),
+            spin: Some(if spins { SPIN } else { Duration::ZERO }),
             nfs: true,
             cpus: self.placement.as_ref().map(|p| p.server.clone()),
             arguments: arguments.iter().map(|&a| a.to_owned()).collect(),
