@@ -1,11 +1,14 @@
 //! `odafs get`: copies a file from a server.
 
+use std::fs::{self, Permissions};
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use odafs::{File, Url};
+use odafs_fabric::entropy;
 
 use crate::connection::{Clients, ConnectionArguments, url};
 use crate::{Usage, output};
@@ -60,17 +63,15 @@ pub fn run(arguments: Arguments) -> Result<()> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let mut local = tempfile::Builder::new()
-        .prefix(".odafs-get-")
-        .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-        .tempfile_in(directory)
+    let beside = directory.join(format!(".odafs-get-{:016x}", entropy::word()));
+    let (mut local, unfinished) = output::create(&beside)
         .with_context(|| format!("cannot write in {}", directory.display()))?;
+    local.set_permissions(Permissions::from_mode(0o644))?;
     copy(&file, keep, &mut local)
         .with_context(|| format!("cannot copy to {}", target.display()))?;
-    local
-        .persist(&target)
-        .with_context(|| format!("cannot make {}", target.display()))?;
-    Ok(())
+    unfinished
+        .finish(|| fs::rename(&beside, &target))
+        .with_context(|| format!("cannot make {}", target.display()))
 }
 
 fn copy(file: &File, keep_to_route: bool, out: &mut impl Write) -> Result<()> {

@@ -20,7 +20,9 @@ mod put;
 mod refs;
 mod rm;
 mod serve;
+mod signals;
 mod stat;
+mod unfinished;
 mod units;
 
 use std::process::ExitCode;

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use odafs_bench::table::Table;
+use odafs_fabric::entropy;
 use serde::Serialize;
+
+use crate::unfinished::Unfinished;
 
 /// Prints `value` as JSON, indented.
 pub fn json(value: &impl Serialize) -> Result<()> {
@@ -106,7 +109,7 @@ pub fn printable(name: &str) -> String {
 pub struct Whole {
     place: PathBuf,
     file: fs::File,
-    beside: Option<PathBuf>,
+    beside: Option<(PathBuf, Unfinished)>,
 }
 
 impl Whole {
@@ -124,44 +127,42 @@ impl Whole {
             (_, Some(name)) => {
                 let mut hidden = std::ffi::OsString::from(".");
                 hidden.push(name);
-                hidden.push(format!(".{}", std::process::id()));
+                hidden.push(format!(".{:016x}", entropy::word()));
                 let beside = place.with_file_name(hidden);
-                let file = fs::File::create_new(&beside).with_context(cannot)?;
-                (file, Some(beside))
+                let (file, unfinished) = create(&beside).with_context(cannot)?;
+                (file, Some((beside, unfinished)))
             }
             (_, None) => anyhow::bail!("{}: it names no file", cannot()),
         };
-        let whole = Self {
+        if let (Some(found), Some(_)) = (found, &beside) {
+            file.set_permissions(found.permissions())?;
+        }
+        Ok(Self {
             place,
             file,
             beside,
-        };
-        if let (Some(found), Some(_)) = (found, &whole.beside) {
-            whole.file.set_permissions(found.permissions())?;
-        }
-        Ok(whole)
+        })
     }
 
     /// Writes all of it.
     pub fn finish(mut self, text: &str) -> Result<()> {
-        let cannot = format!("cannot write {}", self.place.display());
-        let written = self.file.write_all(text.as_bytes());
-        written.with_context(|| cannot.clone())?;
-        if let Some(beside) = &self.beside {
-            fs::rename(beside, &self.place).context(cannot)?;
-            self.beside = None;
+        let cannot = || format!("cannot write {}", self.place.display());
+        self.file.write_all(text.as_bytes()).with_context(cannot)?;
+        match self.beside {
+            None => Ok(()),
+            Some((beside, unfinished)) => unfinished
+                .finish(|| fs::rename(beside, &self.place))
+                .with_context(cannot),
         }
-        Ok(())
     }
 }
 
-impl Drop for Whole {
-    fn drop(&mut self) {
-        if let Some(beside) = &self.beside {
-            // It is not whole; nothing is lost with it.
-            let _ = fs::remove_file(beside);
-        }
-    }
+/// Makes a file of a name that nobody else has; it is removed again unless it is finished.
+pub fn create(path: &Path) -> io::Result<(fs::File, Unfinished)> {
+    let gone = path.to_owned();
+    // If it is not removed, nothing is lost with it.
+    let unfinished = Unfinished::new(move || drop(fs::remove_file(gone)))?;
+    Ok((fs::File::create_new(path)?, unfinished))
 }
 
 #[cfg(test)]

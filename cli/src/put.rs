@@ -1,17 +1,23 @@
 //! `odafs put`: copies a file to a server.
 
-use std::io::Read;
+use std::fs;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
-use odafs::{CreateOptions, Url};
+use odafs::{Changes, Client, CreateOptions, File, Metadata, PathError, Url};
+use odafs_fabric::entropy;
 
 use crate::connection::{Clients, ConnectionArguments, url};
-use crate::output;
+use crate::unfinished::Unfinished;
+use crate::{Usage, output};
 
 /// Bytes of one write.
 const WRITE_BYTES: usize = 1 << 20;
+
+/// Symbolic links followed to the file that is replaced.
+const LINKS_MAX: u32 = 40;
 
 /// Copy a file to a server
 #[derive(Args)]
@@ -20,7 +26,14 @@ const WRITE_BYTES: usize = 1 << 20;
   odafs put notes.txt nfs://127.0.0.1/inbox/            keeps its name
   tar c src | odafs put - odafs+shm:///run/odafs.sock?/src.tar
 
-When it returns, the data is on the server's stable storage.")]
+When it returns, the data is on the server's stable storage. It is written to a new file
+beside the destination (.odafs-put-...), which takes the name when all of it is there: a put
+that fails or is interrupted leaves what was there as it was. So one needs the right to make
+files in that directory.
+
+A file that is replaced passes its permission bits on to the new one, and its owner and group
+if the server lets you set them. Other hard links keep the old file, and access control lists
+are not kept. A symbolic link stays, and the file that it names is replaced.")]
 pub struct Arguments {
     /// The local file, or - for stdin
     #[arg(value_name = "LOCAL")]
@@ -37,48 +50,147 @@ pub struct Arguments {
 
 /// Copies.
 pub fn run(arguments: Arguments) -> Result<()> {
-    let stdin = arguments.local == Path::new("-");
-    let mut source: Box<dyn Read> = match stdin {
-        true => Box::new(std::io::stdin().lock()),
-        false => {
-            let opened = std::fs::File::open(&arguments.local);
-            Box::new(opened.with_context(|| format!("cannot open {}", arguments.local.display()))?)
-        }
-    };
-    let length = if stdin {
-        0
-    } else {
-        std::fs::metadata(&arguments.local)?.len()
-    };
+    let local = &arguments.local;
+    let (mut source, length) = open(local)?;
     let mut clients = Clients::new(arguments.connection.options());
     let (client, mut path) = clients.at(&arguments.url)?;
-    if client.stat(&path).is_ok_and(|m| m.is_dir())
-        && let Some(name) = arguments.local.file_name()
-    {
+    let mut there = find(&client, &path)?;
+    if there.is_some_and(|there| there.is_dir()) {
+        let Some(name) = local.file_name().filter(|_| local != Path::new("-")) else {
+            let url = &arguments.url;
+            bail!(Usage(format!("{url} is a directory: name the file too")));
+        };
         path.push(name);
+        there = find(&client, &path)?;
     }
-    let file = client.create_with(
-        path,
-        &CreateOptions {
-            exclusive: arguments.new,
-            ..CreateOptions::default()
-        },
-    )?;
+    if arguments.new && client.stat_link(&path).is_ok() {
+        bail!(
+            "{} exists already, and --new replaces nothing",
+            arguments.url
+        );
+    }
+    if there.is_some_and(|there| !there.is_file()) {
+        bail!("{} is no regular file, and is left alone", path.display());
+    }
+    let path = behind_links(&client, path)?;
+
+    let beside = path.with_file_name(format!(".odafs-put-{:016x}", entropy::word()));
+    let undo = {
+        let (client, beside) = (client.clone(), beside.clone());
+        move || remove(&client, &beside)
+    };
+    let unfinished = Unfinished::new(undo)?;
+    let made = CreateOptions {
+        // What is replaced may be for its owner's eyes alone.
+        mode: if there.is_some() { 0o600 } else { 0o644 },
+        exclusive: true,
+        ..CreateOptions::default()
+    };
+    let file = client.create_with(&beside, &made)?;
     let progress = output::byte_progress(length, "put");
+    let cannot_read = || format!("cannot read {}", local.display());
+    copy(&mut source, &file, cannot_read, |bytes| {
+        progress.set_position(bytes)
+    })?;
+    if let Some(there) = there {
+        inherit(&client, &beside, &file, &there)?;
+    }
+    file.sync()?;
+    if arguments.new {
+        // A link replaces nothing; the first name is undone.
+        client.hard_link(&beside, &path)?;
+    } else {
+        unfinished.finish(|| client.rename(&beside, &path))?;
+    }
+    progress.finish_and_clear();
+    Ok(())
+}
+
+/// The source, and its length as far as it is known.
+fn open(local: &Path) -> Result<(Box<dyn Read>, u64)> {
+    if local == Path::new("-") {
+        return Ok((Box::new(std::io::stdin().lock()), 0));
+    }
+    let cannot = || format!("cannot open {}", local.display());
+    let file = fs::File::open(local).with_context(cannot)?;
+    let found = file.metadata().with_context(cannot)?;
+    if found.is_dir() {
+        bail!("{} is a directory; put copies one file", local.display());
+    }
+    Ok((Box::new(file), found.len()))
+}
+
+/// What is at a path, behind symbolic links; `None`: nothing.
+fn find(client: &Client, path: &Path) -> Result<Option<Metadata>, PathError> {
+    match client.stat(path) {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The path that the symbolic links at the end of this one lead to.
+fn behind_links(client: &Client, mut path: PathBuf) -> Result<PathBuf> {
+    for _ in 0..LINKS_MAX {
+        if !client
+            .stat_link(&path)
+            .is_ok_and(|found| found.is_symlink())
+        {
+            return Ok(path);
+        }
+        let target = client.readlink(&path)?;
+        path = path.parent().unwrap_or(Path::new("/")).join(target);
+    }
+    bail!("{}: too many symbolic links", path.display())
+}
+
+fn copy(
+    source: &mut dyn Read,
+    file: &File,
+    cannot_read: impl Fn() -> String,
+    told: impl Fn(u64),
+) -> Result<()> {
     let mut buffer = vec![0; WRITE_BYTES];
     let mut offset = 0;
     loop {
-        let n = source
-            .read(&mut buffer)
-            .with_context(|| format!("cannot read {}", arguments.local.display()))?;
-        if n == 0 {
-            break;
+        let bytes = match source.read(&mut buffer) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            read => read.with_context(&cannot_read)?,
+        };
+        if bytes == 0 {
+            return Ok(());
         }
-        file.write_at(&buffer[..n], offset)?;
-        offset += n as u64;
-        progress.set_position(offset);
+        file.write_at(&buffer[..bytes], offset)?;
+        offset += bytes as u64;
+        told(offset);
     }
-    file.sync()?;
-    progress.finish_and_clear();
-    Ok(())
+}
+
+/// Gives a new file the rights of the one that it replaces.
+fn inherit(client: &Client, path: &Path, file: &File, there: &Metadata) -> Result<(), PathError> {
+    let made = file.metadata()?;
+    let owner = Changes {
+        uid: (made.uid != there.uid).then_some(there.uid),
+        gid: (made.gid != there.gid).then_some(there.gid),
+        ..Changes::default()
+    };
+    if owner != Changes::default() {
+        // Few may give files away; then the new one is ours.
+        let _ = client.set_attributes(path, &owner);
+    }
+    // Set-id bits go, as they do when a file is written to.
+    let mode = Changes {
+        mode: Some(there.mode & 0o777),
+        ..Changes::default()
+    };
+    client.set_attributes(path, &mode).map(drop)
+}
+
+/// Removes what was not finished, and says so where that fails.
+fn remove(client: &Client, path: &Path) {
+    match client.remove(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => eprintln!("odafs: {} is left there: {error}", path.display()),
+    }
 }

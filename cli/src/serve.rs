@@ -8,9 +8,9 @@ use clap::Args;
 use odafs_fabric::verbs::VerbsError;
 use odafs_server::config::ServerConfig;
 use odafs_server::server::{Addresses, Server, StartError};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::ServeOptions;
+use crate::signals::Signals;
 use crate::{Usage, listeners};
 
 /// Serve a directory
@@ -27,7 +27,7 @@ use crate::{Usage, listeners};
 
 When it accepts, one line on stdout says where: ready nfs=127.0.0.1:2049 rdma=127.0.0.1:20049
 shm=/run/odafs.sock (port 0 asks for any free port; the line has the real one). SIGTERM and
-SIGINT drain and end it with status 0; a second one ends it at once.
+SIGINT drain and end it with status 0; one more, a second or later, ends it at once.
 
 Mount it on Linux:
   mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,nolock 127.0.0.1:/ /mnt
@@ -79,15 +79,18 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let mut ends = runtime.block_on(async { Ends::new(arguments.until_stdin_ends) })?;
+    let mut ends = Ends {
+        signals: runtime.block_on(async { Signals::take_over() })?,
+        stdin: arguments.until_stdin_ends,
+    };
     let server = Server::start(config.clone()).map_err(|error| explain(error, &config))?;
     announce(server.addresses())?;
     let by_signal = runtime.block_on(ends.wait());
     std::thread::spawn(move || {
         if !by_signal {
-            runtime.block_on(ends.signalled());
+            runtime.block_on(ends.signals.next());
         }
-        runtime.block_on(ends.signalled());
+        runtime.block_on(ends.signals.again());
         eprintln!("odafs: told twice, ending at once");
         std::process::exit(1);
     });
@@ -97,32 +100,16 @@ pub fn run(arguments: Arguments) -> Result<()> {
 
 /// What ends a server.
 struct Ends {
-    term: tokio::signal::unix::Signal,
-    int: tokio::signal::unix::Signal,
+    signals: Signals,
     stdin: bool,
 }
 
 impl Ends {
-    fn new(stdin: bool) -> Result<Self> {
-        Ok(Self {
-            term: signal(SignalKind::terminate())?,
-            int: signal(SignalKind::interrupt())?,
-            stdin,
-        })
-    }
-
-    async fn signalled(&mut self) {
-        tokio::select! {
-            _ = self.term.recv() => {}
-            _ = self.int.recv() => {}
-        }
-    }
-
     /// Waits for the first; true if it was a signal.
     async fn wait(&mut self) -> bool {
         let stdin = self.stdin;
         tokio::select! {
-            () = self.signalled() => true,
+            _ = self.signals.next() => true,
             () = stdin_ends(), if stdin => false,
         }
     }
