@@ -120,6 +120,36 @@ pub(crate) fn absorb_if_foreign(export: &Export, file: &Arc<File>, now: &Attribu
     }
 }
 
+/// A change of our own took the file's attributes from one to the other, and its size perhaps to `asked` in between. What
+/// that has made untrue is taken back. The caller has closed the gate.
+pub(crate) fn absorb_own(
+    export: &Export,
+    file: &Arc<File>,
+    (before, after): (&Attributes, Option<&Attributes>),
+    asked: Option<u64>,
+) {
+    let Some(after) = after else {
+        // Nobody knows what it is like now.
+        drop_pages(export, file, 0, Reason::Size);
+        revoke_counter(export, file);
+        file.counter().bump();
+        return;
+    };
+    let sizes = [before.size, after.size, asked.unwrap_or(after.size)];
+    if sizes != [before.size; 3] {
+        let least = sizes.into_iter().min().unwrap_or(0);
+        drop_pages(export, file, export.page().index(least), Reason::Size);
+    }
+    let facts = export.facts_of(file.object(), *after);
+    if facts.class != file.facts().class {
+        revoke_pages(export, file, Reason::Rights);
+    }
+    file.set_facts(facts);
+    if sizes != [before.size; 3] || !is_same(before, after) {
+        file.counter().bump();
+    }
+}
+
 /// What the store holds may not be what was written to it: everything is read anew.
 pub(crate) fn start_over(export: &Export, file: &Arc<File>) {
     let _closed = file.close();
@@ -139,12 +169,12 @@ fn bury(export: &Export, file: &Arc<File>, standing: &mut Standing, reason: Reas
 }
 
 /// Takes the pages from `first` on out of memory. The caller has closed the gate.
-pub(crate) fn drop_pages(export: &Export, file: &Arc<File>, first: u64, reason: Reason) {
+fn drop_pages(export: &Export, file: &Arc<File>, first: u64, reason: Reason) {
     for_pages(file, first, |page| export.cache().retire(page, reason));
 }
 
 /// Makes all references to pages of the file worth nothing. The caller has closed the gate.
-pub(crate) fn revoke_pages(export: &Export, file: &Arc<File>, reason: Reason) {
+fn revoke_pages(export: &Export, file: &Arc<File>, reason: Reason) {
     for_pages(file, 0, |page| export.cache().revoke(page, reason));
     revoke_counter(export, file);
 }

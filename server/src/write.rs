@@ -79,12 +79,13 @@ pub fn write(
             data,
         };
         let put = put.within_size(end).unwrap_or_else(|| put.extending());
-        if put.as_ref().map_or(true, |(_, _, foreign)| *foreign) {
+        if put.foreign {
             // What this finds is an outside change's business, not the write's.
             let _ = change::take_note(export, file);
         }
-        let (count, wcc, _) = put?;
-        (count, wcc)
+        let wcc = put.wcc;
+        let count = put.written.map_err(|error| Refused { error, wcc })?;
+        (count as u32, wcc)
     };
     if stable != Stable::Unstable {
         let data_only = stable == Stable::DataSync;
@@ -134,8 +135,15 @@ fn around(file: &File, before: Option<WccAttributes>) -> WccData {
     }
 }
 
-/// Bytes written, the attributes around it, and whether they show that someone else was at the file too.
-type PutResult = Result<(u32, WccData, bool), Refused>;
+/// What became of the data of a write.
+struct Done {
+    /// Bytes written.
+    written: Result<usize, StoreError>,
+    /// The attributes around it.
+    wcc: WccData,
+    /// They show that someone else was at the file too.
+    foreign: bool,
+}
 
 /// The data of a write on its way.
 #[derive(Clone, Copy)]
@@ -149,22 +157,26 @@ struct Put<'a> {
 
 impl Put<'_> {
     /// A write that leaves the size alone, beside other readers and writers of the file. `None`: it does not.
-    fn within_size(&self, end: u64) -> Option<PutResult> {
+    fn within_size(&self, end: u64) -> Option<Done> {
         let gate = self.file.enter_blocking();
         let size = self.file.attributes().size;
         (end <= size).then(|| self.put(&gate, size))
     }
 
     /// A write beyond the end, alone. (Or no longer beyond it, which does no harm.)
-    fn extending(&self) -> PutResult {
+    fn extending(&self) -> Done {
         let gate = self.file.close();
         let size = self.file.attributes().size;
         self.put(&gate, size)
     }
 
-    fn put(&self, gate: &Standing, size: u64) -> PutResult {
+    fn put(&self, gate: &Standing, size: u64) -> Done {
         if gate.gone {
-            return Err(Refused::plain(Status::Stale));
+            return Done {
+                written: Err(Status::Stale.into()),
+                wcc: WccData::default(),
+                foreign: false,
+            };
         }
         let pages = self
             .export
@@ -199,14 +211,18 @@ impl Put<'_> {
             Err(_) => size,
         };
         // Whoever sees the new attributes can no longer read the old pages.
-        self.revoke(&mut locks, written.is_ok());
+        self.revoke(&mut locks, &written);
         if let Some(lock) = old_lock.as_mut().filter(|_| new_size != size) {
             self.export.cache().retire(lock, Reason::Size);
         }
         let (after, foreign) = recording.end(new_size);
         match &written {
             Ok(count) => self.replace_pages(&mut locks, *count, size, new_size),
-            Err(_) => self.file.counter().bump(),
+            // Times may move even if no byte does.
+            Err(error) if error.may_be_partial() || before != WccAttributes::from(&after) => {
+                self.file.counter().bump();
+            }
+            Err(_) => {}
         }
         drop((old_lock, locks));
         for leaf in &leaves {
@@ -216,9 +232,10 @@ impl Put<'_> {
             before: Some(before),
             after: Some(after),
         };
-        match written {
-            Ok(count) => Ok((count as u32, wcc, foreign)),
-            Err(error) => Err(Refused { error, wcc }),
+        Done {
+            written,
+            wcc,
+            foreign,
         }
     }
 
@@ -231,14 +248,15 @@ impl Put<'_> {
             .collect()
     }
 
-    /// Makes the references to the pages worth nothing. Of a write that failed nobody knows how much has arrived: the store
-    /// shall say.
-    fn revoke(&self, locks: &mut [PageLock<'_>], written: bool) {
+    /// Makes the references to the pages worth nothing, unless the write was refused. Of a write that failed nobody knows
+    /// how much has arrived: the store shall say.
+    fn revoke(&self, locks: &mut [PageLock<'_>], written: &Result<usize, StoreError>) {
         let cache = self.export.cache();
         for lock in locks {
             match written {
-                true => cache.outdate(lock),
-                false => cache.retire(lock, Reason::Write),
+                Ok(_) => cache.outdate(lock),
+                Err(error) if error.may_be_partial() => cache.retire(lock, Reason::Write),
+                Err(_) => {}
             }
         }
     }
@@ -368,25 +386,14 @@ pub fn set_attributes(
     check_guard(guard, &before)?;
     change::absorb_if_foreign(export, &file, &before);
 
-    if let Some(size) = new.size.filter(|size| *size != before.size) {
-        let first_changed = export.page().index(size.min(before.size));
-        change::drop_pages(export, &file, first_changed, Reason::Size);
-    }
-    if new.mode.is_some() || new.uid.is_some() || new.gid.is_some() {
-        change::revoke_pages(export, &file, Reason::Rights);
-    }
     let set = store.setattr(who, object, new);
     // A refusal may come after a part of it was done.
     let after = set.or_else(|_| store.getattr(object));
-    let facts = after.map(|after| export.facts_of(object, after));
-    // Someone else may have changed the mode meanwhile.
-    if facts.is_ok_and(|facts| facts.class != file.facts().class) {
-        change::revoke_pages(export, &file, Reason::Rights);
-    }
-    file.counter().bump();
-    if let Ok(facts) = facts {
-        file.set_facts(facts);
-    }
+    let asked = match &set {
+        Err(error) if !error.may_be_partial() => None,
+        _ => new.size,
+    };
+    change::absorb_own(export, &file, (&before, after.as_ref().ok()), asked);
     let wcc = WccData {
         before: Some(WccAttributes::from(&before)),
         after: after.ok(),

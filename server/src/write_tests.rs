@@ -9,8 +9,9 @@ use odafs_nic::tpt::TptEntry;
 use super::*;
 use crate::export::ExportConfig;
 use crate::metrics::Reason;
+use crate::namespace;
 use crate::read::Effort;
-use crate::store::{Operation, Store as _};
+use crate::store::{CreateHow, Operation, Store as _};
 use crate::testing::{PAGE, World, other, owner};
 
 const P: usize = PAGE as usize;
@@ -254,6 +255,79 @@ fn a_failed_write_leaves_nothing_to_guess() {
     assert_eq!(refused.expect_err("injected").error.status, Status::Io);
     assert!(client.read(&old).is_err());
     assert_eq!(world.read(&file, 0, 2 * P as u32), [1; 2 * P]);
+}
+
+#[test]
+fn a_refused_change_leaves_pages_references_and_counter_alone() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; 3 * P]);
+    let (export, root) = (&world.export, world.store.root());
+    let write_as = |who: &Credential, offset| {
+        let refused = write(export, who, &file, offset, b"x", Stable::Unstable);
+        refused.expect_err("refused").error.status
+    };
+    let cut = SetAttributes {
+        size: Some(1),
+        ..SetAttributes::default()
+    };
+    let private = SetAttributes {
+        mode: Some(0o600),
+        ..SetAttributes::default()
+    };
+    let set_as = |who: &Credential, new| {
+        let refused = set_attributes(export, who, file.object(), new, None);
+        refused.expect_err("refused").error.status
+    };
+    type Refusal<'a> = (Status, Box<dyn Fn() -> Status + 'a>);
+    let refusals: [Refusal<'_>; 8] = [
+        (Status::Access, Box::new(|| write_as(&other(), PAGE))),
+        (Status::Access, Box::new(|| write_as(&other(), 9 * PAGE))),
+        (Status::FBig, Box::new(|| write_as(&owner(), 1 << 40))),
+        (
+            Status::RoFs,
+            Box::new(|| {
+                world.store.set_read_only(true);
+                let status = write_as(&owner(), 0);
+                world.store.set_read_only(false);
+                status
+            }),
+        ),
+        (
+            Status::NoSpc,
+            Box::new(|| {
+                world.store.fail_next(Operation::Write, Status::NoSpc);
+                write_as(&owner(), 0)
+            }),
+        ),
+        (Status::Access, Box::new(|| set_as(&other(), &cut))),
+        (Status::Perm, Box::new(|| set_as(&other(), &private))),
+        (
+            Status::Access,
+            Box::new(|| {
+                let how = CreateHow::Unchecked(&cut);
+                let refused = namespace::create(export, &other(), root, b"a", how);
+                refused.expect_err("refused").status
+            }),
+        ),
+    ];
+    world.read(&file, 0, 3 * P as u32);
+    let mut client = world.client(&owner());
+    let references = client.references(&file, 0, 3 * P as u32);
+    assert_eq!(references.len(), 3);
+    let counter = client.counter(&file).expect("watched");
+    let change = file.change();
+    for (number, (expected, refuse)) in refusals.iter().enumerate() {
+        assert_eq!(refuse(), *expected, "{number}");
+        assert_eq!(file.change(), change, "{number}");
+        for page in &references {
+            let found = client.read(&page.reference);
+            assert_eq!(found, Ok(vec![1; P]), "{number}: page {}", page.page);
+        }
+        assert!(client.read(&counter).is_ok(), "{number}");
+        let found = world.try_read(&file, 0, 3 * P as u32, Effort::ResidentOnly);
+        assert_eq!(found.expect("resident").0, [1; 3 * P], "{number}");
+    }
+    assert_eq!(export.metrics().outside_changes.get(), 0);
 }
 
 #[test]

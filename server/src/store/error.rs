@@ -13,6 +13,16 @@ pub struct StoreError {
     pub errno: i32,
 }
 
+impl StoreError {
+    /// Whether a part of a change may have been made all the same. Everything else is said before a byte is changed.
+    pub fn may_be_partial(&self) -> bool {
+        matches!(
+            self.status,
+            Status::Io | Status::ServerFault | Status::Nxio | Status::NoDev
+        )
+    }
+}
+
 impl From<Status> for StoreError {
     fn from(status: Status) -> Self {
         Self { status, errno: 0 }
