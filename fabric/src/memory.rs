@@ -15,6 +15,7 @@ pub(crate) mod mapping;
 #[cfg(not(shuttle))]
 pub(crate) mod memfd;
 mod own;
+mod pinned;
 mod protocol;
 mod region;
 mod target;
@@ -26,6 +27,7 @@ pub use arena::{Arena, ArenaConfig};
 pub use hints::{collapse, prefetch};
 pub use life::{LifeView, LifeWord};
 pub use own::Own;
+pub use pinned::Pinned;
 pub use protocol::PinRefused;
 pub use region::Region;
 pub(crate) use target::Target;

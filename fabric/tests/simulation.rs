@@ -178,11 +178,10 @@ fn reads_are_never_torn() {
             let (arena, issued) = (Arc::clone(&arena), Arc::clone(&issued));
             thread::spawn(move || {
                 let (epoch, content) = *issued.lock();
-                if arena.pin(frame, epoch, epoch).is_ok() {
+                if let Ok(_pin) = arena.pin(frame, epoch, epoch) {
                     let mut page = [0; 4096];
                     arena.copy_out(frame, 0, &mut page);
                     assert_eq!(page, [content; 4096]);
-                    arena.unpin(frame);
                 }
             })
         };

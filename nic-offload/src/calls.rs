@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use odafs_fabric::memory::{Arena, FrameNumber};
+use odafs_fabric::memory::{Arena, Pinned};
 use odafs_fabric::sync::Arc;
 use odafs_fabric::{Peer, Remote, Source};
 
@@ -23,6 +23,11 @@ pub enum Transport {
 }
 
 impl Transport {
+    /// Whether it can write into a caller's memory ahead of a reply.
+    pub const fn has_rdma_write(self) -> bool {
+        !matches!(self, Transport::Tcp)
+    }
+
     /// The name that logs, metrics and sessions use.
     pub const fn name(self) -> &'static str {
         match self {
@@ -91,7 +96,7 @@ pub struct Placed {
     pub at: usize,
     /// Bytes. If they are more than the caller's placement, the call is answered by an error of the transport.
     pub length: u32,
-    /// The data, in order. Frames are pinned.
+    /// The data, in order.
     pub pieces: Vec<ChunkSource>,
 }
 
@@ -107,11 +112,10 @@ pub struct ChunkWrite {
 /// Where the bytes of a [`ChunkWrite`] or of what is [`Placed`] are.
 #[derive(Debug)]
 pub enum ChunkSource {
-    /// Part of a frame of the export's arena. The procedure pinned it; whoever sends it unpins it once it has gone
-    /// (or will never go).
+    /// Part of a frame of the export's arena. Whoever sends it keeps it until it has gone.
     Frame {
         /// The frame.
-        frame: FrameNumber,
+        frame: Pinned,
         /// First byte within it.
         offset: u32,
         /// Bytes.
@@ -131,7 +135,7 @@ impl ChunkSource {
                 length,
             } => Source::Frame {
                 arena,
-                frame: *frame,
+                frame: frame.frame(),
                 offset: *offset,
                 length: *length,
             },

@@ -16,7 +16,7 @@ pub struct Connection {
     nonce: Nonce,
     attachment: Option<Attachment>,
     window: SequenceWindow,
-    pins: u32,
+    pins: usize,
     denials: Denials,
 }
 
@@ -78,9 +78,14 @@ impl Connection {
             .map(|attachment| &attachment.session)
     }
 
-    /// Frames that its transfers have pinned.
-    pub fn pins(&self) -> u32 {
+    /// Frames that its transfers have pinned, as it was last told.
+    pub(crate) fn pins(&self) -> usize {
         self.pins
+    }
+
+    /// So many frames are pinned by its transfers. Whoever keeps those says it before the next is let in.
+    pub fn set_pins(&mut self, pins: usize) {
+        self.pins = pins;
     }
 
     /// Attaches it. Only once: a second time would reset the window, and all its requests could be replayed.
@@ -126,13 +131,8 @@ impl Connection {
         Ok(())
     }
 
-    pub(crate) fn pinned(&mut self) {
-        self.pins += 1;
+    pub(crate) fn let_in(&mut self) {
         self.denials.forgive();
-    }
-
-    pub(crate) fn unpinned(&mut self) {
-        self.pins -= 1;
     }
 
     #[cfg(test)]

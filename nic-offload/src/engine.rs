@@ -376,7 +376,7 @@ impl Engine {
                 Some(Line::Rdma(line)) if line.number() == returned.place.number => {
                     line.returned(returned, &now)
                 }
-                _ => outbox::discard(returned.outcome, serves),
+                _ => {}
             }
         }
         any
@@ -433,7 +433,7 @@ impl Engine {
         if let Some(line) = self.lines[at].take() {
             self.vacant.push(at);
             match line {
-                Line::Direct(line) => line.close(&self.serves),
+                Line::Direct(line) => drop(line),
                 Line::Rpc(line) => line.close(&self.serves),
                 Line::Rdma(line) => {
                     line.close(&self.serves);

@@ -5,7 +5,7 @@
 
 use odafs_common::exception::Exception;
 use odafs_common::reference::{Epoch, Handle};
-use odafs_fabric::memory::{Arena, FrameNumber, PinRefused};
+use odafs_fabric::memory::{Arena, FrameNumber, PinRefused, Pinned};
 use odafs_fabric::sync::Arc;
 
 use crate::tpt::TptEntry;
@@ -26,10 +26,10 @@ pub trait HostVm: Send + Sync {
 
     /// Pins the entry's frame if its content is still that of both epochs: the client's and the entry's own.
     /// [`Exception::Stale`] if not; [`Exception::Busy`] after a bounded number of tries.
-    fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<(), Exception>;
+    fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<Pinned, Exception>;
 
-    /// Undoes a [`lock`](Self::lock).
-    fn unlock(&self, frame: FrameNumber);
+    /// Ends a [`lock`](Self::lock). To drop the pin does the same, at once and for nothing.
+    fn unlock(&self, pin: Pinned);
 
     /// The frame was read: pageout shall know.
     fn reference(&self, frame: FrameNumber);
@@ -86,7 +86,7 @@ impl HostVm for SharedVm {
         self.pages.may_keep(handle)
     }
 
-    fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<(), Exception> {
+    fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<Pinned, Exception> {
         self.arena
             .pin(entry.frame, request, entry.epoch)
             .map_err(|refused| match refused {
@@ -95,8 +95,8 @@ impl HostVm for SharedVm {
             })
     }
 
-    fn unlock(&self, frame: FrameNumber) {
-        self.arena.unpin(frame);
+    fn unlock(&self, pin: Pinned) {
+        drop(pin);
     }
 
     fn reference(&self, frame: FrameNumber) {

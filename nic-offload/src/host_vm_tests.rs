@@ -94,15 +94,15 @@ fn fault() {
 fn lock_holds_the_frame_until_unlock() {
     on_both(|host, vm| {
         let entry = host.publish(1);
-        assert_eq!(vm.lock(&entry, entry.epoch), Ok(()));
+        let pin = vm.lock(&entry, entry.epoch).expect("published");
         assert!(host.arena.is_pinned(entry.frame));
         assert!(
             host.arena.revoke(entry.frame),
             "a revocation hears of the pin"
         );
-        vm.unlock(entry.frame);
+        vm.unlock(pin);
         // The next call that is answered comes after what was only posted.
-        assert_eq!(vm.lock(&entry, entry.epoch), Err(Exception::Stale));
+        assert_eq!(vm.lock(&entry, entry.epoch).err(), Some(Exception::Stale));
         assert!(!host.arena.is_pinned(entry.frame));
     });
 }
@@ -114,21 +114,20 @@ fn lock_checks_both_epochs() {
         host.arena.revoke(old.frame);
         let new = host.publish(1);
         assert_eq!(
-            vm.lock(&old, new.epoch),
-            Err(Exception::Stale),
+            vm.lock(&old, new.epoch).err(),
+            Some(Exception::Stale),
             "the entry is old"
         );
         assert_eq!(
-            vm.lock(&new, old.epoch),
-            Err(Exception::Stale),
+            vm.lock(&new, old.epoch).err(),
+            Some(Exception::Stale),
             "the client's word is old"
         );
-        assert_eq!(vm.lock(&new, new.epoch), Ok(()));
-        vm.unlock(new.frame);
+        vm.unlock(vm.lock(&new, new.epoch).expect("both are of now"));
         host.arena.unpublish(new.frame);
         assert_eq!(
-            vm.lock(&new, new.epoch),
-            Err(Exception::Stale),
+            vm.lock(&new, new.epoch).err(),
+            Some(Exception::Stale),
             "unpublished"
         );
     });
@@ -158,8 +157,7 @@ fn many_nics_at_once() {
                 thread::spawn(move || {
                     for _ in 0..200 {
                         assert_eq!(vm.fault(Handle(frame)), Ok(entry));
-                        assert_eq!(vm.lock(&entry, entry.epoch), Ok(()));
-                        vm.unlock(entry.frame);
+                        vm.unlock(vm.lock(&entry, entry.epoch).expect("published"));
                     }
                 })
             })

@@ -6,7 +6,7 @@ use odafs_common::exception::Exception;
 use odafs_common::mac::{MacAlgorithm, MacKey};
 use odafs_common::reference::Handle;
 use odafs_fabric::clock::Nanos;
-use odafs_fabric::memory::{Arena, FrameNumber};
+use odafs_fabric::memory::{Arena, Pinned};
 use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_fabric::{Remote, SteeringTag, entropy};
@@ -48,7 +48,7 @@ impl Default for NicConfig {
 #[derive(Debug)]
 #[must_use]
 pub enum Verdict<R = Transfer> {
-    /// Of [`Nic::receive`]: move this data, then answer with [`Nic::complete`] and give it back with [`Nic::finish`]. Of
+    /// Of [`Nic::receive`]: move this data, then answer with [`Nic::complete`] and end it with [`Nic::finish`]. Of
     /// [`Nic::authenticate`]: go on with [`Nic::translate`].
     Read(R),
     /// The connection is to be attached: answer with [`Nic::attached`].
@@ -65,12 +65,12 @@ pub enum Verdict<R = Transfer> {
 #[must_use]
 pub struct Authentic(Request);
 
-/// A read that was let in. Its frame is pinned until [`Nic::finish`].
+/// A read that was let in.
 #[derive(Debug)]
 #[must_use]
 pub struct Transfer {
     /// The frame to read from.
-    pub frame: FrameNumber,
+    pub frame: Pinned,
     /// First byte within the frame.
     pub offset: u32,
     /// Bytes.
@@ -269,8 +269,8 @@ impl Nic {
             })
     }
 
-    /// Translates, checks and pins what was let in: then move the data, answer with [`Nic::complete`] and give it back
-    /// with [`Nic::finish`].
+    /// Translates, checks and pins what was let in: then move the data, answer with [`Nic::complete`] and end it with
+    /// [`Nic::finish`].
     ///
     /// # Errors
     /// The answer to be sent instead, a refusal.
@@ -330,18 +330,18 @@ impl Nic {
         request: &Request,
     ) -> Result<Transfer, Exception> {
         let session = connection.session().ok_or(Exception::Denied)?;
-        if connection.pins() >= self.config.pins_max {
+        if connection.pins() >= self.config.pins_max as usize {
             return Err(Exception::Busy);
         }
-        let entry = self.pin(request, session)?;
-        connection.pinned();
-        Ok(self.transfer(request, &entry))
+        let frame = self.pin(request, session)?;
+        connection.let_in();
+        Ok(self.transfer(request, frame))
     }
 
-    fn transfer(&self, request: &Request, entry: &TptEntry) -> Transfer {
+    fn transfer(&self, request: &Request, frame: Pinned) -> Transfer {
         let page = self.arena.page();
         Transfer {
-            frame: entry.frame,
+            frame,
             offset: page.within(request.address) as u32,
             length: request.length,
             answer: match request.inline {
@@ -358,14 +358,14 @@ impl Nic {
 
     /// Translates, checks and pins. An entry older than the reference may have missed news: then the host is asked,
     /// once.
-    fn pin(&self, request: &Request, session: &Session) -> Result<TptEntry, Exception> {
+    fn pin(&self, request: &Request, session: &Session) -> Result<Pinned, Exception> {
         if request.epoch > self.arena.current_epoch() {
             return Err(Exception::Stale);
         }
         if let Some(entry) = self.tpt.lookup(request.handle) {
             let pinned = self.pin_entry(&entry, request, session);
-            if pinned != Err(Exception::Stale) || request.epoch <= entry.epoch {
-                return pinned.map(|()| entry);
+            if !matches!(pinned, Err(Exception::Stale)) || request.epoch <= entry.epoch {
+                return pinned;
             }
         }
         self.counters.fault();
@@ -373,7 +373,7 @@ impl Nic {
         if self.host.may_keep(request.handle) {
             self.tpt.enter(request.handle, entry);
         }
-        self.pin_entry(&entry, request, session).map(|()| entry)
+        self.pin_entry(&entry, request, session)
     }
 
     fn pin_entry(
@@ -381,7 +381,7 @@ impl Nic {
         entry: &TptEntry,
         request: &Request,
         session: &Session,
-    ) -> Result<(), Exception> {
+    ) -> Result<Pinned, Exception> {
         if request.key != entry.key {
             return Err(Exception::Stale);
         }
@@ -403,23 +403,17 @@ impl Nic {
         )
     }
 
-    /// The data has left the frame, and the completion is posted or will be: unpins the frame.
-    pub fn finish(&self, connection: &mut Connection, transfer: Transfer) {
+    /// The data has left the frame, and the completion is posted or will be.
+    pub fn finish(&self, transfer: Transfer) {
         self.counters.completed(transfer.length);
-        self.host.reference(transfer.frame);
-        self.abandon(connection, transfer);
-    }
-
-    /// Nobody will get the data: unpins the frame.
-    pub fn abandon(&self, connection: &mut Connection, transfer: Transfer) {
+        self.host.reference(transfer.frame.frame());
         self.host.unlock(transfer.frame);
-        connection.unpinned();
     }
 
-    /// The answer to a transfer whose sink does not exist. The transfer is still to be abandoned.
+    /// The answer to a transfer whose sink does not exist.
     pub fn refuse_transfer(
         &self,
-        transfer: &Transfer,
+        transfer: Transfer,
         exception: Exception,
     ) -> [u8; Completion::BYTES] {
         self.counters.refused(exception);

@@ -4,7 +4,7 @@ use odafs_common::direct::{Feedback, Place, ReadOrder};
 use odafs_common::page::{Layout, PageSize};
 use odafs_common::reference::{AccessKey, Epoch, Reference};
 use odafs_common::session::SessionKey;
-use odafs_fabric::memory::ArenaConfig;
+use odafs_fabric::memory::{ArenaConfig, FrameNumber};
 use odafs_fabric::sync::Mutex;
 
 use super::*;
@@ -180,15 +180,14 @@ impl World {
     fn judge(&mut self, message: &[u8]) -> Result<u32, Exception> {
         let answer = match self.receive(message) {
             Verdict::Read(transfer) => {
-                assert!(self.arena.is_pinned(transfer.frame));
+                assert!(self.arena.is_pinned(transfer.frame.frame()));
                 let answer = self.nic.complete(&transfer);
-                self.nic.finish(&mut self.connection, transfer);
+                self.nic.finish(transfer);
                 completion_of(&answer)
             }
             Verdict::Refused(answer) => completion_of(&answer),
             Verdict::Attach(_) | Verdict::NotAttached(_) => panic!("no attach was sent"),
         };
-        assert_eq!(self.connection.pins(), 0);
         assert!(
             (0..16).all(|frame| !self.arena.is_pinned(FrameNumber(frame))),
             "a pin was left"
@@ -252,7 +251,7 @@ fn a_good_read_is_let_in() {
             panic!("refused")
         };
         assert_eq!(
-            (transfer.frame, transfer.offset, transfer.length),
+            (transfer.frame.frame(), transfer.offset, transfer.length),
             (FrameNumber(3), 100, 50)
         );
         assert_eq!((transfer.answer, transfer.sequence), (Answer::Inline, 1));
@@ -262,7 +261,7 @@ fn a_good_read_is_let_in() {
         assert_eq!((completion.result, data), (Ok(50), &[0x33; 50][..]));
         assert_eq!(Feedback::unpack(completion.feedback), feedback);
         world.arena.take_referenced(FrameNumber(3));
-        world.nic.finish(&mut world.connection, transfer);
+        world.nic.finish(transfer);
         assert!(!world.arena.is_pinned(FrameNumber(3)));
         assert!(
             world.arena.take_referenced(FrameNumber(3)),
@@ -299,7 +298,7 @@ fn a_sink_is_passed_on() {
             offset: 6
         })
     );
-    world.nic.abandon(&mut world.connection, transfer);
+    drop(transfer);
     assert_eq!(world.nic.counters().snapshot().reads, 0);
 }
 
@@ -473,6 +472,7 @@ fn busy_at_the_cap_of_pins() {
             panic!("refused")
         };
         held.push(transfer);
+        world.connection.set_pins(held.len());
     }
     let request = world.client.request(&reference);
     let message = world.client.seal(&request);
@@ -481,7 +481,8 @@ fn busy_at_the_cap_of_pins() {
     };
     assert_eq!(completion_of(&answer).result, Err(Exception::Busy));
     held.into_iter()
-        .for_each(|transfer| world.nic.finish(&mut world.connection, transfer));
+        .for_each(|transfer| world.nic.finish(transfer));
+    world.connection.set_pins(0);
     assert_eq!(world.read(&reference), Ok(4096));
 }
 

@@ -80,8 +80,8 @@ pub fn read(
     read_to(export, who, file, range, effort, &mut Copied(data))
 }
 
-/// Reads `range` as pieces to be sent: parts of frames, pinned until the sender unpins them, and copies of
-/// what could not be pinned. For replies that go out by RDMA Write.
+/// Reads `range` as pieces to be sent: parts of frames, which are pinned, and copies of what could not be pinned. For
+/// replies that go out by RDMA Write.
 pub fn read_pinned(
     export: &Export,
     who: &Credential,
@@ -90,13 +90,8 @@ pub fn read_pinned(
     effort: Effort,
 ) -> Result<(ReadDone, Vec<ChunkSource>), ReadFailed> {
     let mut pieces = Pieces::default();
-    match read_to(export, who, file, range, effort, &mut pieces) {
-        Ok(done) => Ok((done, pieces.0)),
-        Err(failed) => {
-            pieces.restart(export);
-            Err(failed)
-        }
-    }
+    let done = read_to(export, who, file, range, effort, &mut pieces)?;
+    Ok((done, pieces.0))
 }
 
 fn read_to(
@@ -112,7 +107,7 @@ fn read_to(
         match pass(export, who, file, range, effort, target)? {
             Pass::Done(done) => return Ok(done),
             Pass::FoundShort(_) => {
-                target.restart(export);
+                target.restart();
                 change::check(export, file)?;
             }
         }
@@ -292,7 +287,7 @@ trait Target {
     fn take_bytes(&mut self, at: u32, bytes: &[u8]);
 
     /// Drops what was taken so far.
-    fn restart(&mut self, export: &Export);
+    fn restart(&mut self);
 }
 
 /// Copied into place.
@@ -319,7 +314,7 @@ impl Target for Copied<'_> {
         self.0[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
     }
 
-    fn restart(&mut self, _export: &Export) {}
+    fn restart(&mut self) {}
 }
 
 /// Collected for sending.
@@ -342,7 +337,7 @@ impl Target for Pieces {
         let arena = export.cache().arena();
         let now = arena.current_epoch();
         self.0.push(match arena.pin(frame, now, now) {
-            Ok(()) => ChunkSource::Frame {
+            Ok(frame) => ChunkSource::Frame {
                 frame,
                 offset: within,
                 length,
@@ -359,12 +354,8 @@ impl Target for Pieces {
         self.0.push(ChunkSource::Bytes(bytes.to_vec()));
     }
 
-    fn restart(&mut self, export: &Export) {
-        for piece in self.0.drain(..) {
-            if let ChunkSource::Frame { frame, .. } = piece {
-                export.cache().arena().unpin(frame);
-            }
-        }
+    fn restart(&mut self) {
+        self.0.clear();
     }
 }
 

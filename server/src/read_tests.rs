@@ -254,14 +254,14 @@ fn without_a_frame_reads_go_through() {
     assert!(world.export.metrics().frames_short.get() > 0);
     // What is pinned stays as it was, even when the page is written.
     world.write(&file, 0, &[0xAB; PAGE as usize]);
-    let ChunkSource::Frame { frame, .. } = pins[0] else {
+    let ChunkSource::Frame { frame, .. } = &pins[0] else {
         panic!("a frame")
     };
     let mut sent = vec![0; PAGE as usize];
-    world.export.arena().copy_out(frame, 0, &mut sent);
+    world.export.arena().copy_out(frame.frame(), 0, &mut sent);
     assert_eq!(sent, content[..PAGE as usize]);
     assert_eq!(world.read(&file, 0, PAGE as u32), [0xAB; PAGE as usize]);
-    Pieces(pins).restart(&world.export);
+    drop(pins);
     for page in 0..20 {
         world.read(&file, page * PAGE, 1);
     }

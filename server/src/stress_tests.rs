@@ -164,8 +164,8 @@ impl Model {
                     length,
                 } => {
                     let mut data = vec![0; length as usize];
-                    export.arena().copy_out(frame, offset, &mut data);
-                    export.arena().unpin(frame);
+                    export.arena().copy_out(frame.frame(), offset, &mut data);
+                    drop(frame);
                     self.check(1, (file, page), floor, &data);
                 }
                 ChunkSource::Bytes(data) => self.check(1, (file, page), floor, &data),

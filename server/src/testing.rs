@@ -258,8 +258,8 @@ impl DirectClient {
             Verdict::Read(transfer) => {
                 let mut data = vec![0; transfer.length as usize];
                 let arena = self.export.arena();
-                arena.copy_out(transfer.frame, transfer.offset, &mut data);
-                nic.finish(&mut self.connection, transfer);
+                arena.copy_out(transfer.frame.frame(), transfer.offset, &mut data);
+                nic.finish(transfer);
                 Ok(data)
             }
             Verdict::Refused(answer) => {

@@ -2,6 +2,7 @@
 
 use odafs_common::exception::Exception;
 use odafs_common::reference::{Epoch, Handle};
+use odafs_fabric::memory::Pinned;
 use odafs_fabric::sync::Mutex;
 use odafs_nic::host_vm::HostVm;
 use odafs_nic::tpt::TptEntry;
@@ -444,12 +445,12 @@ impl HostVm for Interrupted {
         self.host.may_keep(handle)
     }
 
-    fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<(), Exception> {
+    fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<Pinned, Exception> {
         self.host.lock(entry, request)
     }
 
-    fn unlock(&self, frame: FrameNumber) {
-        self.host.unlock(frame);
+    fn unlock(&self, pin: Pinned) {
+        self.host.unlock(pin);
     }
 
     fn reference(&self, frame: FrameNumber) {

@@ -160,9 +160,9 @@ impl Inside {
                     time,
                     || self.draw(),
                     |entry| {
-                        if vm.lock(&entry, entry.epoch).is_ok() {
+                        if let Ok(pin) = vm.lock(&entry, entry.epoch) {
                             vm.reference(entry.frame);
-                            vm.unlock(entry.frame);
+                            vm.unlock(pin);
                         }
                     },
                 )
@@ -332,11 +332,10 @@ impl Inside {
                         outcome = job(&mut reply);
                     }
                     if let Outcome::Placed(placed) = outcome
-                        && let [ChunkSource::Frame { frame, offset, .. }] = placed.pieces[..]
+                        && let [ChunkSource::Frame { frame, offset, .. }] = &placed.pieces[..]
                     {
                         let arena = self.export.arena();
-                        arena.copy_out(frame, offset, &mut into);
-                        arena.unpin(frame);
+                        arena.copy_out(frame.frame(), *offset, &mut into);
                     }
                     black_box(&mut into);
                 })
@@ -552,7 +551,7 @@ impl Judge {
                 Verdict::Read(transfer) => {
                     let_in += 1;
                     black_box(nic.complete(&transfer));
-                    nic.finish(connection, transfer);
+                    nic.finish(transfer);
                 }
                 Verdict::Refused(answer) => {
                     black_box(answer);

@@ -1,5 +1,6 @@
 use super::FrameNumber;
 use super::mapping::{HUGE_BYTES, Mapping};
+use super::pinned::{Pinned, States};
 use super::protocol::{self, PinRefused, State, UNPUBLISHED};
 use crate::sync::Arc;
 use odafs_common::page::{Layout, PageSize};
@@ -44,7 +45,7 @@ struct EpochLine(AtomicU64);
 pub struct Arena {
     data: Arc<Mapping>,
     stamps: Arc<Mapping>,
-    states: Box<[State]>,
+    states: States,
     layout: Layout,
     backing_bytes: u32,
     epoch: EpochLine,
@@ -117,7 +118,7 @@ impl Arena {
         if let Some((fd, _)) = &apart {
             memfd::freeze(fd)?;
         }
-        let states = (0..config.frames).map(|_| State::new()).collect();
+        let states = States::new(config.frames);
         let epoch = EpochLine(AtomicU64::new(1));
         let stamps = apart.map_or_else(|| Arc::clone(&data), |(_, stamps)| stamps);
         Ok(Arena {
@@ -139,7 +140,7 @@ impl Arena {
             true => Arc::clone(&data),
             false => Arc::new(Mapping::new(stamps_length)?),
         };
-        let states = (0..config.frames).map(|_| State::new()).collect();
+        let states = States::new(config.frames);
         let epoch = EpochLine(AtomicU64::new(1));
         Ok(Arena {
             data,
@@ -153,7 +154,7 @@ impl Arena {
 
     /// Number of frames.
     pub fn frames(&self) -> u32 {
-        self.states.len() as u32
+        self.states.count()
     }
 
     /// Size of a frame.
@@ -203,15 +204,17 @@ impl Arena {
         Epoch(protocol::publish(self.stamp(frame), &self.epoch.0))
     }
 
-    /// Keeps the frame's content as it is until [`Arena::unpin`], if its stamp is above neither
+    /// Keeps the frame's content as it is for as long as the pin lives, if its stamp is above neither
     /// the `request`'s epoch nor the TPT `entry`'s.
-    pub fn pin(&self, frame: FrameNumber, request: Epoch, entry: Epoch) -> Result<(), PinRefused> {
-        protocol::pin(self.stamp(frame), self.state(frame), request.0.min(entry.0))
-    }
-
-    /// Ends one [`Arena::pin`].
-    pub fn unpin(&self, frame: FrameNumber) {
-        self.state(frame).unpin();
+    pub fn pin(
+        &self,
+        frame: FrameNumber,
+        request: Epoch,
+        entry: Epoch,
+    ) -> Result<Pinned, PinRefused> {
+        let state = self.state(frame);
+        protocol::pin(self.stamp(frame), state, request.0.min(entry.0))?;
+        Ok(Pinned::counted(state, frame))
     }
 
     /// Fetches what [`Arena::pin`] looks at for the frame that holds `address`, and what a copy of `length` bytes from
@@ -335,8 +338,8 @@ impl Arena {
     }
 
     #[inline]
-    fn state(&self, frame: FrameNumber) -> &State {
-        &self.states[frame.0 as usize]
+    fn state(&self, frame: FrameNumber) -> &'static State {
+        self.states.get(frame)
     }
 }
 

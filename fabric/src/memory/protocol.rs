@@ -35,6 +35,11 @@ impl State {
 
     pub fn is_pinned(&self) -> bool {
         schedule_point();
+        self.holds_pin()
+    }
+
+    /// As [`State::is_pinned`], where no other task can have a say.
+    pub fn holds_pin(&self) -> bool {
         self.0.load(Ordering::Acquire) >= PIN
     }
 

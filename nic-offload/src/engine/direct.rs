@@ -14,6 +14,7 @@ use crate::nic::{Answer, AttachRequest, Authentic, Nic, Transfer, Verdict};
 
 /// A direct connection and what is under way on it.
 pub(super) struct DirectLine {
+    /// The first to go: that ends whatever still reads from frames, which are unpinned after it.
     qp: Box<dyn QueuePair>,
     connection: Connection,
     /// What found no room, in order.
@@ -152,11 +153,19 @@ impl DirectLine {
     #[inline]
     fn begin(&mut self, nic: &Nic, now: Nanos) {
         if let Some(read) = self.next.take() {
+            self.connection.set_pins(self.pins());
             match nic.translate(&mut self.connection, read, now) {
                 Ok(transfer) => self.send(transfer, nic, now),
                 Err(refusal) => self.answer(&refusal),
             }
         }
+    }
+
+    /// Frames that are pinned for it.
+    fn pins(&self) -> usize {
+        let waiting = self.waiting.iter();
+        let waiting = waiting.filter(|waiting| matches!(waiting, Waiting::Transfer(_)));
+        self.leaving.len() + waiting.count()
     }
 
     /// Posts again the receives that were used, as long as the peer takes its answers.
@@ -209,12 +218,13 @@ impl DirectLine {
             self.scratch.resize(length, 0);
         }
         let data = &mut self.scratch[..length];
-        nic.arena().copy_out(transfer.frame, transfer.offset, data);
+        nic.arena()
+            .copy_out(transfer.frame.frame(), transfer.offset, data);
         match self.qp.post_send(0, &[&nic.complete(&transfer), data]) {
-            Ok(_) => nic.finish(&mut self.connection, transfer),
+            Ok(_) => nic.finish(transfer),
             Err(PostError::Full) => return Some(transfer),
             Err(PostError::TooLong) => self.refuse(transfer, nic),
-            Err(PostError::Closed | PostError::BadRange) => self.abandon(transfer, nic),
+            Err(PostError::Closed | PostError::BadRange) => self.dead = true,
         }
         None
     }
@@ -226,18 +236,12 @@ impl DirectLine {
         nic: &Nic,
         now: Nanos,
     ) -> Option<Transfer> {
-        let Transfer {
-            frame,
-            offset,
-            length,
-            ..
-        } = transfer;
         let id = self.next_id;
         let from = Source::Frame {
             arena: nic.arena(),
-            frame,
-            offset,
-            length,
+            frame: transfer.frame.frame(),
+            offset: transfer.offset,
+            length: transfer.length,
         };
         let posted = match transfer.marked {
             true => self.qp.post_write_marked(id, from, to, transfer.sequence),
@@ -249,7 +253,7 @@ impl DirectLine {
                 // The answer first: to unpin waits for all stores before it, those of the data.
                 self.answer(&nic.complete(&transfer));
                 match posted {
-                    Posted::Done => nic.finish(&mut self.connection, transfer),
+                    Posted::Done => nic.finish(transfer),
                     Posted::Pending => self.leaving.push_back(Leaving {
                         id,
                         transfer,
@@ -260,20 +264,14 @@ impl DirectLine {
             Err(PostError::Full) => return Some(transfer),
             // The client named memory of its own that it does not have. Its request was well signed all the same.
             Err(PostError::BadRange | PostError::TooLong) => self.refuse(transfer, nic),
-            Err(PostError::Closed) => self.abandon(transfer, nic),
+            Err(PostError::Closed) => self.dead = true,
         }
         None
     }
 
     fn refuse(&mut self, transfer: Transfer, nic: &Nic) {
-        let answer = nic.refuse_transfer(&transfer, Exception::OutOfBounds);
-        nic.abandon(&mut self.connection, transfer);
+        let answer = nic.refuse_transfer(transfer, Exception::OutOfBounds);
         self.answer(&answer);
-    }
-
-    fn abandon(&mut self, transfer: Transfer, nic: &Nic) {
-        nic.abandon(&mut self.connection, transfer);
-        self.dead = true;
     }
 
     /// Sends an answer, or queues it.
@@ -325,7 +323,7 @@ impl DirectLine {
         if let Some(at) = self.leaving.iter().position(|leaving| leaving.id == id)
             && let Some(leaving) = self.leaving.remove(at)
         {
-            nic.finish(&mut self.connection, leaving.transfer);
+            nic.finish(leaving.transfer);
         }
     }
 
@@ -352,26 +350,5 @@ impl DirectLine {
 
     pub fn under_way(&self) -> bool {
         !self.waiting.is_empty() || !self.leaving.is_empty()
-    }
-
-    /// Releases every pin. Dropping the queue pair first ends whatever still read from the frames.
-    pub fn close(self, serves: &Serves) {
-        let DirectLine {
-            qp,
-            mut connection,
-            waiting,
-            leaving,
-            ..
-        } = self;
-        drop(qp);
-        let Some(nic) = &serves.nic else { return };
-        for leaving in leaving {
-            nic.abandon(&mut connection, leaving.transfer);
-        }
-        for waiting in waiting {
-            if let Waiting::Transfer(transfer) = waiting {
-                nic.abandon(&mut connection, transfer);
-            }
-        }
     }
 }

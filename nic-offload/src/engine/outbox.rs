@@ -7,7 +7,7 @@ use odafs_fabric::clock::Nanos;
 use odafs_fabric::{PostError, Posted, QueuePair, Source, SteeringTag};
 
 use super::{Now, Serves};
-use crate::calls::{ChunkSource, ChunkWrite, Outcome, Placed};
+use crate::calls::{ChunkSource, ChunkWrite, Placed};
 
 /// Parts of a message that are gathered without an allocation.
 const FEW: usize = 8;
@@ -38,6 +38,7 @@ impl Answer {
 
 /// A queue pair and what waits to be sent on it, or still reads from its frames.
 pub(super) struct Outbox {
+    /// The first to go: that ends whatever still reads from frames, which are unpinned after it.
     pub qp: Box<dyn QueuePair>,
     /// Answers that found no room, in order.
     waiting: VecDeque<Answer>,
@@ -54,28 +55,9 @@ pub(super) struct Outbox {
 
 struct Leaving {
     id: u64,
-    from: ChunkSource,
+    /// Keeps the frame pinned.
+    _from: ChunkSource,
     since: Nanos,
-}
-
-/// Unpins what an answer that nobody will get would have written.
-pub(super) fn discard(outcome: Outcome, serves: &Serves) {
-    match outcome {
-        Outcome::Write(writes) => writes
-            .into_iter()
-            .for_each(|write| release(&write.from, serves)),
-        Outcome::Placed(placed) => placed
-            .pieces
-            .iter()
-            .for_each(|piece| release(piece, serves)),
-        Outcome::Replied | Outcome::Dropped | Outcome::Deferred(_) => {}
-    }
-}
-
-pub(super) fn release(from: &ChunkSource, serves: &Serves) {
-    if let ChunkSource::Frame { frame, .. } = from {
-        serves.arena.unpin(*frame);
-    }
 }
 
 fn is_pin(write: &ChunkWrite) -> bool {
@@ -169,9 +151,6 @@ impl Outbox {
         } else if let Err(error) = posted {
             self.unsendable(error, parts.iter().map(Source::length).sum());
         }
-        for piece in &placed.pieces {
-            release(piece, serves);
-        }
     }
 
     /// Sends, or queues.
@@ -182,11 +161,9 @@ impl Outbox {
     }
 
     /// An RDMA Write is over.
-    pub fn written(&mut self, id: u64, failed: bool, serves: &Serves) {
-        if let Some(at) = self.leaving.iter().position(|leaving| leaving.id == id)
-            && let Some(leaving) = self.leaving.remove(at)
-        {
-            release(&leaving.from, serves);
+    pub fn written(&mut self, id: u64, failed: bool) {
+        if let Some(at) = self.leaving.iter().position(|leaving| leaving.id == id) {
+            self.leaving.remove(at);
         }
         self.dead |= failed;
     }
@@ -250,14 +227,13 @@ impl Outbox {
         match self.qp.post_write(id, source, write.to) {
             Ok(Posted::Pending) if is_pin(&write) => self.leaving.push_back(Leaving {
                 id,
-                from: write.from,
+                _from: write.from,
                 since: now.time,
             }),
-            Ok(_) => release(&write.from, now.serves),
+            Ok(_) => {}
             Err(PostError::Full) => return Some(write),
             Err(error) => {
                 tracing::debug!(peer = %self.qp.peer(), %error, "a chunk could not be written");
-                release(&write.from, now.serves);
                 self.dead = true;
             }
         }
@@ -276,15 +252,5 @@ impl Outbox {
 
     pub fn under_way(&self) -> bool {
         !self.waiting.is_empty() || !self.leaving.is_empty()
-    }
-
-    /// Releases every pin. Dropping the queue pair first ends whatever still read from the frames.
-    pub fn close(self, serves: &Serves) {
-        drop(self.qp);
-        self.leaving
-            .iter()
-            .for_each(|leaving| release(&leaving.from, serves));
-        let writes = self.waiting.iter().flat_map(|answer| &answer.writes);
-        writes.for_each(|write| release(&write.from, serves));
     }
 }

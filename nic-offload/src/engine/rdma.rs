@@ -14,7 +14,7 @@ use odafs_common::rpcrdma::{
 use odafs_common::wire::rpcrdma::{Segment, Segments};
 use odafs_fabric::{Access, Completion, QueuePair, Remote, SteeringTag};
 
-use super::outbox::{Answer, Outbox, release};
+use super::outbox::{Answer, Outbox};
 use super::returns::{Place, Returned};
 use super::{Now, Serves, Turn};
 use crate::calls::{Caller, ChunkWrite, Job, Outcome, Placed, Transport};
@@ -133,7 +133,7 @@ impl RdmaLine {
                 Completion::Recv { .. } => self.receive(at, reply, now),
                 Completion::Read { id, result } => self.pulled(id, result.is_err(), at, now),
                 Completion::Write { id, result } => {
-                    self.out.written(id, result.is_err(), now.serves);
+                    self.out.written(id, result.is_err());
                 }
                 Completion::Send { .. } => {}
             }
@@ -361,7 +361,7 @@ impl RdmaLine {
     /// A call comes back from the workers.
     pub fn returned(&mut self, mut returned: Returned, now: &Now<'_>) {
         let Some(Running { ticket, lease }) = self.running.remove(&returned.place.call) else {
-            return super::outbox::discard(returned.outcome, now.serves);
+            return;
         };
         if let Some(lease) = lease {
             self.registrar.release(&mut *self.out.qp, lease);
@@ -403,7 +403,6 @@ impl RdmaLine {
         for write in &answer.writes {
             cut(&write.from, write.to, &mut pieces, reply, now, &mut writes);
         }
-        pieces.rest().for_each(|piece| release(piece, now.serves));
         let placed = writes.iter().map(|write| u64::from(write.from.length()));
         add(&now.serves.rdma.writes, writes.len() as u64);
         add(&now.serves.rdma.written_bytes, placed.sum());
@@ -514,9 +513,9 @@ impl RdmaLine {
         self.out.under_way() || !self.running.is_empty() || !self.pulling.is_empty()
     }
 
-    /// Releases every pin.
+    /// The procedures hear of the end when nothing is pinned any more.
     pub fn close(self, serves: &Serves) {
-        self.out.close(serves);
+        drop(self.out);
         serves
             .rdma
             .connections
@@ -583,7 +582,6 @@ fn gather(expose: &Expose, pieces: &mut Pieces, reply: &[u8], now: &Now<'_>) -> 
                 {
                     left -= piece.length();
                     append(&mut bytes, &piece, now);
-                    release(&piece, now.serves);
                 }
             }
         }
@@ -602,9 +600,8 @@ fn append(bytes: &mut Vec<u8>, piece: &crate::calls::ChunkSource, now: &Now<'_>)
         } => {
             let start = bytes.len();
             bytes.resize(start + *length as usize, 0);
-            now.serves
-                .arena
-                .copy_out(*frame, *offset, &mut bytes[start..]);
+            let arena = &now.serves.arena;
+            arena.copy_out(frame.frame(), *offset, &mut bytes[start..]);
         }
     }
 }

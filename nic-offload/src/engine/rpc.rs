@@ -68,7 +68,7 @@ impl RpcLine {
             match completion {
                 Completion::Recv { .. } => self.call(at, reply, now),
                 Completion::Write { id, result } => {
-                    self.out.written(id, result.is_err(), now.serves);
+                    self.out.written(id, result.is_err());
                 }
                 Completion::Send { .. } | Completion::Read { .. } => {}
             }
@@ -161,9 +161,9 @@ impl RpcLine {
         self.out.under_way() || self.deferred > 0
     }
 
-    /// Releases every pin.
+    /// The procedures hear of the end when nothing is pinned any more.
     pub fn close(self, serves: &Serves) {
-        self.out.close(serves);
+        drop(self.out);
         serves.calls.closed(self.caller.connection);
     }
 }

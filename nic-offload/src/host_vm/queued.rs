@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use odafs_common::exception::Exception;
 use odafs_common::reference::{Epoch, Handle};
-use odafs_fabric::memory::FrameNumber;
+use odafs_fabric::memory::{FrameNumber, Pinned};
 use odafs_fabric::sync::thread::{self, JoinHandle};
 use odafs_fabric::sync::{Arc, Condvar, Mutex};
 
@@ -13,8 +13,8 @@ use crate::tpt::TptEntry;
 
 enum Descriptor {
     Fault(Handle, Arc<Slot<Result<TptEntry, Exception>>>),
-    Lock(TptEntry, Epoch, Arc<Slot<Result<(), Exception>>>),
-    Unlock(FrameNumber),
+    Lock(TptEntry, Epoch, Arc<Slot<Result<Pinned, Exception>>>),
+    Unlock(Pinned),
     Reference(FrameNumber),
     Dirty(FrameNumber),
 }
@@ -118,7 +118,7 @@ fn serve(vm: &dyn HostVm, descriptor: Descriptor) {
     match descriptor {
         Descriptor::Fault(handle, slot) => slot.put(vm.fault(handle)),
         Descriptor::Lock(entry, request, slot) => slot.put(vm.lock(&entry, request)),
-        Descriptor::Unlock(frame) => vm.unlock(frame),
+        Descriptor::Unlock(pin) => vm.unlock(pin),
         Descriptor::Reference(frame) => vm.reference(frame),
         Descriptor::Dirty(frame) => vm.dirty(frame),
     }
@@ -136,15 +136,15 @@ impl HostVm for QueuedVm {
         self.vm.may_keep(handle)
     }
 
-    fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<(), Exception> {
+    fn lock(&self, entry: &TptEntry, request: Epoch) -> Result<Pinned, Exception> {
         let slot = Slot::new();
         self.queue
             .post(Descriptor::Lock(*entry, request, Arc::clone(&slot)));
         slot.take()
     }
 
-    fn unlock(&self, frame: FrameNumber) {
-        self.queue.post(Descriptor::Unlock(frame));
+    fn unlock(&self, pin: Pinned) {
+        self.queue.post(Descriptor::Unlock(pin));
     }
 
     fn reference(&self, frame: FrameNumber) {

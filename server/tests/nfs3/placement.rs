@@ -31,7 +31,7 @@ impl Server {
         )
     }
 
-    /// The data of the pieces, which are then pinned no longer.
+    /// The data of the pieces.
     fn gather(&self, pieces: Vec<ChunkSource>) -> Vec<u8> {
         let mut data = Vec::new();
         for piece in pieces {
@@ -43,10 +43,9 @@ impl Server {
                     length,
                 } => {
                     let arena = self.export.arena();
-                    assert!(arena.is_pinned(frame));
+                    assert!(arena.is_pinned(frame.frame()));
                     let mut bytes = vec![0; length as usize];
-                    arena.copy_out(frame, offset, &mut bytes);
-                    arena.unpin(frame);
+                    arena.copy_out(frame.frame(), offset, &mut bytes);
                     data.extend(bytes);
                 }
             }

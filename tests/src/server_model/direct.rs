@@ -296,8 +296,8 @@ impl World {
         let mut bytes = vec![0; transfer.length as usize];
         self.export
             .arena()
-            .copy_out(transfer.frame, transfer.offset, &mut bytes);
-        nic.finish(&mut client.connection, transfer);
+            .copy_out(transfer.frame.frame(), transfer.offset, &mut bytes);
+        nic.finish(transfer);
         assert_eq!(bytes.len(), reference.length as usize);
         Ok(bytes)
     }

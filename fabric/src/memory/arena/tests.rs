@@ -24,32 +24,35 @@ fn epochs_stamps_and_pins() {
     let arena = arena(3);
     let frame = FrameNumber(1);
     let any = Epoch(u64::MAX);
-    assert_eq!(
-        arena.pin(frame, any, any),
-        Err(PinRefused::Stale),
-        "unpublished"
-    );
+    let refused = |request, entry| arena.pin(frame, request, entry).err();
+    let stale = Some(PinRefused::Stale);
+    assert_eq!(refused(any, any), stale, "unpublished");
     let issued = arena.publish(frame);
     assert_eq!(arena.current_epoch(), issued);
-    arena.pin(frame, issued, issued).unwrap();
+    let pin = arena.pin(frame, issued, issued).unwrap();
+    assert_eq!(pin.frame(), frame);
     assert!(arena.is_pinned(frame) && !arena.is_pinned(FrameNumber(0)));
     assert!(arena.revoke(frame), "a pin is there");
-    assert_eq!(
-        arena.pin(frame, issued, arena.current_epoch()),
-        Err(PinRefused::Stale)
-    );
-    assert_eq!(
-        arena.pin(frame, any, issued),
-        Err(PinRefused::Stale),
-        "the entry's own epoch counts too"
-    );
-    arena.unpin(frame);
+    assert_eq!(refused(issued, arena.current_epoch()), stale);
+    assert_eq!(refused(any, issued), stale, "the entry's epoch counts too");
+    assert!(arena.is_pinned(frame), "a refusal takes nobody's pin");
+    drop(pin);
     assert!(!arena.is_pinned(frame));
     assert!(!arena.unpublish(frame));
     let again = arena.publish(frame);
     assert!(again > issued);
-    assert_eq!(arena.pin(frame, issued, again), Err(PinRefused::Stale));
-    arena.pin(frame, again, again).unwrap();
+    assert_eq!(refused(issued, again), stale);
+    drop(arena.pin(frame, again, again).unwrap());
+    assert!(!arena.is_pinned(frame));
+}
+
+#[test]
+fn a_pin_may_outlive_its_arena() {
+    let arena = arena(2);
+    let epoch = arena.publish(FrameNumber(1));
+    let pin = arena.pin(FrameNumber(1), epoch, epoch).unwrap();
+    drop(arena);
+    drop(pin);
 }
 
 #[test]
@@ -59,7 +62,7 @@ fn flags() {
     arena.set_referenced(frame);
     arena.set_handed_out(frame, true);
     let epoch = arena.publish(frame);
-    arena.pin(frame, epoch, epoch).unwrap();
+    let _pin = arena.pin(frame, epoch, epoch).unwrap();
     assert!(arena.is_handed_out(frame) && !arena.is_handed_out(other));
     assert!(
         arena.take_referenced(frame)

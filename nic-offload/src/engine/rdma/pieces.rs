@@ -27,7 +27,7 @@ impl Pieces {
                 length: whole,
             } => {
                 let mut copy = vec![0; length as usize];
-                arena.copy_out(frame, offset, &mut copy);
+                arena.copy_out(frame.frame(), offset, &mut copy);
                 let rest = ChunkSource::Frame {
                     frame,
                     offset: offset + length,
@@ -42,10 +42,5 @@ impl Pieces {
         };
         self.0.push_front(rest);
         Some(ChunkSource::Bytes(first))
-    }
-
-    /// What nobody took.
-    pub fn rest(&self) -> impl Iterator<Item = &ChunkSource> {
-        self.0.iter()
     }
 }

@@ -47,16 +47,14 @@ impl Calls for Echo {
             Some(b'p') => Outcome::Deferred(Box::new(|_| panic!("a worker's job panics"))),
             Some(&chunk @ (b'w' | b'b')) => {
                 let epoch = self.arena.current_epoch();
-                self.arena
-                    .pin(FRAME, epoch, epoch)
-                    .expect("the frame is published");
+                let pinned = self.arena.pin(FRAME, epoch, epoch);
                 let offset = if chunk == b'w' { 64 } else { SINK_BYTES };
                 let to = Remote {
                     tag: SteeringTag(1),
                     offset,
                 };
                 let frame = ChunkSource::Frame {
-                    frame: FRAME,
+                    frame: pinned.expect("the frame is published"),
                     offset: 0,
                     length: 4096,
                 };

@@ -32,10 +32,9 @@ impl Shelf {
     fn pieces(&self) -> Vec<ChunkSource> {
         let epoch = self.arena.current_epoch();
         let pinned = (0..PAGES).map(|frame| {
-            let frame = FrameNumber(frame);
-            self.arena.pin(frame, epoch, epoch).expect("published");
+            let pinned = self.arena.pin(FrameNumber(frame), epoch, epoch);
             ChunkSource::Frame {
-                frame,
+                frame: pinned.expect("published"),
                 offset: 0,
                 length: PAGE as u32,
             }

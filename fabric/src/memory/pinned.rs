@@ -1,0 +1,68 @@
+//! A pin as a value: the frame keeps its content until it is dropped.
+
+use std::fmt;
+
+use super::FrameNumber;
+use super::protocol::State;
+
+/// What an arena knows of its frames, by their numbers. Pins hold on to it without a count of their own, which would be
+/// one word that every read of every engine writes.
+pub(super) struct States(&'static [State]);
+
+impl States {
+    pub(super) fn new(frames: u32) -> States {
+        let states: Box<[State]> = (0..frames).map(|_| State::new()).collect();
+        States(Box::leak(states))
+    }
+
+    pub(super) fn get(&self, frame: FrameNumber) -> &'static State {
+        &self.0[frame.0 as usize]
+    }
+
+    pub(super) fn count(&self) -> u32 {
+        self.0.len() as u32
+    }
+}
+
+impl Drop for States {
+    /// Whoever still holds a pin goes on using its state: then they are never freed.
+    fn drop(&mut self) {
+        if !self.0.iter().any(State::holds_pin) {
+            let states = std::ptr::from_ref(self.0).cast_mut();
+            // SAFETY: they come from `Box::leak`; besides us only pins refer to them, each of which counts until it is
+            // gone, and there is none.
+            drop(unsafe { Box::from_raw(states) });
+        }
+    }
+}
+
+/// A frame whose content stays as it is until this is dropped.
+#[must_use = "the frame is pinned only as long as this is kept"]
+pub struct Pinned {
+    state: &'static State,
+    frame: FrameNumber,
+}
+
+impl Pinned {
+    /// For who has just counted the pin.
+    pub(super) fn counted(state: &'static State, frame: FrameNumber) -> Pinned {
+        Pinned { state, frame }
+    }
+
+    /// The frame.
+    pub fn frame(&self) -> FrameNumber {
+        self.frame
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.state.unpin();
+    }
+}
+
+impl fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pinned").field(&self.frame.0).finish()
+    }
+}
