@@ -153,9 +153,17 @@ impl RawSession {
     /// # Panics
     /// The read fails.
     pub fn references(&mut self, file: &[u8], session: u32) -> Vec<PageReference> {
+        self.references_at(file, 0, session)
+    }
+
+    /// The same, of the bytes from `offset` on.
+    ///
+    /// # Panics
+    /// The read fails.
+    pub fn references_at(&mut self, file: &[u8], offset: u64, session: u32) -> Vec<PageReference> {
         let arguments = ReadArgs {
             file: FileHandle(file),
-            offset: 0,
+            offset,
             count: 64,
             session,
             want_references: true,

@@ -4,8 +4,9 @@
 use odafs_common::direct::{Attached, Request};
 use odafs_common::exception::Exception;
 use odafs_common::wire::nfs3::{self, DirectoryName, FileHandle, ReadArgs};
-use odafs_common::wire::odafs::OdafsStatus;
+use odafs_common::wire::odafs::{self as program, Chunk, OdafsStatus, ReadResult};
 use odafs_common::wire::rpc::{self, Rejection};
+use odafs_common::wire::xdr::Decode as _;
 use odafs_tests::raw::{RawRpc, xdr};
 use odafs_tests::raw_direct::{Place, RawDirect, RawSession};
 use odafs_tests::served::{self, Served};
@@ -133,6 +134,58 @@ fn lengths_of_four_gigabytes_allocate_nothing() {
     is_well(&world);
     let grown = resident_kib(&world).saturating_sub(before);
     assert!(grown < 64 << 10, "the server grew by {grown} KiB");
+}
+
+/// A client over TCP names memory for the data, as if it were on RDMA: that is in the reply, and no frame is kept for it.
+#[test]
+fn a_chunk_over_tcp_keeps_no_frames() {
+    const MIB: usize = 1 << 20;
+    let world = serve_with(&["--cache", "2MiB"]);
+    let content: Vec<u8> = (0..4 * MIB).map(|at| (at >> 12) as u8).collect();
+    fs::write(world.directory.path().join("long"), &content).expect("file");
+    let mut rpc = RawRpc::connect(&world.server.nfs);
+    let root = rpc.root();
+    let file = lookup(&mut rpc, &root, b"long").expect("LOOKUP");
+    let procedure = program::Procedure::Read.code();
+    for round in 0..200 {
+        let at = round % 4 * MIB;
+        let arguments = program::ReadArgs {
+            file: FileHandle(&file),
+            offset: at as u64,
+            count: MIB as u32,
+            session: 0,
+            want_references: false,
+            chunk: Some(Chunk {
+                tag: 1,
+                offset: 0,
+                length: MIB as u32,
+            }),
+        };
+        let reply = rpc
+            .call(
+                (program::PROGRAM, program::VERSION, procedure),
+                &xdr(&arguments),
+            )
+            .expect("a reply");
+        let results = rpc::parse_reply(&reply).expect("a reply").body;
+        let results = results.expect("accepted").rest();
+        let done = ReadResult::from_bytes(results).expect("a result");
+        let done = done.expect("read");
+        assert!(done.data.0 == &content[at..at + MIB], "round {round}");
+    }
+    // A frame for every page that is asked for, still: there are references, and they read it.
+    let place = Place::Shm(world.server.shm.clone());
+    let mut session = RawSession::open(&place);
+    let mut line = session.attach();
+    let number = session.number;
+    for page in (0..content.len()).step_by(4096) {
+        let found = session.references_at(&file, page as u64, number);
+        let reference = found.iter().find(|found| found.page == page as u64 >> 12);
+        let reference = reference.expect("the page is in memory").reference;
+        let request = session.request(&mut line, &reference);
+        let read = line.read(&session.seal(&request)).expect("resident");
+        assert_eq!(read, content[page..page + 4096]);
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::rpc::{Answer, Call};
 
 /// The most data of one READ, in bytes.
 const DATA_BYTES_MAX: u32 = 1 << 20;
-/// References in a reply when it carries data as well.
+/// The most references that ride on a reply: those of the range's first pages that are in memory, then of neighbours.
 const REFERENCES_MAX: usize = 32;
 
 pub(super) fn read(
@@ -32,7 +32,12 @@ pub(super) fn read(
         Ok(file) => file,
         Err(failed) => return refuse(w, failed, None),
     };
-    match (arguments.chunk, call.caller.placement) {
+    // Over TCP nobody can write there: the data are in the reply, and no more than the chunk would hold.
+    let count =
+        (arguments.chunk).map_or(arguments.count, |chunk| chunk.length.min(arguments.count));
+    let arguments = ReadArgs { count, ..arguments };
+    let writes = call.caller.transport.has_rdma_write();
+    match (arguments.chunk.filter(|_| writes), call.caller.placement) {
         (Some(chunk), _) => read_to_chunk(export, call, &file, &arguments, chunk, w),
         (None, Some(room)) => read_placed(export, call, &file, &arguments, room, w),
         (None, None) => read_inline(export, call, &file, &arguments, w),
@@ -48,10 +53,8 @@ fn read_inline(
     w: &mut Writer<'_>,
 ) -> Answer {
     let room = call.caller.reply_bytes_max;
-    let room = room
-        .saturating_sub(REPLY_OVERHEAD_BYTES)
-        .min(DATA_BYTES_MAX);
-    let range = within(file, arguments, room);
+    let room = room.saturating_sub(REPLY_OVERHEAD_BYTES);
+    let range = within(file, arguments, room.min(DATA_BYTES_MAX));
     let mut reply = ReadReply::begin(w, range.count);
     match read_pages(export, &call.who, file, range, call.effort, reply.data()) {
         Ok(done) => {
@@ -120,7 +123,7 @@ fn read_to_chunk(
     chunk: Chunk,
     w: &mut Writer<'_>,
 ) -> Answer {
-    let found = match read_apart(export, call, file, arguments, chunk.length) {
+    let found = match read_apart(export, call, file, arguments, DATA_BYTES_MAX) {
         Ok(found) => found,
         Err(failed) => return refuse(w, failed, Some(file.attributes())),
     };
@@ -147,7 +150,7 @@ struct Apart {
     counter: Option<Reference>,
 }
 
-/// Reads at most `room` bytes; the references have the reply to themselves.
+/// Reads at most `room` bytes, of which none are in the reply.
 fn read_apart(
     export: &Export,
     call: &Call<'_>,

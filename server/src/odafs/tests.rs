@@ -48,7 +48,7 @@ impl Room {
             direct,
             ..ExportConfig::default()
         };
-        let world = World::with(256, config);
+        let world = World::with(512, config);
         Self {
             odafs: Odafs::new(Arc::clone(&world.export), policy),
             world,
@@ -492,6 +492,50 @@ fn reads_go_to_chunks() {
         next += u64::from(length);
     }
     assert_eq!(next, 100 + PAGE + 10);
+}
+
+/// There is nobody to write the data for: they are in the reply.
+#[test]
+fn chunks_over_tcp_are_no_places() {
+    let mut room = Room::guarded();
+    room.caller.transport = Transport::Tcp;
+    let file = room.world.file("a", &[7; 2 * P]);
+    room.world.read(&file, 0, 2 * P as u32);
+    let arguments = ReadArgs {
+        chunk: Some(Chunk {
+            tag: 5,
+            offset: 100,
+            length: P as u32 + 10,
+        }),
+        ..read_args(&file, 0, 1 << 20, 0)
+    };
+    let results = room.read(&arguments, Effort::MayBlock).expect("read");
+    let done = ReadResult::from_bytes(&results)
+        .expect("a result")
+        .expect("read");
+    assert_eq!(done.count, P as u32 + 10, "no more than the chunk holds");
+    assert_eq!(done.data.0, [7; P + 10]);
+}
+
+/// Data of a whole MiB leave room for references.
+#[test]
+fn the_longest_reads_bring_references() {
+    let mut room = Room::guarded();
+    let session = room.session().accepted.session;
+    room.caller.transport = Transport::Tcp;
+    room.caller.reply_bytes_max = crate::tcp::Limits::default().record_bytes;
+    let file = room.world.file("a", &[7; 300 * P]);
+    room.world.read(&file, 0, 300 * P as u32);
+    let arguments = read_args(&file, 0, 1 << 20, session);
+    for _ in 0..2 {
+        let results = room.read(&arguments, Effort::MayBlock).expect("read");
+        let done = ReadResult::from_bytes(&results)
+            .expect("a result")
+            .expect("read");
+        assert_eq!(done.count, 1 << 20);
+        let pages: Vec<u64> = done.references.iter().map(|found| found.page).collect();
+        assert_eq!(pages, (0..32).collect::<Vec<_>>());
+    }
 }
 
 #[test]
