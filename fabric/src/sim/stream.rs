@@ -28,7 +28,7 @@ pub struct Stream {
     /// What has come and is not taken.
     input: Vec<u8>,
     taken: usize,
-    /// The connection below took less than there was.
+    /// What was flushed has not all left: the connection below had no room, or the peer has to speak first.
     stuck: bool,
     random: Random,
 }
@@ -71,7 +71,7 @@ impl Stream {
 
     /// Gives the connection below what it takes.
     fn transmit(&mut self) {
-        self.stuck = false;
+        self.stuck = self.endpoint.is_mute();
         while self.endpoint.prepare() {
             let most = 1 + (self.random.next() % PIECE_MAX) as usize;
             let mut piece = Vec::new();

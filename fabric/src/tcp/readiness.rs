@@ -158,9 +158,9 @@ impl Member {
     /// As [`Member::is_due`], ahead of a wait: events stay where they end it. Somebody else's that was taken here
     /// would be told to a connection that has been armed already.
     ///
-    /// Nor is a socket looked at again that had nothing after the last wait: what has come since was told to both epolls.
-    /// The set's gives it out in a wait alone, so in the next one, if ours still has it then. If not, because a look for
-    /// others took it, it is in the flag.
+    /// Nor is a socket looked at again that had nothing after the last wait, and that nothing was read from since: what has
+    /// come was told to both epolls. The set's gives it out in a wait alone, so in the next one, if ours still has it then.
+    /// If not, because a look for others took it, it is in the flag.
     pub fn is_due_before_wait(&mut self) -> bool {
         if self.emptied == Some(self.waits.load(Relaxed)) && !self.flag.load(Relaxed) {
             return false;

@@ -50,6 +50,27 @@ pub fn in_order_and_whole(subject: &dyn Subject) {
     assert_eq!((ends.client.poll(), ends.server.poll()), (None, None));
 }
 
+/// The accepting end speaks first, perhaps before it may, and flushes once: its words arrive all the same.
+pub fn first_words(subject: &dyn Subject) {
+    let mut listener = subject.listen();
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let mut client = subject.connect(b"").unwrap();
+            client.post_receives(2);
+            receive(&mut *client)
+        });
+        let mut server = next_incoming(&mut *listener).accept(b"", 0).unwrap();
+        send(&mut *server, b"welcome");
+        while !client.is_finished() {
+            assert_eq!(server.poll(), None);
+            if server.arm() {
+                clock::sleep(Nanos::from_micros(100));
+            }
+        }
+        assert_eq!(client.join().unwrap(), b"welcome");
+    });
+}
+
 pub fn gathered(subject: &dyn Subject) {
     let mut ends = connected(subject);
     for sizes in [vec![0, 3, 0, 5], vec![60, 61], vec![8, 4096, 1], vec![]] {

@@ -110,6 +110,17 @@ mod bare {
     }
 }
 
+/// The peer's first frame, without which nobody may answer, takes its time.
+#[test]
+fn first_words_on_slow_iwarp() {
+    let config = NetworkConfig {
+        delay_max: Nanos::from_micros(200),
+        iwarp: true,
+        ..NetworkConfig::default()
+    };
+    crate::messages::first_words(&Sim::new(config));
+}
+
 /// A killed server's ends are dead at once, on both sides; its name is free.
 #[test]
 fn kill() {

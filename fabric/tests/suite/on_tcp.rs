@@ -86,13 +86,15 @@ fn what_was_taken_ends_no_wait() {
     }
 }
 
-/// What comes for one connection while the next one is armed ends the wait, although both share what tells of it.
-#[test]
-fn arming_takes_no_event_of_another_connection() {
+/// The client's and the server's.
+type TwoEnds = (Box<dyn QueuePair>, Box<dyn QueuePair>);
+
+/// Some connections of one listener, all on one set, none of which is read directly any more.
+fn cold<const N: usize>() -> (Arc<WakeSet>, [TwoEnds; N]) {
     let subject = Tcp::new(false, Crc::WhenAsked);
     let mut listener = subject.listen();
     let set = Arc::new(WakeSet::new().unwrap());
-    let mut pair = || {
+    let mut pairs = [(); N].map(|()| {
         thread::scope(|scope| {
             let client = scope.spawn(|| subject.connect(b"").unwrap());
             let mut server = loop {
@@ -104,29 +106,63 @@ fn arming_takes_no_event_of_another_connection() {
             server.watch(&set).unwrap();
             (client.join().unwrap(), server)
         })
-    };
-    let (mut client, mut first) = pair();
-    let (_other, mut second) = pair();
-    // Until neither is read directly any more.
+    });
     let until = Instant::now() + Duration::from_millis(200);
     while Instant::now() < until {
-        assert!(first.poll().is_none() && second.poll().is_none());
+        for (_, server) in &mut pairs {
+            assert!(server.poll().is_none());
+        }
     }
+    (set, pairs)
+}
+
+/// What comes for one connection while the next one is armed ends the wait, although both share what tells of it.
+#[test]
+fn arming_takes_no_event_of_another_connection() {
+    for stuck in [false, true] {
+        let (set, [(mut client, mut first), (_other, mut second)]) = cold();
+        // A peer that takes nothing.
+        while stuck && second.post_send(0, &[&[0; 60 << 10]]).is_ok() {
+            second.flush();
+        }
+        set.prepare();
+        while !first.arm() {}
+        client.post_send(0, &[b"hello"]).unwrap();
+        client.flush();
+        thread::sleep(Duration::from_millis(50));
+        for _ in 0..1000 {
+            second.arm();
+        }
+        let began = Instant::now();
+        set.wait(Some(Nanos::from_secs(5)));
+        assert!(began.elapsed() < Duration::from_secs(2), "nobody was woken");
+        let until = Instant::now() + Duration::from_secs(2);
+        while first.poll().is_none() {
+            assert!(Instant::now() < until, "the message was not taken");
+        }
+    }
+}
+
+/// A message and the end of the connection come together, and a look for another connection takes their event: who has
+/// read the message looks for the end before it sleeps.
+#[test]
+fn the_end_behind_a_message_is_not_slept_through() {
+    let (set, [(mut client, mut first), (_other, mut second)]) = cold();
     set.prepare();
     while !first.arm() {}
     client.post_send(0, &[b"hello"]).unwrap();
     client.flush();
+    drop(client);
     thread::sleep(Duration::from_millis(50));
     for _ in 0..1000 {
-        second.arm();
+        assert!(second.poll().is_none());
     }
-    let began = Instant::now();
-    set.wait(Some(Nanos::from_secs(5)));
-    assert!(began.elapsed() < Duration::from_secs(2), "nobody was woken");
     let until = Instant::now() + Duration::from_secs(2);
     while first.poll().is_none() {
         assert!(Instant::now() < until, "the message was not taken");
     }
+    assert!(first.poll().is_none());
+    assert!(!first.arm(), "nothing else tells of the end");
 }
 
 mod plain {
