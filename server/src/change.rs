@@ -283,14 +283,15 @@ pub(crate) fn is_news(export: &Export, object: ObjectId, attributes: &Attributes
 }
 
 /// Attributes of an object from the store, for GETATTR, LOOKUP and the like: takes note of an outside change
-/// that they show. May block.
-pub(crate) fn seen(export: &Export, object: ObjectId, attributes: &Attributes) {
-    if let Some(file) = export.live(object)
-        && !is_same(attributes, &file.attributes())
-    {
+/// that they show. Whether there was one to look for. May block.
+pub(crate) fn seen(export: &Export, object: ObjectId, attributes: &Attributes) -> bool {
+    let file = export.live(object);
+    let file = file.filter(|file| !is_same(attributes, &file.attributes()));
+    if let Some(file) = &file {
         // Its answer is the caller's next call's.
-        let _ = check(export, &file);
+        let _ = check(export, file);
     }
+    file.is_some()
 }
 
 /// Waits for reports of outside changes and acts on them. For one thread at a time.

@@ -1,12 +1,14 @@
 //! Changes by others, and by ourselves under other names.
 
 use odafs_common::exception::Exception;
+use odafs_common::wire::nfs3::{Stable, WccAttributes, WccData};
 
 use super::*;
 use crate::namespace;
 use crate::read::ReadRange;
-use crate::store::{CreateHow, OutsideChange, Store as _};
+use crate::store::{CreateHow, Credential, Meddler, Operation, OutsideChange, Store as _};
 use crate::testing::{PAGE, World, other, owner};
+use crate::write::{commit, write};
 
 const P: usize = PAGE as usize;
 
@@ -102,6 +104,67 @@ fn an_outside_change_is_not_taken_for_our_own_write() {
     // And is done with.
     world.observe();
     assert_eq!(world.export.metrics().outside_changes.get(), 1);
+}
+
+/// An outside write of a byte.
+fn meddler(file: &File) -> Meddler {
+    let object = file.object();
+    Box::new(move |store| {
+        let change = OutsideChange::Write {
+            offset: 7,
+            data: b"!",
+        };
+        store.outside_change(object, change).expect("changed");
+    })
+}
+
+#[test]
+fn attributes_around_a_write_are_true_beside_an_outside_change() {
+    type Act = fn(&World, &Arc<File>) -> WccData;
+    fn put(world: &World, who: &Credential, file: &Arc<File>, at: u64, data: &[u8]) -> WccData {
+        let written = write(&world.export, who, file, at, data, Stable::Unstable);
+        written.map_or_else(|refused| refused.wcc, |written| written.wcc)
+    }
+    let acts: [(&str, Act); 5] = [
+        ("write", |world, file| put(world, &owner(), file, 0, b"x")),
+        ("append", |world, file| {
+            put(world, &owner(), file, PAGE, b"x")
+        }),
+        ("nothing", |world, file| put(world, &owner(), file, 0, b"")),
+        ("refused", |world, file| put(world, &other(), file, 0, b"x")),
+        ("commit", |world, file| {
+            commit(&world.export, file).expect("committed").1
+        }),
+    ];
+    for (name, act) in acts {
+        let world = World::new(64);
+        let file = world.file("a", &[1; P]);
+        world.read(&file, 0, 1);
+        let now = || world.store.getattr(file.object()).expect("there");
+        // Nobody else.
+        let before = now();
+        let wcc = act(&world, &file);
+        if name != "refused" {
+            assert_eq!(wcc.before, Some(WccAttributes::from(&before)), "{name}");
+        }
+        assert_eq!(wcc.after, Some(now()), "{name}");
+        // Someone before, unnoticed.
+        let known = WccAttributes::from(&now());
+        meddler(&file)(&world.store);
+        let wcc = act(&world, &file);
+        assert_ne!(wcc.before, Some(known), "{name}");
+        assert_eq!(wcc.after, Some(now()), "{name}");
+    }
+}
+
+#[test]
+fn an_outside_change_during_a_commit_is_not_the_commits() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; P]);
+    world.store.meddle_next(Operation::Sync, meddler(&file));
+    let (_, wcc) = commit(&world.export, &file).expect("committed");
+    let now = world.store.getattr(file.object()).expect("there");
+    assert_eq!((wcc.before, wcc.after), (None, Some(now)));
 }
 
 #[test]

@@ -16,6 +16,7 @@ use crate::change::{self, Recording};
 use crate::export::Export;
 use crate::file::{File, LEAF_PAGES, Leaf, PageLock, Standing};
 use crate::metrics::Reason;
+use crate::read::Effort;
 use crate::store::{Credential, ObjectId, StoreError};
 
 /// A change that was refused, and the attributes around it as far as they are known.
@@ -32,6 +33,17 @@ impl Refused {
         Self {
             error: error.into(),
             wcc: WccData::default(),
+        }
+    }
+
+    /// Nothing was changed.
+    fn unchanged(export: &Export, file: &File, error: impl Into<StoreError>) -> Self {
+        Self {
+            error: error.into(),
+            wcc: WccData {
+                before: None,
+                after: attributes(export, file.object()).ok(),
+            },
         }
     }
 }
@@ -65,32 +77,32 @@ pub fn write(
     let end = offset
         .checked_add(length)
         .filter(|end| *end <= SIZE_MAX)
-        .ok_or_else(|| Refused::plain(Status::FBig))?;
+        .ok_or_else(|| Refused::unchanged(export, file, Status::FBig))?;
     // From before the data: if a sync fails in between, the client will see that the verifier is another.
     let verifier = export.verifier();
-    let (count, wcc) = if data.is_empty() {
-        (0, around(file, None))
-    } else {
-        let put = Put {
-            export,
-            who,
-            file,
-            offset,
-            data,
-        };
-        let put = put.within_size(end).unwrap_or_else(|| put.extending());
-        if put.foreign {
-            // What this finds is an outside change's business, not the write's.
-            let _ = change::take_note(export, file);
-        }
-        let wcc = put.wcc;
-        let count = put.written.map_err(|error| Refused { error, wcc })?;
-        (count as u32, wcc)
+    let settle = || match stable {
+        Stable::Unstable => Ok(verifier),
+        _ => sync(export, file, stable == Stable::DataSync),
     };
-    if stable != Stable::Unstable {
-        let data_only = stable == Stable::DataSync;
-        sync(export, file, data_only).map_err(|error| Refused { error, wcc })?;
-    }
+    let (count, wcc) = match data {
+        [] => {
+            let (settled, wcc) = around(export, file, settle);
+            settled.map_err(|error| Refused { error, wcc })?;
+            (0, wcc)
+        }
+        _ => {
+            let put = Put {
+                export,
+                who,
+                file,
+                offset,
+                data,
+            };
+            let (count, wcc) = put.run(end)?;
+            settle().map_err(|error| Refused { error, wcc })?;
+            (count, wcc)
+        }
+    };
     export.metrics().writes.increment();
     export.metrics().written_bytes.add(count.into());
     Ok(Written {
@@ -103,8 +115,8 @@ pub fn write(
 
 /// COMMIT: all that was written is on stable storage when it returns; the write verifier. May block.
 pub fn commit(export: &Export, file: &Arc<File>) -> Result<([u8; 8], WccData), Refused> {
-    let wcc = around(file, None);
-    let verifier = sync(export, file, true).map_err(|error| Refused { error, wcc })?;
+    let (synced, wcc) = around(export, file, || sync(export, file, true));
+    let verifier = synced.map_err(|error| Refused { error, wcc })?;
     Ok((verifier, wcc))
 }
 
@@ -127,12 +139,15 @@ fn sync(export: &Export, file: &Arc<File>, data_only: bool) -> Result<[u8; 8], S
     Err(error)
 }
 
-fn around(file: &File, before: Option<WccAttributes>) -> WccData {
-    let after = file.attributes();
-    WccData {
-        before: before.or(Some(WccAttributes::from(&after))),
-        after: Some(after),
-    }
+/// The attributes around what changes none of them: if they are others afterwards, that was someone else's doing.
+fn around<T>(export: &Export, file: &File, act: impl FnOnce() -> T) -> (T, WccData) {
+    let look = || attributes(export, file.object()).ok();
+    let before = look().as_ref().map(WccAttributes::from);
+    let done = act();
+    let after = look();
+    let now = after.as_ref().map(WccAttributes::from);
+    let before = before.filter(|_| before == now);
+    (done, WccData { before, after })
 }
 
 /// What became of the data of a write.
@@ -156,6 +171,24 @@ struct Put<'a> {
 }
 
 impl Put<'_> {
+    /// All of it. `end` is where it ends.
+    fn run(&self, end: u64) -> Result<(u32, WccData), Refused> {
+        let done = self.within_size(end).unwrap_or_else(|| self.extending());
+        let mut wcc = done.wcc;
+        if done.foreign {
+            // What this finds is an outside change's business, not the write's.
+            let _ = change::take_note(self.export, self.file);
+            wcc = WccData {
+                before: None,
+                after: attributes(self.export, self.file.object()).ok(),
+            };
+        }
+        match done.written {
+            Ok(count) => Ok((count as u32, wcc)),
+            Err(error) => Err(Refused { error, wcc }),
+        }
+    }
+
     /// A write that leaves the size alone, beside other readers and writers of the file. `None`: it does not.
     fn within_size(&self, end: u64) -> Option<Done> {
         let gate = self.file.enter_blocking();
@@ -460,8 +493,20 @@ pub fn attributes_at_hand(
 /// Attributes as of now; an outside change that they show is taken note of. May block.
 pub fn attributes(export: &Export, object: ObjectId) -> Result<Attributes, StoreError> {
     let attributes = export.store().getattr(object)?;
-    change::seen(export, object, &attributes);
-    Ok(attributes)
+    match change::seen(export, object, &attributes) {
+        // It took a while, and others may have gone on meanwhile.
+        true => export.store().getattr(object),
+        false => Ok(attributes),
+    }
+}
+
+/// Attributes of what a handle stands for, for a reply that refuses a call and can do without. `None` too if nothing may
+/// block.
+pub fn attributes_of_handle(export: &Export, handle: &[u8], effort: Effort) -> Option<Attributes> {
+    match effort {
+        Effort::ResidentOnly => None,
+        Effort::MayBlock => attributes(export, export.resolve(handle, effort).ok()?).ok(),
+    }
 }
 
 #[cfg(test)]

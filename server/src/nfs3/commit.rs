@@ -1,6 +1,6 @@
 //! COMMIT (RFC 1813, section 3.3.21). The whole file is committed, whatever range is asked for.
 
-use odafs_common::wire::nfs3::{CommitArgs, CommitOk, CommitResult, Failed, WccData};
+use odafs_common::wire::nfs3::{CommitArgs, CommitOk, CommitResult, Failed};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step, status};
@@ -19,7 +19,7 @@ fn sync(context: &Context<'_>, arguments: &CommitArgs<'_>) -> CommitResult {
         .file_of_handle(arguments.file.0, Effort::MayBlock)
         .map_err(|failed| Failed {
             status: status(failed),
-            rest: WccData::default(),
+            rest: context.nothing_written(arguments.file),
         })?;
     match commit_file(context.export, &file) {
         Ok((verifier, wcc)) => Ok(CommitOk { wcc, verifier }),

@@ -27,7 +27,9 @@ mod symlink;
 mod wcc;
 mod write;
 
-use odafs_common::wire::nfs3::{Attributes, FileHandle, PROGRAM, Procedure, Status, VERSION};
+use odafs_common::wire::nfs3::{
+    Attributes, FileHandle, PROGRAM, Procedure, Status, VERSION, WccData,
+};
 use odafs_common::wire::xdr::{Decode, Writer};
 use odafs_fabric::sync::Arc;
 
@@ -35,9 +37,9 @@ use crate::export::Export;
 use crate::read::{Effort, ReadFailed};
 use crate::rpc::{Admission, Answer, Call, Program};
 use crate::store::{Credential, HandleBytes, ObjectId, Result as StoreResult};
-use crate::write::{attributes, attributes_at_hand};
+use crate::write::{attributes, attributes_at_hand, attributes_of_handle};
 
-use wcc::DirectoryChanges;
+use wcc::Changes;
 
 /// The most data of one READ or WRITE, in bytes.
 pub const DATA_BYTES_MAX: u32 = 1 << 20;
@@ -47,7 +49,7 @@ const REPLY_OVERHEAD_BYTES: u32 = 512;
 /// NFS version 3 of one export.
 pub struct Nfs3 {
     export: Arc<Export>,
-    directories: DirectoryChanges,
+    changes: Changes,
 }
 
 impl Nfs3 {
@@ -55,7 +57,7 @@ impl Nfs3 {
     pub fn new(export: Arc<Export>) -> Self {
         Self {
             export,
-            directories: DirectoryChanges::default(),
+            changes: Changes::default(),
         }
     }
 }
@@ -63,7 +65,7 @@ impl Nfs3 {
 /// What a procedure works with.
 struct Context<'a> {
     export: &'a Export,
-    directories: &'a DirectoryChanges,
+    changes: &'a Changes,
     who: Credential,
     effort: Effort,
     /// The most bytes of data or entries that fit a reply.
@@ -118,7 +120,7 @@ impl Program for Nfs3 {
         };
         let context = Context {
             export: &self.export,
-            directories: &self.directories,
+            changes: &self.changes,
             who: call.who,
             effort: call.effort,
             room: call
@@ -203,6 +205,14 @@ impl Context<'_> {
     /// Attributes for a reply that can do without.
     fn attributes(&self, object: ObjectId) -> Option<Attributes> {
         attributes(self.export, object).ok()
+    }
+
+    /// For a reply that refuses to write to what the handle stands for.
+    fn nothing_written(&self, handle: FileHandle<'_>) -> WccData {
+        WccData {
+            before: None,
+            after: attributes_of_handle(self.export, handle.0, self.effort),
+        }
     }
 
     fn handle(&self, object: ObjectId) -> StoreResult<HandleBytes> {

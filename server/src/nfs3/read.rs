@@ -10,6 +10,7 @@ use super::{Blocks, Context, DATA_BYTES_MAX, PlacingStep};
 use crate::file::File;
 use crate::read::{ReadFailed, ReadRange, read as read_pages, read_pinned};
 use crate::rpc::Answer;
+use crate::write::attributes_of_handle;
 
 pub(super) fn read(
     context: &Context<'_>,
@@ -21,7 +22,10 @@ pub(super) fn read(
         .file_of_handle(arguments.file.0, context.effort)
     {
         Ok(file) => file,
-        Err(failed) => return refuse(w, failed, None),
+        Err(failed) => {
+            let rest = attributes_of_handle(context.export, arguments.file.0, context.effort);
+            return refuse(w, failed, rest);
+        }
     };
     // No room is made for what lies behind the end of the file.
     let behind = file.attributes().size.saturating_sub(arguments.offset);

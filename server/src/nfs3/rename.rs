@@ -21,7 +21,7 @@ fn move_name(context: &Context<'_>, arguments: &RenameArgs<'_>) -> RenameResult 
     let from = context.object(arguments.from.directory).map_err(refuse)?;
     let to = context.object(arguments.to.directory).map_err(refuse)?;
     let change = Change::begin(context, from);
-    let other = (from != to).then(|| Change::begin_beside(context, to, &change));
+    let other = (from != to).then(|| Change::begin(context, to));
     let moved = namespace::rename(
         context.export,
         &context.who,

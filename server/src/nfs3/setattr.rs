@@ -3,6 +3,7 @@
 use odafs_common::wire::nfs3::{Failed, SetAttributesArgs, SetAttributesResult, WccData};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
+use super::wcc::Change;
 use super::{Context, Step};
 use crate::write::set_attributes;
 
@@ -21,15 +22,22 @@ fn set(context: &Context<'_>, arguments: &SetAttributesArgs<'_>) -> SetAttribute
         status,
         rest: WccData::default(),
     })?;
-    set_attributes(
+    // Names may come to a directory, and go, meanwhile.
+    let change = Change::begin(context, object);
+    let set = set_attributes(
         context.export,
         &context.who,
         object,
         &arguments.attributes,
         arguments.guard,
-    )
-    .map_err(|refused| Failed {
+    );
+    let alone = change.is_alone();
+    let told = |wcc: WccData| WccData {
+        before: wcc.before.filter(|_| alone),
+        ..wcc
+    };
+    set.map(told).map_err(|refused| Failed {
         status: refused.error.status,
-        rest: refused.wcc,
+        rest: told(refused.wcc),
     })
 }

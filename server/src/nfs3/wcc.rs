@@ -1,110 +1,86 @@
-//! Weak cache consistency of directories (RFC 1813, section 2.6): the attributes from before a change are
-//! only told if nothing else of ours can have changed the directory between them and the change. A client
-//! that is told takes the change for its own and keeps what it has cached.
+//! Weak cache consistency of directories and whatever else has no pages (RFC 1813, section 2.6): the attributes from
+//! before a change are only told if nothing else of ours can have changed the object between them and the change. A
+//! client that is told takes the change for its own and keeps what it has cached.
 
-use odafs_common::wire::nfs3::{Attributes, WccAttributes, WccData};
-use odafs_fabric::sync::{Mutex, MutexGuard};
+use std::collections::HashMap;
+
+use odafs_common::wire::nfs3::{WccAttributes, WccData};
+use odafs_fabric::sync::Mutex;
 
 use super::Context;
 use crate::store::ObjectId;
 
-const STRIPES: usize = 64;
-
-/// Which directories are being changed, by stripes: two directories of one stripe count as one.
-pub struct DirectoryChanges {
-    stripes: [Mutex<Stripe>; STRIPES],
+/// Which objects without pages are being changed, in their entries or their attributes.
+#[derive(Default)]
+pub struct Changes {
+    under_way: Mutex<HashMap<ObjectId, UnderWay>>,
 }
 
-#[derive(Clone, Copy, Default)]
-struct Stripe {
-    under_way: u32,
-    begun: u64,
+/// Changes of one object since there was last none under way.
+#[derive(Default)]
+struct UnderWay {
+    now: u32,
+    begun: u32,
 }
 
-impl Default for DirectoryChanges {
-    fn default() -> Self {
-        Self {
-            stripes: std::array::from_fn(|_| Mutex::new(Stripe::default())),
-        }
-    }
-}
-
-impl DirectoryChanges {
-    fn stripe(&self, directory: ObjectId) -> &Mutex<Stripe> {
-        let mixed = (directory.ino ^ directory.generation.rotate_left(32))
-            .wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        &self.stripes[(mixed >> 32) as usize % STRIPES]
-    }
-}
-
-/// A change of a directory under way.
+/// A change of an object under way.
 pub struct Change<'a> {
-    stripe: &'a Mutex<Stripe>,
-    directory: ObjectId,
-    /// The number of this change in its stripe; `None` if another was under way at its beginning.
-    number: Option<u64>,
-    /// It is not part of another change that the stripe counts.
-    counted: bool,
+    changes: &'a Changes,
+    object: ObjectId,
+    /// No other was under way at its beginning.
+    first: bool,
     before: Option<WccAttributes>,
 }
 
 impl<'a> Change<'a> {
     /// Begins: the attributes from before are taken.
-    pub fn begin(context: &Context<'a>, directory: ObjectId) -> Self {
-        let stripe = context.directories.stripe(directory);
-        let number = {
-            let mut stripe = stripe.lock();
-            let alone = stripe.under_way == 0;
-            stripe.under_way += 1;
-            stripe.begun += 1;
-            alone.then_some(stripe.begun)
-        };
-        Self::of(context, directory, stripe, number, true)
-    }
-
-    /// Begins the other half of a change of two directories: they do not stand in each other's way.
-    pub fn begin_beside(context: &Context<'a>, directory: ObjectId, first: &Self) -> Self {
-        let stripe = context.directories.stripe(directory);
-        match std::ptr::eq(stripe, first.stripe) {
-            true => Self::of(context, directory, stripe, first.number, false),
-            false => Self::begin(context, directory),
-        }
-    }
-
-    fn of(
-        context: &Context<'a>,
-        directory: ObjectId,
-        stripe: &'a Mutex<Stripe>,
-        number: Option<u64>,
-        counted: bool,
-    ) -> Self {
-        let before = context.attributes(directory);
+    pub fn begin(context: &Context<'a>, object: ObjectId) -> Self {
+        let mut under_way = context.changes.under_way.lock();
+        let ours = under_way.entry(object).or_default();
+        ours.now += 1;
+        ours.begun += 1;
+        let first = ours.begun == 1;
+        drop(under_way);
+        let before = context.attributes(object);
         Self {
-            stripe,
-            directory,
-            number,
-            counted,
+            changes: context.changes,
+            object,
+            first,
             before: before.as_ref().map(WccAttributes::from),
         }
     }
 
     /// Ends: the attributes from after are taken.
     pub fn end(self, context: &Context<'_>) -> WccData {
-        let after: Option<Attributes> = context.attributes(self.directory);
-        let stripe: MutexGuard<'_, Stripe> = self.stripe.lock();
-        let alone = self.number == Some(stripe.begun);
-        drop(stripe);
+        let after = context.attributes(self.object);
         WccData {
-            before: self.before.filter(|_| alone),
+            before: self.before.filter(|_| self.is_alone()),
             after,
         }
+    }
+
+    /// No other change of the object came between its beginning and now.
+    pub fn is_alone(&self) -> bool {
+        let under_way = self.changes.under_way.lock();
+        self.first
+            && under_way
+                .get(&self.object)
+                .is_some_and(|all| all.begun == 1)
     }
 }
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        if self.counted {
-            self.stripe.lock().under_way -= 1;
+        let mut under_way = self.changes.under_way.lock();
+        if let Some(ours) = under_way.get_mut(&self.object) {
+            ours.now -= 1;
+            if ours.now == 0 {
+                under_way.remove(&self.object);
+            }
         }
     }
 }
+
+#[cfg(test)]
+#[path = "wcc_tests.rs"]
+mod tests;

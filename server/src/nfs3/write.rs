@@ -1,6 +1,6 @@
 //! WRITE (RFC 1813, section 3.3.7).
 
-use odafs_common::wire::nfs3::{Failed, Status, WccData, WriteArgs, WriteOk, WriteResult};
+use odafs_common::wire::nfs3::{Failed, Status, WriteArgs, WriteOk, WriteResult};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, DATA_BYTES_MAX, Step, status};
@@ -14,18 +14,20 @@ pub(super) fn write(context: &Context<'_>, arguments: WriteArgs<'_>, w: &mut Wri
 }
 
 fn put(context: &Context<'_>, arguments: &WriteArgs<'_>) -> WriteResult {
-    let refuse = |status| Failed {
-        status,
-        rest: WccData::default(),
-    };
     let data = arguments.data.0;
     let count = arguments.count.min(DATA_BYTES_MAX) as usize;
     // The data that is there may be padded beyond the count, but there must not be less.
-    let data = data.get(..count).ok_or(refuse(Status::Inval))?;
+    let data = data.get(..count).ok_or_else(|| Failed {
+        status: Status::Inval,
+        rest: context.nothing_written(arguments.file),
+    })?;
     let file = context
         .export
         .file_of_handle(arguments.file.0, Effort::MayBlock)
-        .map_err(|failed| refuse(status(failed)))?;
+        .map_err(|failed| Failed {
+            status: status(failed),
+            rest: context.nothing_written(arguments.file),
+        })?;
     let written = write_pages(
         context.export,
         &context.who,

@@ -16,6 +16,7 @@ use crate::file::File;
 use crate::read::{ReadDone, ReadFailed, ReadRange, read as read_pages, read_pinned};
 use crate::references;
 use crate::rpc::{Answer, Call};
+use crate::write::attributes_of_handle;
 
 /// The most data of one READ, in bytes.
 const DATA_BYTES_MAX: u32 = 1 << 20;
@@ -30,7 +31,10 @@ pub(super) fn read(
 ) -> Answer {
     let file = match export.file_of_handle(arguments.file.0, call.effort) {
         Ok(file) => file,
-        Err(failed) => return refuse(w, failed, None),
+        Err(failed) => {
+            let rest = attributes_of_handle(export, arguments.file.0, call.effort);
+            return refuse(w, failed, rest);
+        }
     };
     // Over TCP nobody can write there: the data are in the reply, and no more than the chunk would hold.
     let count =

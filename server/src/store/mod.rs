@@ -28,7 +28,7 @@ use odafs_fabric::sync::Arc;
 pub use error::StoreError;
 pub use handle::{HandleBytes, HandleError, HandleKey};
 pub use local::{LocalOptions, LocalStore};
-pub use memory::{MemoryStore, Operation, OutsideChange};
+pub use memory::{Meddler, MemoryStore, Operation, OutsideChange};
 pub use permission::{attributes_permit, may_read, may_write};
 
 /// An object (file, directory, link, device …) of one store.

@@ -1,10 +1,10 @@
 //! GETATTR, SETATTR, ACCESS, READ, WRITE, COMMIT, and what a file system says of itself.
 
 use odafs_common::wire::nfs3::{
-    AccessArgs, AccessResult, CommitArgs, CommitResult, FileHandle, FileType, FsInfoResult,
-    FsStatResult, GetAttributesResult, PathConfResult, Payload, Procedure, ReadArgs, ReadOk,
-    ReadResult, RemoveResult, SetAttributes, SetAttributesArgs, SetAttributesResult, SetTime,
-    Stable, Status, Time, WriteArgs, WriteResult, access,
+    AccessArgs, AccessResult, CommitArgs, CommitResult, CreateResult, FileHandle, FileType,
+    FsInfoResult, FsStatResult, GetAttributesResult, PathConfResult, Payload, Procedure, ReadArgs,
+    ReadOk, ReadResult, RemoveResult, SetAttributes, SetAttributesArgs, SetAttributesResult,
+    SetTime, Stable, Status, SymlinkArgs, Time, WriteArgs, WriteResult, access,
 };
 
 use odafs_server::store::{OutsideChange, Store as _};
@@ -189,6 +189,49 @@ fn a_count_that_does_not_fit_the_data_is_refused_and_a_shorter_one_obeyed() {
     assert_eq!(write(0, 2).expect("written").count, 2);
     assert_eq!(read(&server, file, 0, 10).data.0, b"ab");
     assert_eq!(refused(write(u64::MAX - 1, 4)), Status::FBig);
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused_with_its_attributes() {
+    let server = Server::new();
+    let arguments = SymlinkArgs {
+        place: at(server.root(), "link"),
+        attributes: mode(0o777),
+        target: Payload(b"nowhere"),
+    };
+    let made: CreateResult<'static> = server.nfs(Procedure::Symlink, &arguments);
+    let link = made.expect("made").file.expect("a handle");
+    let directory = server.mkdir(server.root(), "d");
+    for (object, expected) in [(directory, Status::IsDir), (link, Status::Inval)] {
+        let now = Some(server.attributes(object));
+        let (offset, count) = (0, 1);
+        let read = ReadArgs {
+            file: object,
+            offset,
+            count,
+        };
+        let read: ReadResult<'static> = server.nfs(Procedure::Read, &read);
+        let read = read.expect_err("refused");
+        assert_eq!((read.status, read.rest), (expected, now));
+        let write = WriteArgs {
+            file: object,
+            offset,
+            count,
+            stable: Stable::Unstable,
+            data: Payload(b"x"),
+        };
+        let written: WriteResult = server.nfs(Procedure::Write, &write);
+        let written = written.expect_err("refused");
+        assert_eq!((written.status, written.rest.after), (expected, now));
+        let commit = CommitArgs {
+            file: object,
+            offset,
+            count,
+        };
+        let committed: CommitResult = server.nfs(Procedure::Commit, &commit);
+        let committed = committed.expect_err("refused");
+        assert_eq!((committed.status, committed.rest.after), (expected, now));
+    }
 }
 
 #[test]

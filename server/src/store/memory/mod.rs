@@ -8,10 +8,11 @@ mod tree;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use odafs_common::wire::nfs3::{Attributes, Device, FileType, SetAttributes, Status};
-use odafs_fabric::sync::{Condvar, Mutex};
+use odafs_fabric::sync::{Condvar, Mutex, MutexGuard};
 
 use super::handle::HandleMaker;
 use super::names::{NAME_MAX, Name, check_target};
@@ -26,6 +27,8 @@ use tree::Tree;
 /// A kind of call that can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
+    /// [`Store::getattr`]; never fails by itself.
+    GetAttributes,
     /// [`Store::read_at`]
     Read,
     /// [`Store::write_at`]
@@ -58,6 +61,9 @@ pub enum OutsideChange<'a> {
     /// Removes all of its names.
     Remove,
 }
+
+/// Does something at a place that a test has chosen.
+pub type Meddler = Box<dyn FnOnce(&MemoryStore) + Send>;
 
 /// Holds files in memory; for tests and the simulator. Deterministic: the same seed and the same calls in the
 /// same order lead to the same state, times included.
@@ -102,6 +108,15 @@ impl MemoryStore {
         self.tree.lock().fail_next(operation, status);
     }
 
+    /// The next call of that kind lets `meddler` go first. Several go before one call each.
+    pub fn meddle_next(&self, operation: Operation, meddler: Meddler) {
+        let mut tree = self.tree.lock();
+        tree.meddlers
+            .entry(operation)
+            .or_default()
+            .push_back(meddler);
+    }
+
     /// The machine loses power and comes back: of what was written and not synced, each page of each write is
     /// there or not, by the seed. Watches end.
     pub fn crash(&self) {
@@ -122,6 +137,18 @@ impl MemoryStore {
         self.news.notify_all();
     }
 
+    /// The tree, for a call of that kind.
+    fn tree_for(&self, operation: Operation) -> MutexGuard<'_, Tree> {
+        let mut tree = self.tree.lock();
+        let waiting = tree.meddlers.get_mut(&operation);
+        if let Some(meddler) = waiting.and_then(VecDeque::pop_front) {
+            drop(tree);
+            meddler(self);
+            tree = self.tree.lock();
+        }
+        tree
+    }
+
     fn changing<T>(&self, change: impl FnOnce(&mut Tree) -> Result<T>) -> Result<T> {
         let mut tree = self.tree.lock();
         let result = change(&mut tree);
@@ -140,7 +167,10 @@ impl Store for MemoryStore {
     }
 
     fn getattr(&self, object: ObjectId) -> Result<Attributes> {
-        Ok(self.tree.lock().node(object)?.attributes)
+        Ok(self
+            .tree_for(Operation::GetAttributes)
+            .node(object)?
+            .attributes)
     }
 
     fn is_at_hand(&self, _object: ObjectId) -> bool {
@@ -174,7 +204,7 @@ impl Store for MemoryStore {
     }
 
     fn read_at(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize> {
-        let mut tree = self.tree.lock();
+        let mut tree = self.tree_for(Operation::Read);
         tree.injected(Operation::Read)?;
         let content = match &tree.node(object)?.body {
             Body::File(content) => &content.data,
@@ -196,11 +226,12 @@ impl Store for MemoryStore {
         offset: u64,
         data: &[u8],
     ) -> Result<usize> {
+        drop(self.tree_for(Operation::Write));
         self.changing(|tree| tree.write(who, object, offset, data))
     }
 
     fn sync(&self, object: ObjectId, _data_only: bool) -> Result<()> {
-        self.tree.lock().sync(object)
+        self.tree_for(Operation::Sync).sync(object)
     }
 
     fn setattr(

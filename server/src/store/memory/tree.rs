@@ -7,7 +7,7 @@ use odafs_common::wire::nfs3::{
 };
 
 use super::node::{Body, Chance, Content, Names, Node, SIZE_MAX};
-use super::{Operation, OutsideChange};
+use super::{Meddler, Operation, OutsideChange};
 use crate::store::names::{Name, verifier_times};
 use crate::store::permission::{
     check_add, check_search, check_set, made_mode, may_write, mode_after_change, mode_after_giving,
@@ -31,6 +31,7 @@ pub(super) struct Tree {
     ticks: u64,
     chance: Chance,
     failures: BTreeMap<Operation, VecDeque<Status>>,
+    pub meddlers: BTreeMap<Operation, VecDeque<Meddler>>,
     pub capacity_bytes: u64,
     pub used_bytes: u64,
     pub read_only: bool,
@@ -49,6 +50,7 @@ impl Tree {
             ticks: 0,
             chance: Chance(seed),
             failures: BTreeMap::new(),
+            meddlers: BTreeMap::new(),
             capacity_bytes: 1 << 40,
             used_bytes: 0,
             read_only: false,
