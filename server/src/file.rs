@@ -12,6 +12,8 @@
 //! 4. Leaves, held for a few instructions: the facts, the tree, frame owners, free lists, tables of files
 //!    and sessions.
 //!
+//! None of them is held while the store syncs, or by who waits for that ([`File::syncs`]).
+//!
 //! Polling threads ([`Effort::ResidentOnly`]) try the first two and never take the third.
 
 use std::collections::HashMap;
@@ -27,6 +29,7 @@ use odafs_nic::capability::ReaderClass;
 use crate::counters::Counter;
 use crate::read::Effort;
 use crate::store::{HandleBytes, ObjectId};
+use crate::syncs::Syncs;
 
 /// A regular file that someone has read or written lately.
 pub struct File {
@@ -35,8 +38,7 @@ pub struct File {
     gate: RwLock<Standing>,
     facts: Mutex<Facts>,
     pub(crate) recording: Mutex<()>,
-    /// Held while the store syncs the file; no other lock is taken meanwhile.
-    pub(crate) syncing: Mutex<()>,
+    syncs: Syncs,
     tree: RwLock<Tree>,
     counter: Counter,
     /// Outside changes are reported; otherwise they have to be looked for.
@@ -79,7 +81,7 @@ impl File {
             gate: RwLock::new(Standing::default()),
             facts: Mutex::new(facts),
             recording: Mutex::new(()),
-            syncing: Mutex::new(()),
+            syncs: Syncs::default(),
             tree: RwLock::default(),
             counter,
             watched: AtomicBool::new(watched),
@@ -136,6 +138,11 @@ impl File {
     /// Closes the gate until the guard is dropped, and waits for whoever is inside.
     pub(crate) fn close(&self) -> RwLockWriteGuard<'_, Standing> {
         self.gate.write()
+    }
+
+    /// Syncs of its bytes and attributes.
+    pub(crate) fn syncs(&self) -> &Syncs {
+        &self.syncs
     }
 
     pub(crate) fn sequence(&self) -> &Sequence {

@@ -14,6 +14,7 @@ mod sessions;
 mod spare;
 #[cfg(test)]
 mod stress_tests;
+mod syncs;
 #[cfg(test)]
 mod testing;
 

@@ -70,6 +70,23 @@ impl World {
         config: ExportConfig,
         wrap: impl FnOnce(Arc<dyn HostVm>) -> Arc<dyn HostVm>,
     ) -> Self {
+        Self::of(frames, config, |store| store, wrap)
+    }
+
+    /// The export reaches the store through what `before` makes of it.
+    pub(crate) fn behind(
+        frames: u32,
+        before: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+    ) -> Self {
+        Self::of(frames, ExportConfig::default(), before, |vm| vm)
+    }
+
+    fn of(
+        frames: u32,
+        config: ExportConfig,
+        before: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+        wrap: impl FnOnce(Arc<dyn HostVm>) -> Arc<dyn HostVm>,
+    ) -> Self {
         let arena = ArenaConfig {
             frames,
             layout: Layout::apart(PageSize::DEFAULT),
@@ -78,7 +95,8 @@ impl World {
         };
         let arena = Arc::new(Arena::create(&arena).expect("an arena"));
         let store = Arc::new(MemoryStore::new(1));
-        let export = Export::with_vm(config, Arc::clone(&store) as Arc<dyn Store>, arena, wrap);
+        let behind = before(Arc::clone(&store) as Arc<dyn Store>);
+        let export = Export::with_vm(config, behind, arena, wrap);
         Self {
             store,
             export: Arc::new(export),

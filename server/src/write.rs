@@ -18,6 +18,7 @@ use crate::file::{File, LEAF_PAGES, Leaf, PageLock, Standing};
 use crate::metrics::Reason;
 use crate::read::Effort;
 use crate::store::{Credential, ObjectId, StoreError};
+use crate::syncs::Synced;
 
 /// A change that was refused, and the attributes around it as far as they are known.
 #[derive(Clone, Copy, Debug)]
@@ -81,8 +82,8 @@ pub fn write(
     // From before the data: if a sync fails in between, the client will see that the verifier is another.
     let verifier = export.verifier();
     let settle = || match stable {
-        Stable::Unstable => Ok(verifier),
-        _ => sync(export, file, stable == Stable::DataSync),
+        Stable::Unstable if !export.store().wants_sync() => Ok(verifier),
+        _ => sync(export, file, stable != Stable::FileSync),
     };
     let (count, wcc) = match data {
         [] => {
@@ -121,22 +122,28 @@ pub fn commit(export: &Export, file: &Arc<File>) -> Result<([u8; 8], WccData), R
 }
 
 /// After a failure the kernel may have dropped what it could not write, and it tells only one of us: all that
-/// was not yet stable counts as lost, and the verifier says so. One at a time for each file, so that nobody
-/// comes back with the old verifier after another has met the failure. Gives the verifier as of then.
-fn sync(export: &Export, file: &Arc<File>, data_only: bool) -> Result<[u8; 8], StoreError> {
-    let one = file.syncing.lock();
-    let error = match export.store().sync(file.object(), data_only) {
-        Ok(()) => {
-            export.metrics().syncs.increment();
-            return Ok(export.verifier());
+/// was not yet stable counts as lost, and the verifier says so. Gives the verifier as of then. Nobody who calls this
+/// holds the file's gate.
+fn sync(export: &Export, file: &Arc<File>, data_only: bool) -> Synced {
+    let mut failed = false;
+    let synced = file.syncs().share(!data_only, |with_times| {
+        match export.store().sync(file.object(), !with_times) {
+            Ok(()) => {
+                export.metrics().syncs.increment();
+                Ok(export.verifier())
+            }
+            Err(error) => {
+                export.change_verifier();
+                export.metrics().failed_syncs.increment();
+                failed = true;
+                Err(error)
+            }
         }
-        Err(error) => error,
-    };
-    export.change_verifier();
-    drop(one);
-    export.metrics().failed_syncs.increment();
-    change::start_over(export, file);
-    Err(error)
+    });
+    if failed {
+        change::start_over(export, file);
+    }
+    synced
 }
 
 /// The attributes around what changes none of them: if they are others afterwards, that was someone else's doing.
@@ -411,13 +418,27 @@ pub fn set_attributes(
         return set_plain(export, who, object, new, (guard, before));
     }
     let file = export.file(object).map_err(Refused::plain)?;
+    let wcc = set_file(export, who, &file, new, guard)?;
+    sync(export, &file, false).map_err(|error| Refused { error, wcc })?;
+    Ok(wcc)
+}
+
+/// SETATTR of a regular file, but for its sync.
+fn set_file(
+    export: &Export,
+    who: &Credential,
+    file: &Arc<File>,
+    new: &SetAttributes,
+    guard: Option<Time>,
+) -> Result<WccData, Refused> {
+    let (store, object) = (export.store(), file.object());
     let gate = file.close();
     if gate.gone {
         return Err(Refused::plain(Status::Stale));
     }
     let before = store.getattr(object).map_err(Refused::plain)?;
     check_guard(guard, &before)?;
-    change::absorb_if_foreign(export, &file, &before);
+    change::absorb_if_foreign(export, file, &before);
 
     let set = store.setattr(who, object, new);
     // A refusal may come after a part of it was done.
@@ -426,7 +447,7 @@ pub fn set_attributes(
         Err(error) if !error.may_be_partial() => None,
         _ => new.size,
     };
-    change::absorb_own(export, &file, (&before, after.as_ref().ok()), asked);
+    change::absorb_own(export, file, (&before, after.as_ref().ok()), asked);
     let wcc = WccData {
         before: Some(WccAttributes::from(&before)),
         after: after.ok(),
@@ -447,7 +468,9 @@ fn set_plain(
 ) -> Result<WccData, Refused> {
     check_guard(guard, &before)?;
     let before = WccAttributes::from(&before);
-    match export.store().setattr(who, object, new) {
+    let store = export.store();
+    let set = store.setattr(who, object, new);
+    match set.and_then(|after| store.sync(object, false).map(|()| after)) {
         Ok(after) => Ok(WccData {
             before: Some(before),
             after: Some(after),
@@ -456,7 +479,7 @@ fn set_plain(
             error,
             wcc: WccData {
                 before: Some(before),
-                after: export.store().getattr(object).ok(),
+                after: store.getattr(object).ok(),
             },
         }),
     }

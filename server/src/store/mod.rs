@@ -8,6 +8,7 @@
 //! Every call may block, and none may be made from a NIC engine, but for [`Store::is_at_hand`] and what it
 //! permits.
 
+mod before_sync;
 mod error;
 mod handle;
 pub mod ids;
@@ -25,6 +26,7 @@ use std::time::Duration;
 use odafs_common::wire::nfs3::{Attributes, Device, FileType, SetAttributes, Status};
 use odafs_fabric::sync::Arc;
 
+pub use before_sync::BeforeSync;
 pub use error::StoreError;
 pub use handle::{HandleBytes, HandleError, HandleKey};
 pub use local::{LocalOptions, LocalStore};
@@ -301,8 +303,8 @@ pub enum OutsideEvent {
 /// INVAL as RFC 1813 has it). `.` and `..` may be looked up (`..` of the root is the root), and are refused
 /// elsewhere with EXIST, INVAL or NOTEMPTY. No symbolic link is ever followed, and nothing outside is ever reached.
 ///
-/// What changes a directory or attributes is on stable storage before the call returns (RFC 1813 section
-/// 4.8); bytes are after [`Store::sync`].
+/// What changes a directory is on stable storage before the call returns (RFC 1813 section 4.8); bytes and
+/// attributes are after [`Store::sync`].
 pub trait Store: Send + Sync {
     /// The root directory.
     fn root(&self) -> ObjectId;
@@ -351,11 +353,16 @@ pub trait Store: Send + Sync {
         data: &[u8],
     ) -> Result<usize>;
 
-    /// Brings what was written to stable storage; with `data_only` not the times. After a failure
+    /// Brings what was written and set to stable storage; with `data_only` not the times. After a failure
     /// earlier unstable writes may be lost: the write verifier must change.
     fn sync(&self, object: ObjectId, data_only: bool) -> Result<()>;
 
-    /// Sets what is given, and syncs. The attributes afterwards.
+    /// So much is written and not synced that whoever writes shall sync right away.
+    fn wants_sync(&self) -> bool {
+        false
+    }
+
+    /// Sets what is given; a sync is the caller's business. The attributes afterwards.
     fn setattr(
         &self,
         credential: &Credential,

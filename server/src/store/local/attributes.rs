@@ -78,7 +78,6 @@ impl LocalStore {
             // By someone who may write, to the server's time: utimensat(2) grants that for both times only.
             apply_times(path.as_fd(), new)?;
         }
-        self.sync_attributes(object, &path)?;
         self.attributes(object, &*path)
     }
 

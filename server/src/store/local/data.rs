@@ -9,6 +9,7 @@ use rustix::io::{Errno, pread, pwrite};
 
 use super::descriptors::{Descriptor, Use};
 use super::identity::Judge;
+use super::unsynced::Asked;
 use super::{LocalStore, objects, sys};
 use crate::store::permission::may_write;
 use crate::store::{Credential, ObjectId, Result};
@@ -62,7 +63,7 @@ impl LocalStore {
             match pwrite(&*file, &data[count..], offset + count as u64) {
                 Ok(0) => break,
                 Ok(written) => {
-                    file.mark_unsynced();
+                    self.descriptors.unsynced().wrote(object, &file);
                     count += written;
                 }
                 Err(Errno::INTR) => {}
@@ -107,23 +108,18 @@ impl LocalStore {
     }
 
     pub(super) fn sync_object(&self, object: ObjectId, data_only: bool) -> Result<()> {
-        let kind = self.descriptor(object, Use::Path)?.kind;
-        if !matches!(kind, FileType::Regular | FileType::Directory) {
-            return Ok(());
+        let path = self.descriptor(object, Use::Path)?;
+        if path.kind != FileType::Regular {
+            return self.sync_attributes(object, &path);
         }
-        let file = self.descriptor(object, Use::Read)?;
-        let synced = self.descriptors.sync(object, &file, |file| {
-            if data_only {
-                fdatasync(file)
-            } else {
-                fsync(file)
-            }
-        });
-        if synced.is_ok() && file.good_for == Use::Write && self.can_write_again(&file)? {
+        self.sync_file(object, Asked::Yes, data_only)?;
+        if let Some(file) = self.descriptors.find(object, Use::Write)
+            && self.can_write_again(&file)?
+        {
             // Nobody can execute a file that is open for writing.
             self.descriptors.release(object);
         }
-        Ok(synced?)
+        Ok(())
     }
 
     /// Whether a closed file can be opened for writing again: the owner's right to write on regardless of
@@ -132,19 +128,34 @@ impl LocalStore {
         Ok(self.identity.own().uid == 0 || fstat(file)?.st_mode & 0o200 != 0)
     }
 
-    /// Brings the attributes of an object to stable storage. What cannot be opened takes its whole file
-    /// system with it.
+    fn sync_file(&self, object: ObjectId, asked: Asked, data_only: bool) -> Result<()> {
+        let sync = |file: &Descriptor| match data_only {
+            true => fdatasync(file),
+            false => fsync(file),
+        };
+        self.descriptors.unsynced().sync(object, asked, |written| {
+            let synced = match written {
+                Some(file) => sync(file),
+                None => match self.descriptor(object, Use::Read) {
+                    Ok(file) => sync(&file),
+                    // Its owner may have set attributes of what we may not open.
+                    Err(_) => syncfs(&self.whole),
+                },
+            };
+            Ok(synced?)
+        })
+    }
+
+    /// Brings the attributes of an object, or the names in a directory, to stable storage. What cannot be opened takes
+    /// its whole file system with it.
     pub(super) fn sync_attributes(&self, object: ObjectId, path: &Descriptor) -> Result<()> {
-        match self
-            .descriptors
-            .find(object, Use::Read)
-            .map_or_else(|| objects::reopen(path, Use::Read), Ok)
-        {
-            Ok(file) => self
-                .descriptors
-                .sync_unasked(object, &file, |file| fsync(file))?,
-            Err(_) => syncfs(&self.whole)?,
+        if path.kind == FileType::Regular {
+            return self.sync_file(object, Asked::No, false);
         }
-        Ok(())
+        let synced = match objects::reopen(path, Use::Read) {
+            Ok(directory) => fsync(&*directory),
+            Err(_) => syncfs(&self.whole),
+        };
+        Ok(synced?)
     }
 }

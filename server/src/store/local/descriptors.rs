@@ -1,17 +1,17 @@
-//! Open files: as many as the process may have, the least recently used closed first.
+//! Open files: as many as the process may have, the least recently used closed first. One with unsynced bytes stays
+//! open until it is synced (see [`super::unsynced`]): nobody who only looks for a name waits for a disk.
 
-use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use lru::LruCache;
 use odafs_common::wire::nfs3::{FileType, Status};
-use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
+use odafs_fabric::sync::thread::{self, JoinHandle};
 use odafs_fabric::sync::{Arc, Mutex};
 use rustix::fs::fdatasync;
-use rustix::io::{self, Errno};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use super::unsynced::{Asked, Unsynced};
 use crate::store::{ObjectId, Result};
 
 /// What a descriptor is good for. Each is good for what the ones before it are.
@@ -30,35 +30,16 @@ pub(super) struct Descriptor {
     fd: OwnedFd,
     pub kind: FileType,
     pub good_for: Use,
-    /// Bytes were written through it that no sync has covered.
-    unsynced: AtomicBool,
-    /// Held from a sync until its failure is known to whoever must know. The kernel tells it once.
-    syncing: Mutex<()>,
 }
 
 impl Descriptor {
     pub fn new(fd: OwnedFd, kind: FileType, good_for: Use) -> Arc<Self> {
-        Arc::new(Self {
-            fd,
-            kind,
-            good_for,
-            unsynced: AtomicBool::new(false),
-            syncing: Mutex::new(()),
-        })
+        Arc::new(Self { fd, kind, good_for })
     }
 
     /// A path that leads to the very object, whatever its names are by now.
     pub fn magic_path(&self) -> String {
         magic_path(self.fd.as_fd())
-    }
-
-    pub fn mark_unsynced(&self) {
-        self.unsynced.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether a sync is due; it is taken for done.
-    fn take_unsynced(&self) -> bool {
-        self.unsynced.swap(false, Ordering::Relaxed)
     }
 }
 
@@ -76,24 +57,51 @@ pub(super) fn magic_path(fd: BorrowedFd<'_>) -> String {
 /// The open objects of a store.
 pub(super) struct Descriptors {
     open: Mutex<LruCache<ObjectId, Arc<Descriptor>>>,
-    /// Objects of which a descriptor was closed with bytes that could not be synced. Their next sync must fail.
-    lost: Mutex<BTreeSet<ObjectId>>,
+    unsynced: Arc<Unsynced>,
+    /// Syncs what has waited too long.
+    syncer: Option<JoinHandle<()>>,
 }
 
 impl Descriptors {
-    pub fn new(capacity: usize) -> Self {
-        let capacity = NonZeroUsize::new(capacity).unwrap_or(NonZeroUsize::MIN);
-        Self {
-            open: Mutex::new(LruCache::new(capacity)),
-            lost: Mutex::new(BTreeSet::new()),
-        }
+    /// Keeps at most `capacity` open, of which a quarter may be open only for what is not synced.
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    pub fn new(capacity: usize) -> std::io::Result<Self> {
+        let quarter = capacity / 4;
+        let unsynced = Arc::new(Unsynced::new(quarter));
+        let open = NonZeroUsize::new(capacity - quarter).unwrap_or(NonZeroUsize::MIN);
+        let syncer = thread::Builder::new().name("odafs-syncer".to_owned());
+        let surplus = Arc::clone(&unsynced);
+        let syncer = syncer.spawn(move || {
+            while let Some(object) = surplus.surplus() {
+                // If it was synced meanwhile, there is nothing to do. A failure is kept for who will ask.
+                let _ = surplus.sync(object, Asked::No, |written| match written {
+                    Some(file) => Ok(fdatasync(file)?),
+                    None => Ok(()),
+                });
+            }
+        })?;
+        Ok(Self {
+            open: Mutex::new(LruCache::new(open)),
+            unsynced,
+            syncer: Some(syncer),
+        })
+    }
+
+    /// What was written and not yet synced.
+    pub fn unsynced(&self) -> &Unsynced {
+        &self.unsynced
     }
 
     pub fn find(&self, object: ObjectId, wanted: Use) -> Option<Arc<Descriptor>> {
         let mut open = self.open.lock();
-        open.get(&object)
+        let found = open
+            .get(&object)
             .filter(|descriptor| descriptor.good_for >= wanted)
-            .cloned()
+            .cloned();
+        drop(open);
+        found.or_else(|| self.unsynced.find(object))
     }
 
     /// Keeps a descriptor, unless one as good is there already.
@@ -107,19 +115,19 @@ impl Descriptors {
         }
         let closed = open.push(object, descriptor.clone());
         drop(open);
-        self.close(closed);
+        drop(closed);
     }
 
-    /// Closes the descriptor of an object that is gone; nothing needs to be synced.
+    /// Closes the descriptors of an object that is gone; nothing needs to be synced.
     pub fn forget(&self, object: ObjectId) {
-        let closed = self.open.lock().pop(&object);
-        drop(closed);
+        self.release(object);
+        self.unsynced.forget(object);
     }
 
     /// Closes the descriptor of an object.
     pub fn release(&self, object: ObjectId) {
         let closed = self.open.lock().pop(&object);
-        self.close(closed.map(|descriptor| (object, descriptor)));
+        drop(closed);
     }
 
     /// Closes half of all, the least recently used ones: someone needs descriptors.
@@ -127,47 +135,8 @@ impl Descriptors {
         let count = self.open.lock().len().div_ceil(2);
         for _ in 0..count {
             let closed = self.open.lock().pop_lru();
-            self.close(closed);
+            drop(closed);
         }
-    }
-
-    /// The kernel reports a write that failed later on to the descriptors of the time. So one with unsynced
-    /// bytes is synced before it is closed.
-    fn close(&self, closed: Option<(ObjectId, Arc<Descriptor>)>) {
-        if let Some((object, descriptor)) = closed
-            && descriptor.take_unsynced()
-        {
-            // Kept for who will ask.
-            let _ = self.sync_unasked(object, &descriptor, |file| fdatasync(file));
-        }
-    }
-
-    /// Syncs bytes that nobody has asked about. A failure is kept for the next [`Self::sync`], even for one that is
-    /// under way.
-    pub fn sync_unasked(
-        &self,
-        object: ObjectId,
-        descriptor: &Descriptor,
-        how: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let _one = descriptor.syncing.lock();
-        how(descriptor.as_fd()).inspect_err(|_| {
-            self.lost.lock().insert(object);
-        })
-    }
-
-    /// Syncs what was written to an object, and fails as well if some of it was lost before; that is said once.
-    pub fn sync(
-        &self,
-        object: ObjectId,
-        descriptor: &Descriptor,
-        how: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let _one = descriptor.syncing.lock();
-        descriptor.take_unsynced();
-        let synced = how(descriptor.as_fd());
-        let lost = self.lost.lock().remove(&object);
-        synced.and(if lost { Err(Errno::IO) } else { Ok(()) })
     }
 
     /// Runs `open`, once more with half of the descriptors closed if there were none left.
@@ -178,6 +147,15 @@ impl Descriptors {
                 open()
             }
             result => result,
+        }
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        self.unsynced.stop();
+        if let Some(syncer) = self.syncer.take() {
+            let _ = syncer.join();
         }
     }
 }
@@ -198,43 +176,4 @@ pub(super) fn raise_open_file_limit() -> usize {
     usize::try_from(half)
         .unwrap_or(usize::MAX)
         .clamp(16, 32_768)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc;
-    use std::time::Duration;
-
-    use super::*;
-
-    const OBJECT: ObjectId = ObjectId {
-        ino: 1,
-        generation: 1,
-    };
-
-    #[test]
-    fn a_sync_beside_one_that_fails_knows_of_it() {
-        let file = tempfile::tempfile().expect("a file").into();
-        let descriptor = Descriptor::new(file, FileType::Regular, Use::Write);
-        let descriptors = &Descriptors::new(16);
-        let descriptor = &descriptor;
-        let (say, hear) = mpsc::channel();
-        let asked = std::thread::scope(|scope| {
-            let asked = scope.spawn(move || {
-                hear.recv().expect("the other has begun");
-                descriptors.sync(OBJECT, descriptor, |_| Ok(()))
-            });
-            let failed = descriptors.sync_unasked(OBJECT, descriptor, |_| {
-                // The kernel has told us: it will tell nobody else.
-                say.send(()).expect("the other waits");
-                std::thread::sleep(Duration::from_millis(100));
-                Err(Errno::IO)
-            });
-            assert_eq!(failed, Err(Errno::IO));
-            asked.join().expect("no panic")
-        });
-        assert_eq!(asked, Err(Errno::IO));
-        let again = descriptors.sync(OBJECT, descriptor, |_| Ok(()));
-        assert_eq!(again, Ok(()), "said once");
-    }
 }

@@ -10,7 +10,8 @@
 //! opened for more. No pipe, socket or device is.
 //!
 //! **Descriptors.** At most half of the process's limit on open files (which is raised as far as it goes) are
-//! kept. A file is kept open for writing until it is synced: until then it cannot be executed on this machine.
+//! kept. A file is kept open for writing until it is synced: until then it cannot be executed on this machine. When
+//! many are, those written longest ago are synced unasked.
 //!
 //! **Rights.** See [`identity`]. Reading by descriptor happens with the server's own rights, after the caller
 //! has been judged; writing with the caller's.
@@ -27,6 +28,7 @@ mod listing;
 mod objects;
 mod scheme;
 mod sys;
+mod unsynced;
 mod watch;
 
 #[cfg(test)]
@@ -152,7 +154,7 @@ impl LocalStore {
             identity: Identity::of_this_process(),
             scheme,
             finding,
-            descriptors: Descriptors::new(descriptors::raise_open_file_limit()),
+            descriptors: Descriptors::new(descriptors::raise_open_file_limit())?,
             handles: HandleMaker::new(state.handle_key(), export),
             watches: Watches::new()?,
             read_only: options.read_only,
@@ -243,6 +245,10 @@ impl Store for LocalStore {
 
     fn sync(&self, object: ObjectId, data_only: bool) -> Result<()> {
         self.sync_object(object, data_only)
+    }
+
+    fn wants_sync(&self) -> bool {
+        self.descriptors.unsynced().is_full()
     }
 
     fn setattr(

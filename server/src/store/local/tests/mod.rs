@@ -109,6 +109,7 @@ forward! {
     read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
     write_at(who: &Credential, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize>;
     sync(object: ObjectId, data_only: bool) -> Result<()>;
+    wants_sync() -> bool;
     setattr(who: &Credential, object: ObjectId, new: &SetAttributes) -> Result<Attributes>;
     create(who: &Credential, directory: ObjectId, name: &[u8], how: CreateHow<'_>) -> Result<Created>;
     mkdir(who: &Credential, directory: ObjectId, name: &[u8], new: &SetAttributes) -> Result<(ObjectId, Attributes)>;
@@ -417,13 +418,16 @@ fn read_only_means_read_only() {
 fn few_descriptors_serve_many_files() {
     for by_handle in [true, false] {
         let mut served = Place::in_memory().open(by_handle);
-        served.store.descriptors = Descriptors::new(16);
+        served.store.descriptors = Descriptors::new(16).unwrap();
         let files: Vec<_> = (0..200)
             .map(|number| {
                 let f = file(&served, &me(), &format!("f{number}"), 0o644);
                 served
                     .write_at(&me(), f, 0, format!("content {number}").as_bytes())
                     .unwrap();
+                if served.wants_sync() {
+                    served.sync(f, true).unwrap();
+                }
                 f
             })
             .collect();

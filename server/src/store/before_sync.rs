@@ -1,0 +1,71 @@
+//! A store whose syncs are preceded by something, such as a wait: for tests and benches.
+
+use std::time::Duration;
+
+use odafs_common::wire::nfs3::{Attributes, SetAttributes};
+use odafs_fabric::sync::Arc;
+
+use super::{
+    CreateHow, Created, Credential, HandleBytes, Limits, Listing, ObjectId, OutsideEvent,
+    ReaddirRange, Result, Space, Special, Store, Unlinked,
+};
+
+/// Another store, and what is done ahead of each of its syncs: [`Store::sync`], and whatever changes a directory.
+pub struct BeforeSync {
+    store: Arc<dyn Store>,
+    act: Box<dyn Fn(ObjectId) + Send + Sync>,
+}
+
+impl BeforeSync {
+    /// `act` is told which object is about to be synced.
+    pub fn new(store: Arc<dyn Store>, act: impl Fn(ObjectId) + Send + Sync + 'static) -> Self {
+        let act = Box::new(act);
+        Self { store, act }
+    }
+}
+
+/// Forwards calls; where it says `syncs`, that object is acted on first.
+macro_rules! forward {
+    ($($name:ident($($arg:ident: $kind:ty),*) -> $result:ty $(, syncs $directory:expr)?;)*) => {
+        impl Store for BeforeSync {
+            $(fn $name(&self, $($arg: $kind),*) -> $result {
+                $((self.act)($directory);)?
+                self.store.$name($($arg),*)
+            })*
+        }
+    };
+}
+
+type Found = (ObjectId, Attributes);
+
+forward! {
+    root() -> ObjectId;
+    getattr(object: ObjectId) -> Result<Attributes>;
+    access(who: &Credential, object: ObjectId, mask: u32) -> Result<u32>;
+    is_at_hand(object: ObjectId) -> bool;
+    mode_decides(object: ObjectId) -> Result<bool>;
+    lookup(who: &Credential, directory: ObjectId, name: &[u8]) -> Result<Found>;
+    readlink(object: ObjectId) -> Result<Vec<u8>>;
+    read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
+    write_at(who: &Credential, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize>;
+    sync(object: ObjectId, data_only: bool) -> Result<()>, syncs object;
+    wants_sync() -> bool;
+    setattr(who: &Credential, object: ObjectId, new: &SetAttributes) -> Result<Attributes>;
+    create(who: &Credential, directory: ObjectId, name: &[u8], how: CreateHow<'_>) -> Result<Created>, syncs directory;
+    mkdir(who: &Credential, directory: ObjectId, name: &[u8], new: &SetAttributes) -> Result<Found>, syncs directory;
+    symlink(who: &Credential, directory: ObjectId, name: &[u8], target: &[u8], new: &SetAttributes) -> Result<Found>, syncs directory;
+    mknod(who: &Credential, directory: ObjectId, name: &[u8], what: Special, new: &SetAttributes) -> Result<Found>, syncs directory;
+    link(who: &Credential, object: ObjectId, directory: ObjectId, name: &[u8]) -> Result<Attributes>, syncs directory;
+    rename(who: &Credential, from: (ObjectId, &[u8]), to: (ObjectId, &[u8])) -> Result<Option<Unlinked>>, syncs to.0;
+    remove(who: &Credential, directory: ObjectId, name: &[u8]) -> Result<Unlinked>, syncs directory;
+    rmdir(who: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId>, syncs directory;
+    readdir(who: &Credential, directory: ObjectId, range: ReaddirRange) -> Result<Listing>;
+    statfs(object: ObjectId) -> Result<Space>;
+    pathconf(object: ObjectId) -> Result<Limits>;
+    handle(object: ObjectId) -> Result<HandleBytes>;
+    open_handle(handle: &[u8]) -> Result<ObjectId>;
+    watch(object: ObjectId) -> bool;
+    unwatch(object: ObjectId) -> ();
+    wait_events(timeout: Duration) -> Vec<OutsideEvent>;
+    interrupt() -> ();
+}
