@@ -1,0 +1,572 @@
+"""What docs/WIRE.md says, tried on a server: by a client that was written from it."""
+
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+from odafs_wire import direct, iwarp, program, rpc, shm
+from odafs_wire.direct import (
+    DENIED,
+    NOT_RESIDENT,
+    OUT_OF_BOUNDS,
+    REPLAYED,
+    REVOKED,
+    STALE,
+    Direct,
+    Exceptional,
+)
+from odafs_wire.program import BLAKE3, HMAC_SHA_256, ONE_SIDED, Refused, Session
+
+PAGE = 4096
+CACHE = 8 << 20
+
+
+def content(pages, salt):
+    return b"".join(b"%08d %-23s" % (page, salt) * (PAGE // 32) for page in range(pages))
+
+
+class Server:
+    """`odafs serve`, of a directory with a few files."""
+
+    def __init__(self, *options):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.files = {
+            b"small": b"the content of a small file",
+            b"file": content(700, b"file"),
+            b"sweep": content(2 * CACHE // PAGE, b"sweep"),
+            b"changing": content(4, b"before"),
+        }
+        tree = os.path.join(self.scratch.name, "tree")
+        os.mkdir(tree, 0o755)
+        os.chmod(self.scratch.name, 0o755)
+        for name, data in self.files.items():
+            path = os.path.join(tree, name.decode())
+            with open(path, "wb") as file:
+                file.write(data)
+            os.chmod(path, 0o666)
+        self.shm = os.path.join(self.scratch.name, "socket")
+        command = [os.environ["ODAFS"], "serve", tree, "--state", os.path.join(self.scratch.name, "state")]
+        command += ["--nfs", "127.0.0.1:0", "--rdma", "127.0.0.1:0", "--shm", self.shm]
+        command += ["--cache", str(CACHE), "--direct", "one-sided", *options]
+        self.log = open(os.path.join(self.scratch.name, "log"), "w")
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        ready = dict(word.split("=") for word in self.process.stdout.readline().split()[1:])
+        self.nfs, self.rdma = (self.address(ready[name]) for name in ("nfs", "rdma"))
+
+    @staticmethod
+    def address(text):
+        host, port = text.rsplit(":", 1)
+        return host, int(port)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(20)
+        finally:
+            self.process.kill()
+            self.process.stdout.close()
+            self.log.close()
+            self.scratch.cleanup()
+
+    def pair(self, fabric, role, reads=False, **options):
+        private = direct.private_data(role, reads)
+        if fabric == b"shm":
+            return shm.Pair(self.shm, private, reads)
+        return iwarp.Pair(self.rdma, private, reads, **options)
+
+    def tcp(self):
+        return rpc.Caller(rpc.Tcp(self.nfs))
+
+
+class Pairwise:
+    """A call and its reply as messages of a queue pair."""
+
+    def __init__(self, pair):
+        self.pair = pair
+
+    def __call__(self, message):
+        self.pair.send(message)
+        return self.pair.receive()
+
+
+class WithServer(unittest.TestCase):
+    options = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(*cls.options)
+        cls.tcp = cls.server.tcp()
+        cls.root = rpc.mount(cls.tcp, b"/")
+        cls.handles = {name: rpc.lookup(cls.tcp, cls.root, name) for name in cls.server.files}
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def raises(self, status, call, *arguments, **others):
+        with self.assertRaises((Exceptional, Refused)) as caught:
+            call(*arguments, **others)
+        self.assertEqual(caught.exception.status, status)
+
+
+class OverTcp(WithServer):
+    """Section 2 and 4, on NFS's own port."""
+
+    def test_program(self):
+        self.assertEqual(self.tcp.call(rpc.ODAFS, program.NULL).data[-4:], bytes(4))
+        for call, expected in (
+            ((rpc.ODAFS, 6), ("accepted", 3)),
+            ((rpc.ODAFS, program.READ), ("accepted", 4)),
+            (((0x200DAF50, 2), 0), ("accepted", 2)),
+            (((0x200DAF51, 1), 0), ("accepted", 1)),
+        ):
+            with self.assertRaises(rpc.Rejected) as caught:
+                self.tcp.call(*call)
+            self.assertEqual(caught.exception.args, expected)
+
+    def test_sessions_are_not_opened_here(self):
+        for fabric in (b"tcp", b"shm", b"nfs"):
+            self.raises(program.UNSUPPORTED, Session, self.tcp, fabric)
+
+    def test_read(self):
+        data = self.server.files[b"file"]
+        for offset, count, expected in (
+            (0, 10, 10),
+            (PAGE - 3, 2 * PAGE, 2 * PAGE),
+            (len(data) - 5, 100, 5),
+            (len(data), 1, 0),
+            (0, 4 << 20, 1 << 20),
+        ):
+            done = program.read(self.tcp, self.handles[b"file"], offset, count)
+            self.assertEqual(done.count, expected)
+            self.assertEqual(done.data, data[offset : offset + expected])
+            self.assertEqual(done.eof, offset + expected == len(data))
+            self.assertEqual((done.references, done.counter), ([], None))
+
+    def test_a_chunk_is_nowhere(self):
+        """4.3: the data is in the reply, and no more than the chunk would hold."""
+        done = program.read(self.tcp, self.handles[b"file"], 0, 9000, chunk=(7, 0, 5000))
+        self.assertEqual(done.data, self.server.files[b"file"][:5000])
+
+    def test_sessions_that_are_not_there(self):
+        """4.3, 4.4."""
+        done = program.read(self.tcp, self.handles[b"file"], 0, 100, session=12345)
+        self.assertEqual(done.references, [])
+        self.raises(program.NOSESSION, program.get_refs, self.tcp, 12345, [])
+
+
+class OverFabric:
+    """Sections 4 to 8, on one fabric."""
+
+    def setUp(self):
+        self.call_pair = self.server.pair(self.fabric, direct.RPC)
+        direct.nonce_of(self.call_pair.private_data, direct.RPC)
+        self.caller = rpc.Caller(Pairwise(self.call_pair))
+        self.file = self.handles[b"file"]
+        self.data = self.server.files[b"file"]
+
+    def tearDown(self):
+        self.call_pair.close()
+
+    def open(self, **options):
+        return Session(self.caller, self.fabric, **options)
+
+    def attached(self, session, one_sided=False):
+        line = Direct(self.server.pair(self.fabric, direct.DIRECT, reads=one_sided))
+        self.addCleanup(line.pair.close)
+        line.grant = line.attach(session, one_sided)
+        return line
+
+    def page(self, reference, page):
+        return self.data[page * PAGE : page * PAGE + reference.length]
+
+    def references(self, session, offset=0, count=1):
+        done = program.read(self.caller, self.file, offset, count, session.number)
+        self.assertEqual(done.data, self.data[offset : offset + done.count])
+        return dict(done.references)
+
+    def test_session(self):
+        """4.2, 5."""
+        for macs, expected in ((1, HMAC_SHA_256), (2, BLAKE3)):
+            session = self.open(macs=macs)
+            self.assertEqual((session.accepted.mac, session.accepted.mode), (expected, 0))
+            self.assertEqual(session.accepted.page_bytes, PAGE)
+            line = self.attached(session)
+            found = self.references(session, 3 * PAGE)
+            self.assertEqual(line.read(found[3]), self.page(found[3], 3))
+            session.close()
+            self.raises(program.NOSESSION, session.close)
+        for wrong in ({"export": b"/other"}, {"macs": 4}, {"server": bytes(range(32))}):
+            with self.assertRaises(Refused) as caught:
+                self.open(**wrong)
+            self.assertIn(caught.exception.status, (program.UNSUPPORTED, program.BADHANDSHAKE))
+        self.raises(program.UNSUPPORTED, Session, self.caller, b"verbs")
+
+    def test_guarded(self):
+        """6.3: inline, to memory, of parts."""
+        session = self.open()
+        line = self.attached(session)
+        region = line.pair.register(4 * PAGE)
+        found = self.references(session, 0, 10 * PAGE)
+        self.assertTrue(set(range(10)) <= set(found) and len(found) <= 32)
+        for page, reference in found.items():
+            expected = self.page(reference, page)
+            self.assertEqual(line.read(reference), expected)
+            self.assertEqual(line.read_to(reference, region, 100), expected)
+            self.assertEqual(line.read_to(reference, region, PAGE, marked=True), expected)
+            part = line.read(reference, address=reference.address + 7, length=1000)
+            self.assertEqual(part, expected[7:1007])
+
+    def test_exceptions(self):
+        """6.5, but for Busy."""
+        session, other = self.open(), self.open()
+        line = self.attached(session)
+        reference = self.references(session)[0]
+        self.assertEqual(line.read(reference), self.page(reference, 0))
+
+        self.raises(REPLAYED, line.read, reference, sequence=line.sequence)
+        self.raises(OUT_OF_BOUNDS, line.read, reference, length=reference.length + 1)
+        self.raises(OUT_OF_BOUNDS, line.read, reference, length=0)
+        self.raises(STALE, line.read, reference, key=reference.key ^ 1)
+        self.raises(STALE, line.read, reference, epoch=1 << 62)
+        good = line.request(reference)
+        bad = good[:-1] + bytes([good[-1] ^ 1])
+        for message in (bad, good[:-1], b"", line.request(reference, connection=line.number + 1)):
+            done = line.judge(message)
+            self.assertEqual((done.status, done.length), (DENIED, 0))
+            self.assertEqual(done.sequence, 0 if len(message) < 24 else int.from_bytes(message[16:24], "little"))
+        # A number counts as used only once its tag has held.
+        self.assertEqual(line.judge(good).status, 0)
+        self.raises(DENIED, line.read, reference, session=other)
+        self.raises(DENIED, line.attach, other)
+        self.assertEqual(line.read(reference), self.page(reference, 0))
+
+        session.close()
+        self.raises(REVOKED, line.read, reference)
+
+    def test_throttled(self):
+        """6.2 and 6.6, step 1: while slowed even a good Attach is refused, by an Attached."""
+        session = self.open()
+        line = Direct(self.server.pair(self.fabric, direct.DIRECT))
+        self.addCleanup(line.pair.close)
+        bad, good = line.attach_message(session, spoil=1), line.attach_message(session)
+        # Until pauses are long.
+        until = time.monotonic() + 0.6
+        while time.monotonic() < until:
+            self.raises(DENIED, line.attached, session, bad, line.exchange(bad))
+        line.pair.send(bad)
+        line.pair.send(good)
+        for message in bad, good:
+            self.raises(DENIED, line.attached, session, message, line.pair.receive())
+
+    def test_paged_out(self):
+        """6.5: NotResident."""
+        session = self.open()
+        line = self.attached(session)
+        found = self.references(session, 0, 32 * PAGE)
+        sweep = self.server.files[b"sweep"]
+        for _ in range(3):
+            for offset in range(0, len(sweep), 1 << 20):
+                rpc.read(self.tcp, self.handles[b"sweep"], offset, 1 << 20)
+        statuses = [line.judge(line.request(reference)).status for reference in found.values()]
+        self.assertIn(NOT_RESIDENT, statuses)
+        again = self.references(session)[0]
+        self.assertEqual(line.read(again), self.page(again, 0))
+
+    def test_one_sided(self):
+        """7."""
+        session = self.open(mode=ONE_SIDED)
+        self.assertEqual(session.accepted.mode, ONE_SIDED)
+        line = self.attached(session, one_sided=True)
+        self.assertIsNotNone(line.grant)
+        found = self.references(session, 0, 20 * PAGE)
+        for page, reference in found.items():
+            self.assertEqual(line.read_alone(reference), self.page(reference, page))
+            self.assertEqual(line.read_alone(reference, 9, 50), self.page(reference, page)[9:59])
+        self.assertEqual(line.read(found[0]), self.page(found[0], 0))
+        # Granted to a session, and still asked for by each connection.
+        self.assertIsNone(self.attached(session).grant)
+
+    def test_revalidate(self):
+        """3.2, 4.3: the change counter, by all routes; a write makes references stale."""
+        session = self.open(mode=ONE_SIDED)
+        line = self.attached(session, one_sided=True)
+        file = self.handles[b"changing"]
+        done = program.read(self.caller, file, 0, 4 * PAGE, session.number)
+        references, counter = dict(done.references), done.counter
+        self.assertEqual((counter.address % 8, counter.length), (0, 8))
+        self.assertEqual(set(references), {0, 1, 2, 3})
+        same = done.change.to_bytes(8, "little")
+        self.assertEqual((line.read(counter), line.read_alone(counter)), (same, same))
+
+        new = os.urandom(100)
+        rpc.write(self.tcp, file, PAGE + 10, new)
+        (now,) = {line.read(counter), line.read_alone(counter)}
+        self.assertNotEqual(now, same)
+        self.raises(STALE, line.read, references[1])
+        self.raises(STALE, line.read_alone, references[1])
+        expected = done.data[PAGE : PAGE + 10] + new + done.data[PAGE + 110 : 2 * PAGE]
+        again = program.read(self.caller, file, PAGE, PAGE, session.number)
+        self.assertEqual((again.data, again.change.to_bytes(8, "little")), (expected, now))
+        reference = dict(again.references)[1]
+        self.assertEqual((line.read(reference), line.read_alone(reference)), (expected, expected))
+
+    def test_get_refs(self):
+        """4.4, with the references that a long READ does not bring."""
+        session = self.open()
+        line = self.attached(session)
+        for offset in range(0, len(self.data), 1 << 16):
+            rpc.read(self.tcp, self.file, offset, 1 << 16)
+        found, counter = program.all_refs(self.caller, session.number, self.file)
+        self.assertEqual(set(found), set(range(len(self.data) // PAGE)))
+        self.assertEqual(counter.length, 8)
+        for page in (0, 99, 699):
+            self.assertEqual(line.read(found[page]), self.page(found[page], page))
+        ranges = [(self.file, 5 * PAGE, 1), (bytes(64), 0, 1), (self.handles[b"small"], 0, 100)]
+        files, resume = program.get_refs(self.caller, session.number, ranges)
+        self.assertEqual([file.range for file in files], [0, 1, 2])
+        self.assertEqual(([page for page, _ in files[0].references], resume), ([5], 0))
+        self.assertNotEqual(files[1].status, 0)
+        self.assertEqual((files[1].size, files[1].counter, files[1].references), (0, None, []))
+        self.assertEqual((files[0].size, files[2].size), (len(self.data), 27))
+
+    def test_rekey(self):
+        """4.5, 5.3."""
+        session = self.open()
+        line = self.attached(session)
+        reference = self.references(session)[0]
+        for generation in (1, 2, 3):
+            session.rekey()
+            self.assertEqual(session.generation, generation)
+            self.assertEqual(len(line.read(reference)), PAGE)
+            # The one before is taken for a grace.
+            self.assertEqual(len(line.read(reference, generation=generation - 1)), PAGE)
+        session.rekey(3)
+        for generation in (0, 2, 5):
+            self.raises(program.DENIED, session.rekey, generation)
+        self.raises(program.DENIED, session.rekey, 4, bytes(16))
+        # Two ago has the parity of the current one, and another key.
+        self.raises(DENIED, line.read, reference, generation=1)
+        self.assertEqual(len(line.read(reference)), PAGE)
+
+    def test_chunk(self):
+        """4.3: the data goes to the client's memory, ahead of the reply."""
+        region = self.call_pair.register(3 * PAGE)
+        tag, at = region.at(11)
+        done = program.read(self.caller, self.file, PAGE, 3 * PAGE, chunk=(tag, at, 2 * PAGE))
+        self.assertEqual((done.count, done.data), (2 * PAGE, b""))
+        self.assertEqual(region.load(11, 2 * PAGE), self.data[PAGE : 3 * PAGE])
+
+    def test_flow(self):
+        """6: 128 requests without an answer."""
+        session = self.open()
+        line = self.attached(session)
+        reference = self.references(session)[0]
+        for _ in range(5):
+            first = line.sequence + 1
+            for _ in range(128):
+                line.pair.send(line.request(reference, length=8))
+            done = [line.completion(line.pair.receive()) for _ in range(128)]
+            self.assertEqual(sorted(one.sequence for one in done), list(range(first, first + 128)))
+            self.assertEqual({(one.status, one.data) for one in done}, {(0, self.data[:8])})
+
+    def test_session_of_another(self):
+        """3.2: references are good where they were issued."""
+        session, other = self.open(), self.open()
+        theirs = self.attached(other)
+        reference = self.references(session)[0]
+        self.raises(DENIED, theirs.read, reference)
+        self.references(other)
+        self.assertEqual(len(theirs.read(reference)), PAGE)
+
+    def test_end(self):
+        """8: a session ends with the connection over which it was opened."""
+        pair = self.server.pair(self.fabric, direct.RPC)
+        session = Session(rpc.Caller(Pairwise(pair)), self.fabric)
+        line = self.attached(session)
+        reference = self.references(session)
+        self.assertEqual(set(reference) & {0}, {0})
+        pair.close()
+        session.caller = self.caller
+        until = time.monotonic() + 20
+        with self.assertRaises(Refused) as caught:
+            while time.monotonic() < until:
+                session.rekey()
+        self.assertEqual(caught.exception.status, program.NOSESSION)
+        self.raises(REVOKED, line.read, reference[0])
+
+
+class OverShm(OverFabric, WithServer):
+    fabric = b"shm"
+
+    def test_over_tcp(self):
+        """5.2: on another connection of another kind this process is another peer."""
+        session = self.open()
+        done = program.read(self.tcp, self.file, 0, PAGE, session.number)
+        self.assertEqual((done.references, done.counter), ([], None))
+        self.raises(program.NOSESSION, program.get_refs, self.tcp, session.number, [])
+
+    def test_many_messages(self):
+        """13: rings go round, with messages of all lengths."""
+        for length in list(range(0, 60000, 997)) * 10:
+            done = program.read(self.caller, self.file, length, length)
+            self.assertEqual(done.data, self.data[length : 2 * length])
+
+    def test_refused(self):
+        """13, 2: what is of no protocol served here."""
+        for private in (b"", b"ODAF\x02\x01" + bytes(18), b"ODAF\x01\x03" + bytes(18)):
+            with self.assertRaises(shm.Refused):
+                shm.Pair(self.server.shm, private)
+
+
+class OverIwarp(OverFabric, WithServer):
+    fabric = b"tcp"
+
+    def test_over_tcp(self):
+        """4.2, 5.2: READ and GET_REFS with the session, on NFS's own port."""
+        session = self.open()
+        line = self.attached(session)
+        for _ in range(2):
+            done = program.read(self.tcp, self.file, 0, 1 << 20, session.number)
+            self.assertEqual(done.data, self.data[: 1 << 20])
+        found = dict(done.references)
+        self.assertEqual(set(found), set(range(32)), "the first that there are")
+        for page, reference in found.items():
+            self.assertEqual(line.read(reference), self.page(reference, page))
+        found, _ = program.all_refs(self.tcp, session.number, self.file)
+        self.assertEqual(line.read(found[200]), self.page(found[200], 200))
+
+    def test_checksums(self):
+        """12."""
+        session = self.open()
+        line = Direct(self.server.pair(b"tcp", direct.DIRECT, crc=True))
+        self.assertTrue(line.pair.crc)
+        line.attach(session)
+        region = line.pair.register(PAGE)
+        for page, reference in self.references(session, 0, 3 * PAGE).items():
+            self.assertEqual(line.read(reference), self.page(reference, page))
+            self.assertEqual(line.read_to(reference, region), self.page(reference, page))
+
+    def test_segments(self):
+        """12: a message of two segments."""
+        session = self.open()
+        line = self.attached(session)
+        reference = self.references(session)[0]
+        line.pair.send(line.request(reference), split=33)
+        self.assertEqual(line.completion(line.pair.receive()).data, self.page(reference, 0))
+
+    def refusal(self, frame):
+        """What the server says to a handshake: flags, revision and private data, or nothing."""
+        with socket.create_connection(self.server.rdma, timeout=20) as peer:
+            peer.sendall(frame)
+            answer = b""
+            try:
+                while more := peer.recv(4096):
+                    answer += more
+            except ConnectionResetError:
+                pass
+        if not answer:
+            return None
+        self.assertEqual(answer[:16], b"MPA ID Rep Frame")
+        self.assertEqual(int.from_bytes(answer[18:20], "big"), len(answer) - 20)
+        return answer[16], answer[17], answer[20:]
+
+    def test_refusals(self):
+        """12: of handshakes."""
+        good = direct.private_data(direct.DIRECT)
+        bare = (iwarp.REJECT, 1, b"")
+        ask = iwarp.request_frame
+        self.assertEqual(self.refusal(ask(good, iwarp.ENHANCED | iwarp.MARKERS)), bare)
+        self.assertEqual(self.refusal(ask(good, revision=3)), bare)
+        self.assertEqual(self.refusal(ask(good, revision=1)), bare)
+        self.assertIsNone(self.refusal(ask(good, key=b"GET / HTTP/1.1\r\n")))
+        self.assertIsNone(self.refusal(ask(bytes(513), flags=0)))
+        self.assertIsNone(self.refusal(ask(b"", flags=0)[:16] + b"\x10\x02\x00\x02AB"))
+        # Of a protocol of ours that is not served here: in words.
+        other = b"ODAF" + bytes([9, 1]) + bytes(18)
+        flags, revision, said = self.refusal(ask(other))
+        self.assertEqual((flags, revision, said[:4]), (iwarp.REJECT | iwarp.ENHANCED, 2, bytes(4)))
+        self.assertTrue(0 < len(said) - 4 <= 56)
+        flags, revision, said = self.refusal(ask(other, flags=0, revision=1))
+        self.assertEqual((flags, revision), (iwarp.REJECT, 1))
+
+    def terminated(self, line, act):
+        with self.assertRaises(iwarp.Terminated) as caught:
+            act()
+            while True:
+                line.pair.receive()
+        return caught.exception.args
+
+    def test_terminates(self):
+        """12: what ends a stream."""
+        session = self.open(mode=ONE_SIDED)
+        line = self.attached(session, one_sided=True)
+        tag, at = line.grant.arena
+        ended = self.terminated(line, lambda: line.pair.load((tag + 1, at), 0, 8))
+        self.assertEqual(ended, (0, 1, 0))
+        line = self.attached(session, one_sided=True)
+        ended = self.terminated(line, lambda: line.pair.load(line.grant.arena, 1 << 40, 8))
+        self.assertEqual(ended, (0, 1, 1))
+        line = self.attached(session)
+        ended = self.terminated(line, lambda: line.pair.load((tag, at), 0, 8))
+        self.assertEqual(ended, (1, 2, 2))
+        line = self.attached(session)
+        line.pair.sent += 1
+        self.assertEqual(self.terminated(line, lambda: line.pair.send(b"x")), (1, 2, 3))
+        line = self.attached(session)
+        self.assertEqual(self.terminated(line, lambda: line.pair.send(bytes(70000), split=9000)), (1, 2, 5))
+
+
+class Identified(WithServer):
+    """5.1: NK proves the server, KK the client too."""
+
+    identity = bytes(range(1, 33))
+
+    @classmethod
+    def setUpClass(cls):
+        from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+        raw = X25519PrivateKey.from_private_bytes(cls.identity).public_key().public_bytes_raw()
+        cls.admitted = tempfile.NamedTemporaryFile("w")
+        cls.admitted.write(raw.hex() + "\n")
+        cls.admitted.flush()
+        cls.options = ("--admit", cls.admitted.name)
+        super().setUpClass()
+        state = os.path.join(cls.server.scratch.name, "state")
+        (path,) = (
+            os.path.join(folder, "identity.pub")
+            for folder, _, names in os.walk(state)
+            if "identity.pub" in names
+        )
+        with open(path) as file:
+            cls.key = bytes.fromhex(file.read().strip())
+
+    def caller(self):
+        return rpc.Caller(Pairwise(self.server.pair(b"tcp", direct.RPC)))
+
+    def test_patterns(self):
+        # A list that another pattern could pass by would be none.
+        self.raises(program.DENIED, Session, self.caller(), b"tcp")
+        self.raises(program.DENIED, Session, self.caller(), b"tcp", server=self.key)
+        other = bytes(range(2, 34))
+        self.raises(program.DENIED, Session, self.caller(), b"tcp", server=self.key, identity=other)
+        wrong = bytes(range(3, 35))
+        self.raises(
+            program.BADHANDSHAKE, Session, self.caller(), b"tcp", server=wrong, identity=self.identity
+        )
+        session = Session(self.caller(), b"tcp", server=self.key, identity=self.identity)
+        line = Direct(self.server.pair(b"tcp", direct.DIRECT))
+        line.attach(session)
+        done = program.read(session.caller, self.handles[b"small"], 0, 100, session.number)
+        self.assertEqual(line.read(done.references[0][1]), self.server.files[b"small"])
+        # On the same host who may is the kernel's word.
+        local = rpc.Caller(Pairwise(self.server.pair(b"shm", direct.RPC)))
+        Session(local, b"shm", server=self.key)
+
+
+if __name__ == "__main__":
+    unittest.main(warnings="ignore")
