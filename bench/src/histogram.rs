@@ -21,6 +21,11 @@ impl Latencies {
         self.0.saturating_record(ns.max(1));
     }
 
+    /// Counts the operations of another.
+    pub fn add(&mut self, other: &Self) {
+        self.0 += &other.0;
+    }
+
     /// How many operations were counted.
     pub fn len(&self) -> u64 {
         self.0.len()
@@ -59,6 +64,9 @@ mod tests {
         assert_eq!(latencies.len(), 1000);
         assert_eq!(latencies.at(0.5), 500);
         assert_eq!(latencies.at(0.99), 990);
+        let mut twice = latencies.clone();
+        twice.add(&latencies);
+        assert_eq!((twice.len(), twice.at(0.5)), (2000, 500));
         latencies.record(u64::MAX);
         assert!(latencies.at(1.0) >= HIGHEST_NS);
     }

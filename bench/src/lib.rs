@@ -15,6 +15,7 @@ pub mod histogram;
 pub mod latency;
 pub mod machine;
 pub mod peers;
+pub mod policy;
 pub mod process;
 pub mod random;
 pub mod rates;

@@ -216,7 +216,7 @@ impl Drop for ServerProcess {
 
 /// Starts a command on some processors: a child inherits the binding of the
 /// thread that starts it, so a thread is bound for it.
-fn spawn_on(command: &mut Command, cpus: Option<&[usize]>) -> io::Result<Child> {
+pub(crate) fn spawn_on(command: &mut Command, cpus: Option<&[usize]>) -> io::Result<Child> {
     let Some(cpus) = cpus else {
         return command.spawn();
     };
@@ -231,7 +231,7 @@ fn spawn_on(command: &mut Command, cpus: Option<&[usize]>) -> io::Result<Child> 
     })
 }
 
-fn first_line(child: &mut Child) -> Result<String> {
+pub(crate) fn first_line(child: &mut Child) -> Result<String> {
     let Some(stdout) = child.stdout.take() else {
         bail!("the server has no stdout");
     };

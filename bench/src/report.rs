@@ -1,5 +1,6 @@
 //! Figures as one HTML page that needs nothing else: plots are inline SVG.
 
+mod dots;
 mod drawing;
 mod plot;
 

@@ -11,8 +11,13 @@ impl Table {
     /// A table with these columns. A heading that starts with `<` names a
     /// column of words (aligned left); the others hold figures.
     pub fn new<const N: usize>(heading: [&str; N]) -> Self {
+        Self::with(&heading)
+    }
+
+    /// The same, with as many columns as there turn out to be.
+    pub fn with(heading: &[&str]) -> Self {
         Self {
-            heading: heading.map(str::to_owned).to_vec(),
+            heading: heading.iter().map(|&name| name.to_owned()).collect(),
             rows: Vec::new(),
         }
     }

@@ -5,6 +5,7 @@ mod credits;
 mod designs;
 mod latency;
 mod peers;
+mod policy;
 mod rates;
 mod registration;
 mod report;
@@ -27,6 +28,7 @@ pub enum Command {
     Registration(registration::Arguments),
     Credits(credits::Arguments),
     Peers(peers::Arguments),
+    Policy(policy::Arguments),
     Report(report::Arguments),
 }
 
@@ -41,5 +43,6 @@ pub fn run(command: Command) -> Result<()> {
         Command::Credits(arguments) => credits::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Peers(arguments) => peers::run(arguments),
+        Command::Policy(arguments) => policy::run(arguments),
     }
 }

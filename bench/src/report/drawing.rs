@@ -4,6 +4,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize as _;
 use serde_json::Value;
 
+use super::dots;
 use super::plot::{Plot, Series};
 use super::{Bar, Page};
 use crate::machine::Machine;
@@ -91,6 +92,7 @@ pub fn draw(page: &mut Page, report: &Value) -> Result<()> {
     }
     match DRAWINGS.iter().find(|drawing| drawing.bench == bench) {
         Some(drawing) => drawing.draw(page, rows),
+        None if bench == "policy" => dots::draw(page, rows),
         None => bars(page, rows),
     }
     page.small("All rows:");

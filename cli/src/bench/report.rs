@@ -13,13 +13,14 @@ use serde_json::Value;
 use crate::{output, units};
 
 /// The benches that are measured, in the order of the page.
-const BENCHES: [&str; 6] = [
+const BENCHES: [&str; 7] = [
     "latency",
     "breakdown",
     "throughput",
     "designs",
     "registration",
     "credits",
+    "policy",
 ];
 
 /// All benches drawn into one page

@@ -1,0 +1,82 @@
+//! Other clients of a server, who keep it busy for a share of a processor.
+
+use std::ffi::OsStr;
+use std::io::{Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use odafs::{Cache, Client, Options, Route, Url, Wait};
+
+use crate::cpu;
+use crate::random::Random;
+
+/// Clients, each with a thread.
+const CLIENTS: u64 = 4;
+
+/// Bytes of a read: long enough that whoever comes behind it waits.
+const READ_BYTES: usize = 16 << 10;
+
+/// How long the pauses are tried before they are kept.
+const TRIAL: Duration = Duration::from_millis(60);
+const TRIALS: u32 = 12;
+
+/// Reads from a file until stdin ends. The pauses between a client's reads are random (exponential), and such that
+/// process `server` takes `percent` of a processor; once they are, `ready` goes to stdout.
+///
+/// # Errors
+/// The server could not be reached, or a read failed.
+pub fn run(url: &Url, server: u32, percent: u32) -> Result<()> {
+    let pause_ns = AtomicU64::new(100_000);
+    std::thread::scope(|scope| {
+        for number in 0..CLIENTS {
+            let path = OsStr::from_bytes(&url.path);
+            let file = Client::connect_with(url, options())?.open(path)?;
+            let bytes = file.metadata()?.size;
+            let pause_ns = &pause_ns;
+            scope.spawn(move || {
+                let mut random = Random::new(number);
+                let mut buffer = vec![0; READ_BYTES];
+                loop {
+                    let offset = random.below(bytes.saturating_sub(READ_BYTES as u64).max(1));
+                    // The server has gone, and who started us ends us now.
+                    if file.read_at(&mut buffer, offset).is_err() {
+                        return;
+                    }
+                    let drawn = (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+                    let mean = pause_ns.load(Ordering::Relaxed) as f64;
+                    let pause = -(1.0 - drawn).ln() * mean;
+                    std::thread::sleep(Duration::from_nanos(pause as u64));
+                }
+            });
+        }
+        for _ in 0..TRIALS {
+            let (begin, before) = (Instant::now(), cpu::process_ns(server)?);
+            std::thread::sleep(TRIAL);
+            let took = cpu::process_ns(server)?.saturating_sub(before) as f64;
+            let found = (took * 100.0 / begin.elapsed().as_nanos() as f64).max(0.5);
+            let factor = (found / f64::from(percent.max(1))).clamp(0.4, 2.5);
+            let pause = pause_ns.load(Ordering::Relaxed) as f64 * factor;
+            pause_ns.store(pause.clamp(1e3, 1e8) as u64, Ordering::Relaxed);
+        }
+        let mut out = std::io::stdout();
+        writeln!(out, "ready").and_then(|()| out.flush())?;
+        std::io::stdin()
+            .read_to_end(&mut Vec::new())
+            .context("cannot read stdin")?;
+        // The threads have nothing to give back.
+        std::process::exit(0)
+    })
+}
+
+fn options() -> Options {
+    Options {
+        route: Route::Rpc,
+        cache: Cache::Off,
+        wait: Wait::Block {
+            spin: Duration::ZERO,
+        },
+        ..Options::default()
+    }
+}

@@ -1,0 +1,221 @@
+//! `odafs bench policy`: whether a client with default options is as fast as the best that it could have been told.
+//!
+//! A case is a server, a pattern of reads and a working set. In each, every configuration (a route, with and without
+//! pages kept) gets a new client in this process. Each client makes its first reads, touches the working set once, and
+//! then all take turns in short slices, so that whatever else the machine does hits all alike. A mean is the median of the
+//! slices' means; a ratio is the median of those of the rounds. Clients are the public crate's, servers are `odafs serve`
+//! in a process of its own.
+
+mod crowd;
+pub mod load;
+mod pattern;
+mod plan;
+mod player;
+mod row;
+mod setting;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+
+pub use plan::{Case, Filter, Plan, word};
+pub use player::Routes;
+pub use row::{Row, Worst};
+
+use crate::machine::{Machine, commit};
+use crowd::Crowd;
+use pattern::Offsets;
+use player::{Config, Player};
+use setting::Setting;
+
+/// What `odafs bench policy --json` prints.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The machine.
+    pub machine: Machine,
+    /// The commit.
+    pub commit: &'static str,
+    /// The bench.
+    pub bench: &'static str,
+    /// Where client and server ran, in words.
+    pub placement: String,
+    /// What reading the clock costs; subtracted.
+    pub clock_ns: u64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// How many slices each configuration had, and how long one was.
+    pub rounds: u32,
+    /// In nanoseconds.
+    pub slice_ns: u64,
+    /// A row for each configuration of each case.
+    pub rows: Vec<Row>,
+    /// Cases that could not be measured, and why.
+    pub skipped: Vec<String>,
+    /// The choice of a route: the worst ratio of `policy` to the best route without pages kept.
+    pub choosing: Option<Worst>,
+    /// The waiting: the worst ratio of `default` to the best fixed spin.
+    pub waiting: Option<Worst>,
+    /// No options at all: the median of `default` to that of a copy out of a mapped file.
+    pub mapped: Option<Worst>,
+    /// The worst ratio of `default` to the best fixed configuration.
+    pub worst: Option<Worst>,
+}
+
+/// How long what takes.
+#[derive(Clone, Copy, Debug)]
+struct Times {
+    rounds: u32,
+    slice: Duration,
+    warm_up: Duration,
+    cold_reads: u64,
+}
+
+impl Times {
+    /// Those of the plan, or what fits a case's share of `seconds`.
+    fn of(plan: &Plan, seconds: Option<Duration>, cases: usize) -> Self {
+        /// Configurations of a case, at most.
+        const CONFIGS: u32 = 9;
+        /// Shorter slices show the clock.
+        const LEAST: Duration = Duration::from_millis(2);
+        let planned = Self {
+            rounds: plan.rounds,
+            slice: Duration::from_millis(plan.slice_ms),
+            warm_up: Duration::from_millis(plan.warm_up_ms),
+            cold_reads: plan.cold_reads,
+        };
+        let Some(seconds) = seconds else {
+            return planned;
+        };
+        // A tenth goes to connections.
+        let share = seconds * 9 / 10 / cases.max(1) as u32 / CONFIGS;
+        let warm_up = (share / 2).min(planned.warm_up);
+        let slices = share.saturating_sub(warm_up);
+        let fit = (slices.as_nanos() / LEAST.as_nanos()) as u32;
+        let rounds = fit.clamp(1, planned.rounds);
+        Self {
+            rounds,
+            slice: (slices / (rounds + 1)).clamp(LEAST, planned.slice),
+            warm_up,
+            cold_reads: planned.cold_reads,
+        }
+    }
+}
+
+/// Measures all cases that the filter leaves, within about `seconds` if they are given. `tick` is told each case before it
+/// begins.
+///
+/// # Errors
+/// No case is left, the file could not be made, or the server not be started. A case that fails otherwise is skipped.
+pub fn run(
+    plan: &Plan,
+    filter: &Filter,
+    seconds: Option<Duration>,
+    program: PathBuf,
+    mut tick: impl FnMut(&str),
+) -> Result<Report> {
+    let cases = plan.cases(filter);
+    if cases.is_empty() {
+        bail!("no case is left: the options exclude each other");
+    }
+    let (begin, machine) = (Instant::now(), Machine::here());
+    tick("writing a file, starting and filling a server");
+    let mut setting = Setting::new(plan, program)?;
+    setting.prepare(&cases[0])?;
+    // What is left when the other servers have been started too.
+    let servers = cases.chunk_by(Case::shares_server).count() as u32;
+    let left = seconds.map(|all| all.saturating_sub(begin.elapsed() * servers));
+    let times = Times::of(plan, left, cases.len());
+    let (mut rows, mut skipped) = (Vec::new(), Vec::new());
+    for case in &cases {
+        tick(&case.label());
+        setting.prepare(case)?;
+        match measure(case, &setting, times) {
+            Ok(measured) => rows.extend(measured),
+            Err(error) => skipped.push(format!("{}: {error:#}", case.label())),
+        }
+    }
+    Ok(Report {
+        machine,
+        commit: commit(),
+        bench: "policy",
+        placement: setting.placement(),
+        clock_ns: setting.clock_ns(),
+        file_bytes: plan.file_mib << 20,
+        rounds: times.rounds,
+        slice_ns: times.slice.as_nanos() as u64,
+        choosing: Worst::of(&rows, "policy", |row| row.ratio_to_route),
+        waiting: Worst::of(&rows, "default", |row| {
+            row.ratio_to_best.filter(|_| !row.spec.is_bound())
+        }),
+        mapped: Worst::of(&rows, "default", |row| {
+            row.p50_ratio_to_mmap
+                .filter(|_| row.spec.served == plan::Mode::Default)
+        }),
+        worst: Worst::of(&rows, "default", |row| {
+            row.ratio_to_best.filter(|_| row.spec.is_bound())
+        }),
+        rows,
+        skipped,
+    })
+}
+
+fn measure(case: &Case, setting: &Setting, times: Times) -> Result<Vec<Row>> {
+    let granted = setting.granted(case)?;
+    let configs = Config::all(case, granted);
+    let offsets = Offsets::of(case);
+    let load = if case.load > 0 {
+        setting.load_percent()
+    } else {
+        0.0
+    };
+    if !case.is_bound() {
+        let mut crowds: Vec<Crowd> = configs.into_iter().map(Crowd::new).collect();
+        // A round is as long as the slices, with and without what does not count, would be together.
+        let slice = times.slice * 3;
+        for _ in 0..times.rounds {
+            for crowd in &mut crowds {
+                crowd.slice(case, setting, &offsets, slice)?;
+            }
+        }
+        return Ok(row::of_crowds(case, granted, &crowds));
+    }
+    let mut players = Vec::new();
+    for config in configs {
+        let mut player = Player::new(case, config, (setting, times.cold_reads), &offsets)?;
+        player.warm_up(case, times.warm_up, times.slice)?;
+        players.push(player);
+    }
+    for _ in 0..times.rounds {
+        for player in &mut players {
+            player.slice(times.slice, || setting.server_cpu_ns())?;
+        }
+    }
+    Ok(row::of_players(case, (granted, load), &players))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_gets_its_share_of_the_seconds() {
+        let plan = Plan::built_in().unwrap();
+        let planned = Times::of(&plan, None, 10);
+        assert_eq!(
+            (planned.rounds, planned.slice),
+            (plan.rounds, Duration::from_millis(plan.slice_ms))
+        );
+        let whole = |times: Times| times.warm_up + times.slice * (times.rounds + 1);
+        for seconds in [1, 10, 100, 1000] {
+            let seconds = Duration::from_secs(seconds);
+            let times = Times::of(&plan, Some(seconds), 10);
+            assert!(times.rounds >= 1 && times.slice >= Duration::from_millis(2));
+            assert!(
+                whole(times) * 90 <= seconds.max(Duration::from_secs(1)),
+                "{times:?}"
+            );
+        }
+    }
+}

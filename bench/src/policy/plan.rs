@@ -1,0 +1,340 @@
+//! What is measured: a plan in TOML, and the cases that it stands for.
+
+use anyhow::{Result, bail};
+use odafs::Options;
+use serde::{Deserialize, Serialize};
+
+/// The plan that is measured unless another is given.
+const BUILT_IN: &str = include_str!("../../plans/policy.toml");
+
+const MIB: u64 = 1 << 20;
+
+/// A plan, as its file has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Plan {
+    /// The file, in MiB.
+    pub file_mib: u64,
+    /// The server's page cache, in MiB.
+    pub cache_mib: u64,
+    /// Slices of each configuration.
+    pub rounds: u32,
+    /// How long a slice is.
+    pub slice_ms: u64,
+    /// The first reads of a new client, counted apart.
+    pub cold_reads: u64,
+    /// The longest that a client may take to touch its working set.
+    pub warm_up_ms: u64,
+    /// Lists of cases.
+    pub cases: Vec<Group>,
+}
+
+/// Cases: all combinations of what the lists hold.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Group {
+    name: String,
+    fabrics: Vec<Over>,
+    modes: Vec<Mode>,
+    patterns: Vec<Pattern>,
+    sizes: Vec<usize>,
+    /// Of the client's memory.
+    working_sets: Vec<f64>,
+    /// The client's memory, where it is not the default.
+    #[serde(default)]
+    memory_mib: Vec<u64>,
+    #[serde(default)]
+    loads: Vec<u32>,
+    #[serde(default)]
+    clients: Vec<u32>,
+    /// What is compared with the default is how long clients spin, not their routes.
+    #[serde(default)]
+    spins_us: Vec<u64>,
+}
+
+/// The fabric between client and server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Over {
+    /// Shared memory.
+    Shm,
+    /// RDMA over TCP.
+    Tcp,
+}
+
+/// What direct reads the server is told to grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// One-sided and guarded ones.
+    OneSided,
+    /// Guarded ones.
+    Guarded,
+    /// Nothing: it grants what it does by default.
+    Default,
+}
+
+/// In which order pages are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Each with the same chance.
+    Uniform,
+    /// The n-th most wanted with a chance of n to the power of -0.99; these lie anywhere in the file.
+    Zipf,
+    /// One after the other, over and over.
+    Sequential,
+}
+
+/// One thing to compare configurations in.
+#[derive(Clone, Debug, Serialize)]
+pub struct Case {
+    /// Its list's name.
+    pub case: String,
+    /// The fabric.
+    pub fabric: Over,
+    /// What the server is told to grant.
+    pub served: Mode,
+    /// The order of reads.
+    pub pattern: Pattern,
+    /// Bytes of a read.
+    pub size_bytes: usize,
+    /// The client's memory for pages and references.
+    pub memory_bytes: u64,
+    /// Bytes of the file that are read.
+    pub working_set_bytes: u64,
+    /// Percent of the server's processor that others keep busy.
+    pub load: u32,
+    /// Clients that read at once.
+    pub clients: u32,
+    /// How long clients spin, where that is what is compared.
+    #[serde(skip)]
+    pub spins_us: Vec<u64>,
+}
+
+/// Which cases are measured; an empty list leaves all.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// By fabric.
+    pub fabrics: Vec<String>,
+    /// By what the server is told to grant.
+    pub modes: Vec<String>,
+    /// By pattern.
+    pub patterns: Vec<String>,
+    /// By bytes of a read.
+    pub sizes: Vec<u64>,
+    /// By load of the server.
+    pub loads: Vec<u32>,
+    /// By name.
+    pub cases: Vec<String>,
+}
+
+impl Plan {
+    /// The plan that comes with the program.
+    ///
+    /// # Errors
+    /// None, as a test reads it.
+    pub fn built_in() -> Result<Self> {
+        Self::parse(BUILT_IN)
+    }
+
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// It is no plan, in words.
+    pub fn parse(text: &str) -> Result<Self> {
+        let plan: Self = toml::from_str(text)?;
+        if plan.file_mib == 0 || plan.rounds == 0 || plan.slice_ms == 0 {
+            bail!("file-mib, rounds and slice-ms: more than none is needed");
+        }
+        let wrong = |case: &Case| {
+            case.size_bytes == 0
+                || case.size_bytes > PAGE
+                || case.working_set_bytes < PAGE as u64
+                || case.clients == 0
+                || case.load > 90
+        };
+        match plan.all().into_iter().find(wrong) {
+            Some(case) => bail!(
+                "{}: reads are of 1 to {PAGE} bytes from one page at least, by one client at least, beside a load \
+                 of 90 percent at most",
+                case.case
+            ),
+            None => Ok(plan),
+        }
+    }
+
+    /// The cases that the filter leaves, those of one server behind each other.
+    pub fn cases(&self, filter: &Filter) -> Vec<Case> {
+        let mut cases = self.all();
+        cases.retain(|case| filter.wants(case));
+        cases.sort_by_key(|case| (case.served as u8, !case.is_bound()));
+        cases
+    }
+
+    fn all(&self) -> Vec<Case> {
+        self.cases.iter().flat_map(|g| g.cases(self)).collect()
+    }
+}
+
+/// Bytes of the longest read, and of what a working set is made of.
+pub const PAGE: usize = 4096;
+
+impl Group {
+    fn cases(&self, plan: &Plan) -> Vec<Case> {
+        fn or<T: Clone>(list: &[T], other: T) -> Vec<T> {
+            match list.is_empty() {
+                true => vec![other],
+                false => list.to_vec(),
+            }
+        }
+        let memories = self.memory_mib.iter().map(|mib| mib * MIB);
+        let memories = or(
+            &memories.collect::<Vec<_>>(),
+            Options::default().memory_bytes,
+        );
+        let mut cases = Vec::new();
+        for fabric in &self.fabrics {
+            for served in &self.modes {
+                for pattern in &self.patterns {
+                    for size_bytes in &self.sizes {
+                        for memory_bytes in &memories {
+                            for share in &self.working_sets {
+                                for load in or(&self.loads, 0) {
+                                    for clients in or(&self.clients, 1) {
+                                        let bytes = (*memory_bytes as f64 * share) as u64;
+                                        cases.push(Case {
+                                            case: self.name.clone(),
+                                            fabric: *fabric,
+                                            served: *served,
+                                            pattern: *pattern,
+                                            size_bytes: *size_bytes,
+                                            memory_bytes: *memory_bytes,
+                                            working_set_bytes: bytes.min(plan.file_mib * MIB)
+                                                / PAGE as u64
+                                                * PAGE as u64,
+                                            load,
+                                            clients,
+                                            spins_us: self.spins_us.clone(),
+                                        });
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        cases
+    }
+}
+
+impl Case {
+    /// Whether client and server have a processor each: they have, unless it is asked what sharing them costs.
+    pub fn is_bound(&self) -> bool {
+        self.spins_us.is_empty()
+    }
+
+    /// Whether both are of one server.
+    pub fn shares_server(&self, other: &Self) -> bool {
+        (self.served, self.is_bound()) == (other.served, other.is_bound())
+    }
+
+    /// One line that tells it from all others.
+    pub fn label(&self) -> String {
+        let mut label = format!(
+            "{}: {} {}, {} of {}, {} of {} of memory",
+            self.case,
+            word(&self.fabric),
+            word(&self.served),
+            word(&self.pattern),
+            crate::table::bytes(self.size_bytes as u64),
+            crate::table::bytes(self.working_set_bytes),
+            crate::table::bytes(self.memory_bytes),
+        );
+        if self.load > 0 {
+            label += &format!(", {} % load", self.load);
+        }
+        if self.clients > 1 {
+            label += &format!(", {} clients", self.clients);
+        }
+        label
+    }
+}
+
+impl Filter {
+    fn wants(&self, case: &Case) -> bool {
+        fn among<T: PartialEq>(list: &[T], value: T) -> bool {
+            list.is_empty() || list.contains(&value)
+        }
+        among(&self.fabrics, word(&case.fabric))
+            && among(&self.modes, word(&case.served))
+            && among(&self.patterns, word(&case.pattern))
+            && among(&self.sizes, case.size_bytes as u64)
+            && among(&self.loads, case.load)
+            && among(&self.cases, case.case.clone())
+    }
+}
+
+/// The word for a value, as plans and rows have it.
+pub fn word(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_plan_has_each_case_that_is_asked_for() {
+        let plan = Plan::built_in().unwrap();
+        let cases = plan.cases(&Filter::default());
+        for fabric in [Over::Shm, Over::Tcp] {
+            for served in [Mode::OneSided, Mode::Guarded] {
+                let of = |c: &&Case| (c.fabric, c.served) == (fabric, served);
+                let here: Vec<&Case> = cases.iter().filter(of).collect();
+                for pattern in [Pattern::Uniform, Pattern::Zipf, Pattern::Sequential] {
+                    for (of, memory) in [(1, 2), (1, 1), (4, 1)] {
+                        let is = |c: &&&Case| {
+                            c.pattern == pattern
+                                && c.working_set_bytes * memory == c.memory_bytes * of
+                                && (c.size_bytes, c.load, c.clients) == (4096, 0, 1)
+                        };
+                        assert!(here.iter().any(|c| is(&c)), "{pattern:?} {of}/{memory}");
+                    }
+                }
+                assert!(here.iter().any(|c| c.size_bytes == 64));
+                assert!(here.iter().any(|c| c.load > 0));
+                for clients in [1, 8, 64] {
+                    let is = |c: &&&Case| c.clients == clients && c.spins_us == [0, 5, 50];
+                    assert!(here.iter().any(|c| is(&c)));
+                }
+            }
+        }
+        let labels: std::collections::HashSet<String> = cases.iter().map(Case::label).collect();
+        assert!(labels.len() == cases.len(), "labels tell cases apart");
+    }
+
+    #[test]
+    fn a_filter_narrows_and_a_wrong_plan_is_refused() {
+        let plan = Plan::built_in().unwrap();
+        let filter = Filter {
+            fabrics: vec!["tcp".into()],
+            modes: vec!["guarded".into()],
+            patterns: vec!["zipf".into()],
+            loads: vec![0],
+            ..Filter::default()
+        };
+        let cases = plan.cases(&filter);
+        assert!(!cases.is_empty());
+        let is =
+            |c: &Case| (c.fabric, c.served, c.pattern) == (Over::Tcp, Mode::Guarded, Pattern::Zipf);
+        assert!(cases.iter().all(is));
+        let text = BUILT_IN.replace("sizes = [64]", "sizes = [8192]");
+        assert!(Plan::parse(&text).is_err());
+        assert!(Plan::parse("rounds = 1").is_err());
+    }
+}

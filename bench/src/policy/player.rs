@@ -1,0 +1,297 @@
+//! A configuration of the client, and what it makes of a case.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use odafs::{Cache, File, Granted, Options, Route, Statistics, Wait};
+
+use super::pattern::{Offsets, each_page};
+use super::plan::{Case, PAGE};
+use super::setting::Setting;
+use crate::floors::local::LocalFile;
+use crate::histogram::Latencies;
+use crate::{clock, cpu};
+
+/// Of so many reads one is timed by itself.
+const BULK: u64 = 32;
+
+/// How a client reads; without options it is no client but a copy out of a mapped file.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its name in the rows.
+    pub name: String,
+    /// What the client is told.
+    pub options: Option<Options>,
+    /// Whether the default shall be as good as this one.
+    pub is_fixed: bool,
+}
+
+impl Config {
+    /// What is compared in a case, where the server grants so much.
+    pub fn all(case: &Case, granted: Option<Granted>) -> Vec<Self> {
+        let default = Options {
+            memory_bytes: case.memory_bytes,
+            ..Options::default()
+        };
+        let spins = case.spins_us.iter().map(|us| Self {
+            name: format!("spin-{us}us"),
+            options: Some(Options {
+                wait: Wait::Block {
+                    spin: Duration::from_micros(*us),
+                },
+                ..default.clone()
+            }),
+            is_fixed: true,
+        });
+        let mut configs: Vec<Self> = spins.collect();
+        if configs.is_empty() {
+            configs = Self::routes(&default, granted);
+        }
+        configs.push(Self {
+            name: "default".to_owned(),
+            options: Some(default),
+            is_fixed: false,
+        });
+        configs
+    }
+
+    fn routes(default: &Options, granted: Option<Granted>) -> Vec<Self> {
+        let mut routes = vec![("rpc", Route::Rpc)];
+        routes.extend(granted.is_some().then_some(("guarded", Route::Guarded)));
+        let one_sided = matches!(granted, Some(Granted::OneSided { .. }));
+        routes.extend(one_sided.then_some(("one-sided", Route::OneSided)));
+        let config = |(name, route): (&str, Route), cache| {
+            let kept = cache == Cache::CloseToOpen;
+            Self {
+                name: format!("{name}{}", if kept { "+cache" } else { "" }),
+                options: Some(Options {
+                    route,
+                    cache,
+                    ..default.clone()
+                }),
+                is_fixed: route != Route::Policy,
+            }
+        };
+        let mut configs = vec![Self {
+            name: "mmap".to_owned(),
+            options: None,
+            is_fixed: false,
+        }];
+        for cache in [Cache::Off, Cache::CloseToOpen] {
+            configs.extend(routes.iter().map(|route| config(*route, cache)));
+        }
+        configs.push(config(("policy", Route::Policy), Cache::Off));
+        configs
+    }
+}
+
+/// What reads.
+enum Reader<'a> {
+    Remote(File),
+    Local(&'a LocalFile),
+}
+
+/// One slice of a configuration's time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slice {
+    /// Reads made.
+    pub reads: u64,
+    /// The time that they took.
+    pub elapsed_ns: u64,
+    /// CPU time of this process.
+    pub client_cpu_ns: u64,
+    /// CPU time of the server.
+    pub server_cpu_ns: u64,
+}
+
+impl Slice {
+    /// The mean time of a read.
+    pub fn mean_ns(&self) -> f64 {
+        self.elapsed_ns as f64 / self.reads.max(1) as f64
+    }
+}
+
+/// A configuration in a case: a client of its own, which waits for its turns without running.
+pub struct Player<'a> {
+    /// Its configuration.
+    pub config: Config,
+    /// The first reads.
+    pub cold: Slice,
+    /// The reads after them that do not count.
+    pub warm_up: Slice,
+    /// The slices.
+    pub slices: Vec<Slice>,
+    /// Reads that were timed one by one, in the slices.
+    pub latencies: Latencies,
+    reader: Reader<'a>,
+    offsets: Offsets,
+    clock_ns: u64,
+    buffer: Vec<u8>,
+    counted: Statistics,
+}
+
+impl<'a> Player<'a> {
+    /// A new client, with the first `cold` reads made.
+    ///
+    /// # Errors
+    /// The server could not be reached, or a read failed.
+    pub fn new(
+        case: &Case,
+        config: Config,
+        (setting, cold): (&'a Setting, u64),
+        offsets: &Offsets,
+    ) -> Result<Self> {
+        let reader = match &config.options {
+            Some(options) => Reader::Remote(setting.open(case, options.clone())?),
+            None => Reader::Local(setting.local()),
+        };
+        let mut player = Self {
+            config,
+            cold: Slice::default(),
+            warm_up: Slice::default(),
+            slices: Vec::new(),
+            latencies: Latencies::default(),
+            reader,
+            offsets: offsets.clone(),
+            clock_ns: setting.clock_ns(),
+            buffer: vec![0; PAGE],
+            counted: Statistics::default(),
+        };
+        player.buffer.truncate(case.size_bytes);
+        let begin = Instant::now();
+        for _ in 0..cold {
+            player.read_next()?;
+        }
+        player.cold = Slice {
+            reads: cold,
+            elapsed_ns: clock::nanos(begin, Instant::now()),
+            ..Slice::default()
+        };
+        Ok(player)
+    }
+
+    /// Touches each page of the working set once, or as many as there is time for, then reads as in a slice.
+    ///
+    /// # Errors
+    /// A read failed.
+    pub fn warm_up(&mut self, case: &Case, most: Duration, slice: Duration) -> Result<()> {
+        let begin = Instant::now();
+        for (number, page) in each_page(case).into_iter().enumerate() {
+            self.read(page)?;
+            self.warm_up.reads += 1;
+            if number % 64 == 63 && begin.elapsed() >= most {
+                break;
+            }
+        }
+        self.warm_up.elapsed_ns = clock::nanos(begin, Instant::now());
+        self.slice(slice, || 0)?;
+        self.slices.clear();
+        self.latencies = Latencies::default();
+        self.counted = self.statistics();
+        Ok(())
+    }
+
+    /// Reads for so long.
+    ///
+    /// # Errors
+    /// A read failed.
+    pub fn slice(&mut self, time: Duration, server_cpu_ns: impl Fn() -> u64) -> Result<()> {
+        let (client_cpu, server_cpu) = (cpu::own_ns(), server_cpu_ns());
+        let mut bulks = 0;
+        let begin = Instant::now();
+        let end = loop {
+            for _ in 1..BULK {
+                self.read_next()?;
+            }
+            let before = Instant::now();
+            self.read_next()?;
+            let after = Instant::now();
+            let took = clock::nanos(before, after);
+            self.latencies.record(took.saturating_sub(self.clock_ns));
+            bulks += 1;
+            if after.duration_since(begin) >= time {
+                break after;
+            }
+        };
+        let looks_ns = bulks * 2 * self.clock_ns;
+        self.slices.push(Slice {
+            reads: bulks * BULK,
+            elapsed_ns: clock::nanos(begin, end).saturating_sub(looks_ns),
+            client_cpu_ns: cpu::own_ns().saturating_sub(client_cpu),
+            server_cpu_ns: server_cpu_ns().saturating_sub(server_cpu),
+        });
+        Ok(())
+    }
+
+    /// What its client has counted since the warm-up.
+    pub fn routes(&self) -> Routes {
+        let now = self.statistics();
+        Routes {
+            cache_hits: now.cache_hits - self.counted.cache_hits,
+            direct_hits: now.direct_hits - self.counted.direct_hits,
+            one_sided_hits: now.one_sided_hits - self.counted.one_sided_hits,
+            rpc_reads: now.rpc_reads - self.counted.rpc_reads,
+            stale_hits: now.stale_hits - self.counted.stale_hits,
+        }
+    }
+
+    fn statistics(&self) -> Statistics {
+        match &self.reader {
+            Reader::Remote(file) => file.client().statistics(),
+            Reader::Local(_) => Statistics::default(),
+        }
+    }
+
+    fn read_next(&mut self) -> Result<()> {
+        let offset = self.offsets.next();
+        self.read(offset)
+    }
+
+    fn read(&mut self, offset: u64) -> Result<()> {
+        match &self.reader {
+            Reader::Remote(file) => {
+                file.read_at(&mut self.buffer, offset)?;
+            }
+            Reader::Local(file) => file.copy(offset, &mut self.buffer),
+        }
+        std::hint::black_box(&mut self.buffer);
+        Ok(())
+    }
+}
+
+/// Where reads ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Routes {
+    /// In the client's cache.
+    pub cache_hits: u64,
+    /// With direct reads.
+    pub direct_hits: u64,
+    /// One-sided ones among these.
+    pub one_sided_hits: u64,
+    /// With an RPC.
+    pub rpc_reads: u64,
+    /// Direct tries that were refused.
+    pub stale_hits: u64,
+}
+
+impl Routes {
+    /// Those of many clients.
+    pub fn add(&mut self, statistics: &Statistics) {
+        self.cache_hits += statistics.cache_hits;
+        self.direct_hits += statistics.direct_hits;
+        self.one_sided_hits += statistics.one_sided_hits;
+        self.rpc_reads += statistics.rpc_reads;
+        self.stale_hits += statistics.stale_hits;
+    }
+
+    /// The route that most reads took which had to leave the cache.
+    pub fn settled(&self) -> &'static str {
+        let guarded = self.direct_hits - self.one_sided_hits;
+        let routes = [
+            (self.rpc_reads, "rpc"),
+            (guarded, "guarded"),
+            (self.one_sided_hits, "one-sided"),
+        ];
+        routes.into_iter().max().map_or("rpc", |(_, route)| route)
+    }
+}

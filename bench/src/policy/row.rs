@@ -1,0 +1,281 @@
+//! What came of the configurations of a case, against the best of them.
+
+use odafs::Granted;
+use serde::Serialize;
+
+use super::crowd::Crowd;
+use super::plan::Case;
+use super::player::{Player, Routes, Slice};
+use crate::histogram::Latencies;
+
+/// One configuration in one case.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// The case.
+    #[serde(flatten)]
+    pub spec: Case,
+    /// What the server granted: `one-sided`, `guarded`, `none`.
+    pub mode: &'static str,
+    /// Percent of a processor that the server took for others.
+    pub load_found: f64,
+    /// `rpc`, `guarded`, `one-sided` or `policy`, with `+cache` where pages are kept; `default`; `mmap`; `spin-..`.
+    pub config: String,
+    /// Whether the default shall be as good as this one.
+    pub is_fixed: bool,
+    /// Reads that count.
+    pub reads: u64,
+    /// The mean time of a read: the median over slices.
+    pub mean_ns: u64,
+    /// The fastest slice's.
+    pub mean_lowest_ns: u64,
+    /// The slowest one's.
+    pub mean_highest_ns: u64,
+    /// Time that half of the reads did not exceed.
+    pub p50_ns: u64,
+    /// Time that 99 % did not exceed.
+    pub p99_ns: u64,
+    /// The mean of a new client's first reads.
+    pub cold_mean_ns: Option<u64>,
+    /// The mean of the reads after those that touch the working set once.
+    pub warm_up_mean_ns: Option<u64>,
+    /// CPU time of the client for a read.
+    pub client_cpu_ns_per_read: u64,
+    /// CPU time of the server for a read.
+    pub server_cpu_ns_per_read: u64,
+    /// Where the reads ended.
+    #[serde(flatten)]
+    pub routes: Routes,
+    /// The mean against that of the best fixed configuration: the median over rounds.
+    pub ratio_to_best: Option<f64>,
+    /// The lowest of the rounds.
+    pub ratio_lowest: Option<f64>,
+    /// The highest.
+    pub ratio_highest: Option<f64>,
+    /// Without pages kept: the mean against that of the best fixed configuration without.
+    pub ratio_to_route: Option<f64>,
+    /// The same against the route that most of its own reads took, and which that was.
+    pub ratio_to_settled: Option<f64>,
+    /// That route.
+    pub settled: Option<&'static str>,
+    /// The median against that of a copy out of a mapped file.
+    pub p50_ratio_to_mmap: Option<f64>,
+}
+
+/// The worst of some rows.
+#[derive(Clone, Debug, Serialize)]
+pub struct Worst {
+    /// The case, in one line.
+    pub case: String,
+    /// The ratio.
+    pub ratio: f64,
+    /// The configuration that it is to.
+    pub to: String,
+}
+
+impl Worst {
+    /// The highest of this value among rows of this configuration.
+    pub fn of(rows: &[Row], config: &str, value: impl Fn(&Row) -> Option<f64>) -> Option<Self> {
+        let valued = rows
+            .iter()
+            .filter(|row| row.config == config)
+            .filter_map(|row| Some((value(row)?, row)));
+        let (ratio, row) = valued.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        Some(Self {
+            case: row.spec.label(),
+            ratio,
+            to: best_of(rows, &row.spec).map_or_else(String::new, |best| best.config.clone()),
+        })
+    }
+}
+
+/// The best fixed configuration of a case.
+pub fn best_of<'a>(rows: &'a [Row], case: &Case) -> Option<&'a Row> {
+    rows.iter()
+        .filter(|row| row.is_fixed && row.spec.label() == case.label())
+        .min_by_key(|row| row.mean_ns)
+}
+
+/// What one configuration has measured.
+struct Measured<'a> {
+    name: &'a str,
+    is_fixed: bool,
+    slices: &'a [Slice],
+    latencies: &'a Latencies,
+    routes: Routes,
+    cold: Option<Slice>,
+    warm_up: Option<Slice>,
+}
+
+/// The rows of configurations that took turns.
+pub fn of_players(
+    case: &Case,
+    (granted, load): (Option<Granted>, f64),
+    players: &[Player<'_>],
+) -> Vec<Row> {
+    let measured = players.iter().map(|player| Measured {
+        name: &player.config.name,
+        is_fixed: player.config.is_fixed,
+        slices: &player.slices,
+        latencies: &player.latencies,
+        routes: player.routes(),
+        cold: Some(player.cold),
+        warm_up: Some(player.warm_up),
+    });
+    rows(case, (granted, load), &measured.collect::<Vec<_>>())
+}
+
+/// The rows of crowds.
+pub fn of_crowds(case: &Case, granted: Option<Granted>, crowds: &[Crowd]) -> Vec<Row> {
+    let measured = crowds.iter().map(|crowd| Measured {
+        name: &crowd.config.name,
+        is_fixed: crowd.config.is_fixed,
+        slices: &crowd.slices,
+        latencies: &crowd.latencies,
+        routes: crowd.routes,
+        cold: None,
+        warm_up: None,
+    });
+    rows(case, (granted, 0.0), &measured.collect::<Vec<_>>())
+}
+
+fn rows(
+    case: &Case,
+    (granted, load): (Option<Granted>, f64),
+    measured: &[Measured<'_>],
+) -> Vec<Row> {
+    let fastest = |wanted: &dyn Fn(&Measured<'_>) -> bool| {
+        let wanted = measured.iter().filter(|m| wanted(m));
+        wanted.min_by(|a, b| a.mean_ns().total_cmp(&b.mean_ns()))
+    };
+    let named = |name: &str| measured.iter().find(|m| m.name == name);
+    let best = fastest(&|m| m.is_fixed);
+    let best_route = fastest(&|m| m.is_fixed && !m.keeps_pages());
+    let row = |m: &Measured<'_>| {
+        let ratios = best.map(|best| m.ratios_to(best)).unwrap_or_default();
+        let reads: u64 = m.slices.iter().map(|s| s.reads).sum();
+        let per_read =
+            |sum: fn(&Slice) -> u64| m.slices.iter().map(sum).sum::<u64>() / reads.max(1);
+        let means: Vec<f64> = m.slices.iter().map(Slice::mean_ns).collect();
+        let settled = (m.name == "policy").then(|| m.routes.settled());
+        let to = |other: Option<&Measured<'_>>| other.and_then(|other| middle(&m.ratios_to(other)));
+        Row {
+            spec: case.clone(),
+            mode: match granted {
+                Some(Granted::OneSided { .. }) => "one-sided",
+                Some(Granted::Guarded { .. }) => "guarded",
+                None => "none",
+            },
+            load_found: rounded(load),
+            config: m.name.to_owned(),
+            is_fixed: m.is_fixed,
+            reads,
+            mean_ns: m.mean_ns() as u64,
+            mean_lowest_ns: means.iter().copied().fold(f64::INFINITY, f64::min) as u64,
+            mean_highest_ns: means.iter().copied().fold(0.0, f64::max) as u64,
+            p50_ns: m.latencies.at(0.5),
+            p99_ns: m.latencies.at(0.99),
+            cold_mean_ns: m.cold.map(|slice| slice.mean_ns() as u64),
+            warm_up_mean_ns: m.warm_up.map(|slice| slice.mean_ns() as u64),
+            client_cpu_ns_per_read: per_read(|s| s.client_cpu_ns),
+            server_cpu_ns_per_read: per_read(|s| s.server_cpu_ns),
+            routes: m.routes,
+            ratio_to_best: middle(&ratios).map(rounded),
+            ratio_lowest: ratios.iter().copied().min_by(f64::total_cmp).map(rounded),
+            ratio_highest: ratios.iter().copied().max_by(f64::total_cmp).map(rounded),
+            ratio_to_route: to(best_route)
+                .filter(|_| case.is_bound() && !m.keeps_pages() && m.name != "mmap")
+                .map(rounded),
+            ratio_to_settled: settled.and_then(|route| to(named(route))).map(rounded),
+            settled,
+            p50_ratio_to_mmap: named("mmap")
+                .map(|mmap| m.latencies.at(0.5) as f64 / mmap.latencies.at(0.5).max(1) as f64)
+                .map(rounded),
+        }
+    };
+    measured.iter().map(row).collect()
+}
+
+impl Measured<'_> {
+    fn mean_ns(&self) -> f64 {
+        middle(&self.slices.iter().map(Slice::mean_ns).collect::<Vec<_>>()).unwrap_or(0.0)
+    }
+
+    fn keeps_pages(&self) -> bool {
+        self.name.ends_with("+cache") || self.name == "default"
+    }
+
+    fn ratios_to(&self, other: &Self) -> Vec<f64> {
+        let pairs = self.slices.iter().zip(other.slices);
+        pairs
+            .map(|(a, b)| a.mean_ns() / b.mean_ns().max(1e-9))
+            .collect()
+    }
+}
+
+/// The middle one (the lower of two).
+fn middle(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+}
+
+fn rounded(ratio: f64) -> f64 {
+    (ratio * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::plan::{Filter, Plan};
+
+    fn slices(means: &[u64]) -> Vec<Slice> {
+        let slice = |mean: &u64| Slice {
+            reads: 10,
+            elapsed_ns: mean * 10,
+            ..Slice::default()
+        };
+        means.iter().map(slice).collect()
+    }
+
+    #[test]
+    fn a_ratio_is_of_rounds_and_to_the_best_of_what_is_fixed() {
+        let case = &Plan::built_in().unwrap().cases(&Filter::default())[0];
+        let latencies = Latencies::default();
+        let all = [
+            ("mmap", false, slices(&[100, 100, 100])),
+            ("rpc", true, slices(&[1000, 3000, 1000])),
+            ("one-sided", true, slices(&[500, 1500, 400])),
+            ("rpc+cache", true, slices(&[400, 1200, 350])),
+            ("policy", false, slices(&[550, 1650, 440])),
+            ("default", false, slices(&[800, 2400, 700])),
+        ];
+        let measured = all.iter().map(|(name, is_fixed, slices)| Measured {
+            name,
+            is_fixed: *is_fixed,
+            slices,
+            latencies: &latencies,
+            routes: Routes {
+                direct_hits: 9,
+                one_sided_hits: 9,
+                ..Routes::default()
+            },
+            cold: None,
+            warm_up: None,
+        });
+        let rows = rows(case, (None, 0.0), &measured.collect::<Vec<_>>());
+        let row = |name: &str| rows.iter().find(|row| row.config == name).unwrap();
+        // The slow round is slow for all.
+        assert_eq!(row("default").ratio_to_best, Some(2.0));
+        assert_eq!(row("rpc+cache").ratio_to_best, Some(1.0));
+        assert_eq!(row("default").ratio_to_route, None);
+        assert_eq!(row("policy").ratio_to_route, Some(1.1));
+        assert_eq!(row("policy").settled, Some("one-sided"));
+        assert_eq!(row("policy").ratio_to_settled, Some(1.1));
+        assert_eq!(
+            (row("rpc").mean_ns, row("rpc").mean_highest_ns),
+            (1000, 3000)
+        );
+        let worst = Worst::of(&rows, "default", |row| row.ratio_to_best).unwrap();
+        assert_eq!((worst.ratio, worst.to.as_str()), (2.0, "rpc+cache"));
+    }
+}
