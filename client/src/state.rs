@@ -288,6 +288,7 @@ impl FileState {
     }
 }
 
+/// What tells versions apart. Our server tells another ctime after each change.
 fn tag(attributes: &Attributes) -> (u64, Time, Time) {
     (attributes.size, attributes.mtime, attributes.ctime)
 }

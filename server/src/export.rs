@@ -24,7 +24,7 @@ use crate::handles::{Handles, Known};
 use crate::metrics::Metrics;
 use crate::read::{Effort, ReadFailed};
 use crate::sessions::Sessions;
-use crate::store::{ObjectId, Store, StoreError};
+use crate::store::{Advancing, ObjectId, Store, StoreError};
 
 /// Whether clients may read pages directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,7 +131,7 @@ impl Export {
         });
         Self {
             config,
-            store,
+            store: Arc::new(Advancing::new(store)),
             cache,
             nic,
             shards: std::array::from_fn(|_| Shard::default()),

@@ -8,6 +8,7 @@
 //! Every call may block, and none may be made from a NIC engine, but for [`Store::is_at_hand`] and what it
 //! permits.
 
+mod advancing;
 mod before_sync;
 mod error;
 mod handle;
@@ -26,6 +27,7 @@ use std::time::Duration;
 use odafs_common::wire::nfs3::{Attributes, Device, FileType, SetAttributes, Status};
 use odafs_fabric::sync::Arc;
 
+pub(crate) use advancing::Advancing;
 pub use before_sync::BeforeSync;
 pub use error::StoreError;
 pub use handle::{HandleBytes, HandleError, HandleKey};

@@ -117,6 +117,11 @@ impl MemoryStore {
             .push_back(meddler);
     }
 
+    /// The clock stands still for so many changes; those from outside move it all the same.
+    pub fn hold_clock(&self, changes: u32) {
+        self.tree.lock().held = changes;
+    }
+
     /// The machine loses power and comes back: of what was written and not synced, each page of each write is
     /// there or not, by the seed. Watches end.
     pub fn crash(&self) {

@@ -29,6 +29,8 @@ pub(super) struct Tree {
     next_ino: u64,
     /// Counts changes; stands in for a clock.
     ticks: u64,
+    /// Looks at the clock for which it stands still.
+    pub held: u32,
     chance: Chance,
     failures: BTreeMap<Operation, VecDeque<Status>>,
     pub meddlers: BTreeMap<Operation, VecDeque<Meddler>>,
@@ -48,6 +50,7 @@ impl Tree {
             free: Vec::new(),
             next_ino: ROOT,
             ticks: 0,
+            held: 0,
             chance: Chance(seed),
             failures: BTreeMap::new(),
             meddlers: BTreeMap::new(),
@@ -133,7 +136,10 @@ impl Tree {
     }
 
     pub fn tick(&mut self) -> Time {
-        self.ticks += 1;
+        match self.held.checked_sub(1) {
+            Some(left) => self.held = left,
+            None => self.ticks += 1,
+        }
         let nanoseconds = self.ticks * 1000;
         Time {
             seconds: 1_600_000_000 + (nanoseconds / 1_000_000_000) as u32,
@@ -458,6 +464,7 @@ impl Tree {
     }
 
     pub fn outside_change(&mut self, object: ObjectId, change: OutsideChange<'_>) -> Result<()> {
+        self.held = 0;
         let now = self.tick();
         match change {
             OutsideChange::Write { offset, data } => {

@@ -1,0 +1,417 @@
+//! A store whose times never stand still.
+//!
+//! NFS version 3 has no change attribute: clients tell versions of a file or directory apart by its times (and size).
+//! File systems stamp changes with a clock that ticks every few milliseconds (some every second or two), so that two
+//! changes within a tick look like one. The server knows better: each change goes through it. So the times of an object
+//! that is changed again within a tick are *shown* a nanosecond later than last time, the change time after every change,
+//! the time of modification after those of content. The change time shown of an object only grows as long as it is kept
+//! in mind; so it is the change attribute of our own clients as well.
+//!
+//! What the store keeps stays as it is, times that someone sets are shown as set, and an object that was changed once in
+//! its tick is shown as it is. A restart forgets what was shown, and so does a table that is full.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use odafs_common::wire::nfs3::{Attributes, SetAttributes, SetTime, Time};
+use odafs_fabric::sync::{Arc, Mutex};
+
+use super::{
+    CreateHow, Created, Credential, HandleBytes, Limits, Listing, ObjectId, OutsideEvent,
+    ReaddirRange, Result, Space, Special, Store, StoreError, Unlinked,
+};
+
+/// Shows the times of another store so that they differ after each change.
+pub(crate) struct Advancing {
+    store: Arc<dyn Store>,
+    shards: [Mutex<Generations>; Self::SHARDS],
+}
+
+/// When there are too many young ones, the old ones are forgotten and the young ones are old.
+#[derive(Default)]
+struct Generations {
+    young: HashMap<ObjectId, Shown>,
+    old: HashMap<ObjectId, Shown>,
+}
+
+/// Of an object that was changed lately.
+#[derive(Clone, Copy)]
+struct Shown {
+    /// Its times in the store when last looked at.
+    stored: Times,
+    /// As they are shown.
+    shown: Times,
+    /// What has changed since.
+    changed: Option<Change>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Times {
+    mtime: Time,
+    ctime: Time,
+}
+
+/// What a change was of. The later one includes the earlier.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Change {
+    Attributes,
+    Content,
+}
+
+impl Times {
+    fn of(attributes: &Attributes) -> Self {
+        Self {
+            mtime: attributes.mtime,
+            ctime: attributes.ctime,
+        }
+    }
+}
+
+/// The next nanosecond.
+fn after(time: Time) -> Time {
+    match time.nanoseconds {
+        ..999_999_999 => Time {
+            nanoseconds: time.nanoseconds + 1,
+            ..time
+        },
+        _ => Time {
+            seconds: time.seconds.saturating_add(1),
+            nanoseconds: 0,
+        },
+    }
+}
+
+impl Shown {
+    /// The object has these times in the store now.
+    fn see(&mut self, now: Times) {
+        let changed = self.changed.take();
+        if changed.is_some() || now.ctime != self.stored.ctime {
+            self.shown.ctime = now.ctime.max(after(self.shown.ctime));
+        }
+        if now.mtime < self.stored.mtime {
+            self.shown.mtime = now.mtime;
+        } else if changed == Some(Change::Content) || now.mtime != self.stored.mtime {
+            self.shown.mtime = now.mtime.max(after(self.shown.mtime));
+        }
+        self.stored = now;
+    }
+}
+
+impl Generations {
+    fn get(&mut self, object: ObjectId) -> Option<&mut Shown> {
+        if !self.young.contains_key(&object) {
+            let found = self.old.remove(&object)?;
+            self.insert(object, found);
+        }
+        self.young.get_mut(&object)
+    }
+
+    fn insert(&mut self, object: ObjectId, shown: Shown) {
+        if self.young.len() >= Advancing::YOUNG_MAX {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(object, shown);
+    }
+}
+
+impl Advancing {
+    const SHARDS: usize = 16;
+    /// Bounds a shard at twice as many, of some 70 bytes each.
+    const YOUNG_MAX: usize = 8192;
+    /// Looks at an object that seem to come from before the last one, after which the clock is taken to have gone back.
+    const LOOKS: usize = 3;
+
+    pub(crate) fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            shards: std::array::from_fn(|_| Mutex::default()),
+        }
+    }
+
+    fn shard(&self, object: ObjectId) -> &Mutex<Generations> {
+        let mixed = object.ino.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.shards[(mixed >> 60) as usize % Self::SHARDS]
+    }
+
+    /// Attributes as they are shown, of those that the store gave.
+    fn shown(&self, object: ObjectId, mut attributes: Attributes) -> Result<Attributes> {
+        for look in 1.. {
+            if let Some(known) = self.shard(object).lock().get(object) {
+                let now = Times::of(&attributes);
+                if now.ctime >= known.stored.ctime || look >= Self::LOOKS {
+                    known.see(now);
+                    let Times { mtime, ctime } = known.shown;
+                    return Ok(Attributes {
+                        mtime,
+                        ctime,
+                        ..attributes
+                    });
+                }
+            } else {
+                break;
+            }
+            // Someone else has looked since, and seen a later change.
+            attributes = self.store.getattr(object)?;
+        }
+        Ok(attributes)
+    }
+
+    /// As [`Self::shown`], where the attributes are gone if the object is.
+    fn shown_if_there(&self, found: (ObjectId, Attributes)) -> Option<(ObjectId, Attributes)> {
+        let (object, attributes) = found;
+        Some((object, self.shown(object, attributes).ok()?))
+    }
+
+    /// Makes a change of objects. What was shown of them until now is known from before.
+    fn change<T>(
+        &self,
+        objects: &[(ObjectId, Change)],
+        make: impl FnOnce(&dyn Store) -> Result<T>,
+    ) -> Result<T> {
+        for (object, _) in objects {
+            self.note(*object);
+        }
+        let made = make(&*self.store);
+        if made.as_ref().err().is_none_or(StoreError::may_be_partial) {
+            for (object, change) in objects {
+                self.changed(*object, *change);
+            }
+        }
+        made
+    }
+
+    /// The object is about to be changed.
+    fn note(&self, object: ObjectId) {
+        if self.shard(object).lock().get(object).is_some() {
+            return;
+        }
+        let Ok(attributes) = self.store.getattr(object) else {
+            return;
+        };
+        let stored = Times::of(&attributes);
+        let mut shard = self.shard(object).lock();
+        if shard.get(object).is_none() {
+            let changed = None;
+            shard.insert(
+                object,
+                Shown {
+                    stored,
+                    shown: stored,
+                    changed,
+                },
+            );
+        }
+    }
+
+    fn changed(&self, object: ObjectId, change: Change) {
+        if let Some(known) = self.shard(object).lock().get(object) {
+            known.changed = known.changed.max(Some(change));
+        }
+    }
+
+    fn unlinked(&self, unlinked: Unlinked) {
+        if unlinked.last {
+            self.forget(unlinked.object);
+        } else {
+            self.changed(unlinked.object, Change::Attributes);
+        }
+    }
+
+    /// The object is gone.
+    fn forget(&self, object: ObjectId) {
+        let mut shard = self.shard(object).lock();
+        shard.young.remove(&object);
+        shard.old.remove(&object);
+    }
+}
+
+/// What is passed on as it is.
+macro_rules! forward {
+    ($($name:ident($($arg:ident: $kind:ty),*) -> $result:ty;)*) => {
+        $(fn $name(&self, $($arg: $kind),*) -> $result {
+            self.store.$name($($arg),*)
+        })*
+    };
+}
+
+impl Store for Advancing {
+    forward! {
+        root() -> ObjectId;
+        access(who: &Credential, object: ObjectId, mask: u32) -> Result<u32>;
+        is_at_hand(object: ObjectId) -> bool;
+        mode_decides(object: ObjectId) -> Result<bool>;
+        readlink(object: ObjectId) -> Result<Vec<u8>>;
+        read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
+        sync(object: ObjectId, data_only: bool) -> Result<()>;
+        wants_sync() -> bool;
+        statfs(object: ObjectId) -> Result<Space>;
+        pathconf(object: ObjectId) -> Result<Limits>;
+        handle(object: ObjectId) -> Result<HandleBytes>;
+        open_handle(handle: &[u8]) -> Result<ObjectId>;
+        watch(object: ObjectId) -> bool;
+        unwatch(object: ObjectId) -> ();
+        wait_events(timeout: Duration) -> Vec<OutsideEvent>;
+        interrupt() -> ();
+    }
+
+    fn getattr(&self, object: ObjectId) -> Result<Attributes> {
+        self.shown(object, self.store.getattr(object)?)
+    }
+
+    fn lookup(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<(ObjectId, Attributes)> {
+        let (object, attributes) = self.store.lookup(who, directory, name)?;
+        Ok((object, self.shown(object, attributes)?))
+    }
+
+    fn write_at(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        self.change(&[(object, Change::Content)], |store| {
+            store.write_at(who, object, offset, data)
+        })
+    }
+
+    fn setattr(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        new: &SetAttributes,
+    ) -> Result<Attributes> {
+        let change = match new.size {
+            Some(_) => Change::Content,
+            None => Change::Attributes,
+        };
+        let set = self.change(&[(object, change)], |store| store.setattr(who, object, new))?;
+        if let SetTime::To(_) = new.mtime
+            && let Some(known) = self.shard(object).lock().get(object)
+        {
+            // It is shown as it was set.
+            known.changed = Some(Change::Attributes);
+            (known.stored.mtime, known.shown.mtime) = (set.mtime, set.mtime);
+        }
+        self.shown(object, set)
+    }
+
+    fn create(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        how: CreateHow<'_>,
+    ) -> Result<Created> {
+        let created = self.change(&[(directory, Change::Content)], |store| {
+            store.create(who, directory, name, how)
+        })?;
+        let attributes = self.shown(created.object, created.attributes)?;
+        Ok(Created {
+            attributes,
+            ..created
+        })
+    }
+
+    fn mkdir(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        new: &SetAttributes,
+    ) -> Result<(ObjectId, Attributes)> {
+        self.change(&[(directory, Change::Content)], |store| {
+            store.mkdir(who, directory, name, new)
+        })
+    }
+
+    fn symlink(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        target: &[u8],
+        new: &SetAttributes,
+    ) -> Result<(ObjectId, Attributes)> {
+        self.change(&[(directory, Change::Content)], |store| {
+            store.symlink(who, directory, name, target, new)
+        })
+    }
+
+    fn mknod(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        what: Special,
+        new: &SetAttributes,
+    ) -> Result<(ObjectId, Attributes)> {
+        self.change(&[(directory, Change::Content)], |store| {
+            store.mknod(who, directory, name, what, new)
+        })
+    }
+
+    fn link(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<Attributes> {
+        let both = [(object, Change::Attributes), (directory, Change::Content)];
+        let linked = self.change(&both, |store| store.link(who, object, directory, name))?;
+        self.shown(object, linked)
+    }
+
+    fn rename(
+        &self,
+        who: &Credential,
+        from: (ObjectId, &[u8]),
+        to: (ObjectId, &[u8]),
+    ) -> Result<Option<Unlinked>> {
+        let both = [(from.0, Change::Content), (to.0, Change::Content)];
+        let replaced = self.change(&both, |store| store.rename(who, from, to))?;
+        if let Some(unlinked) = replaced {
+            self.unlinked(unlinked);
+        }
+        Ok(replaced)
+    }
+
+    fn remove(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<Unlinked> {
+        let removed = self.change(&[(directory, Change::Content)], |store| {
+            store.remove(who, directory, name)
+        })?;
+        self.unlinked(removed);
+        Ok(removed)
+    }
+
+    fn rmdir(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId> {
+        let removed = self.change(&[(directory, Change::Content)], |store| {
+            store.rmdir(who, directory, name)
+        })?;
+        self.forget(removed);
+        Ok(removed)
+    }
+
+    fn readdir(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        range: ReaddirRange,
+    ) -> Result<Listing> {
+        let mut listing = self.store.readdir(who, directory, range)?;
+        for entry in &mut listing.entries {
+            entry.object = entry.object.and_then(|found| self.shown_if_there(found));
+        }
+        Ok(listing)
+    }
+}
+
+#[cfg(test)]
+#[path = "advancing_tests.rs"]
+mod tests;
