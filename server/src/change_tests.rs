@@ -3,10 +3,14 @@
 use odafs_common::exception::Exception;
 use odafs_common::wire::nfs3::{Stable, WccAttributes, WccData};
 
+use odafs_fabric::sync::Mutex;
+
 use super::*;
 use crate::namespace;
 use crate::read::ReadRange;
-use crate::store::{CreateHow, Credential, Meddler, Operation, OutsideChange, Store as _};
+use crate::store::{
+    CreateHow, Credential, Meddler, MemoryStore, Operation, OutsideChange, Store as _,
+};
 use crate::testing::{PAGE, World, other, owner};
 use crate::write::{commit, write};
 
@@ -165,6 +169,65 @@ fn an_outside_change_during_a_commit_is_not_the_commits() {
     let (_, wcc) = commit(&world.export, &file).expect("committed");
     let now = world.store.getattr(file.object()).expect("there");
     assert_eq!((wcc.before, wcc.after), (None, Some(now)));
+}
+
+/// Of a file of 100 bytes, its only page in memory: someone else appends as many.
+const APPENDED: OutsideChange<'_> = OutsideChange::Write {
+    offset: 100,
+    data: &[2; 100],
+};
+
+/// And this follows, with a gap, through us.
+fn write_behind(world: &World, file: &Arc<File>) {
+    world.write(file, 300, &[3; 10]);
+    let mut now = [[1; 100], [2; 100], [0; 100]].concat();
+    now.extend([3; 10]);
+    assert_eq!(world.read(file, 0, 1000), now);
+}
+
+#[test]
+fn a_write_beyond_an_append_that_nobody_has_noticed_shows_no_zeros_for_it() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; 100]);
+    world.read(&file, 0, 100);
+    world
+        .store
+        .outside_change(file.object(), APPENDED)
+        .expect("appended");
+    // What a reader finds in memory whenever the store is asked for attributes.
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    for _ in 0..16 {
+        let (arena, leaf, seen) = (
+            Arc::clone(world.export.arena()),
+            file.find_leaf(0).expect("in memory"),
+            Arc::clone(&seen),
+        );
+        let look = move |_: &MemoryStore| {
+            if let Some(frame) = leaf.try_lock(0).and_then(|lock| lock.frame()) {
+                let mut bytes = [0xEE; 200];
+                arena.copy_out(frame, 0, &mut bytes);
+                seen.lock().push(bytes[100]);
+            }
+        };
+        world
+            .store
+            .meddle_next(Operation::GetAttributes, Box::new(look));
+    }
+    write_behind(&world, &file);
+    assert_eq!(*seen.lock(), [], "pages of which nobody can know the bytes");
+}
+
+#[test]
+fn a_write_beyond_an_append_in_the_same_moment_shows_no_zeros_for_it() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; 100]);
+    world.read(&file, 0, 100);
+    let object = file.object();
+    let append = move |store: &MemoryStore| {
+        store.outside_change(object, APPENDED).expect("appended");
+    };
+    world.store.meddle_next(Operation::Write, Box::new(append));
+    write_behind(&world, &file);
 }
 
 #[test]

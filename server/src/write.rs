@@ -257,6 +257,8 @@ impl Put<'_> {
         }
         let (after, foreign) = recording.end(new_size);
         match &written {
+            // What else is in the pages nobody knows.
+            Ok(_) if foreign => self.retire_pages(&mut locks),
             Ok(count) => self.replace_pages(&mut locks, *count, size, new_size),
             // Times may move even if no byte does.
             Err(error) if error.may_be_partial() || before != WccAttributes::from(&after) => {
@@ -301,6 +303,14 @@ impl Put<'_> {
         }
     }
 
+    /// The store shall say what the pages are.
+    fn retire_pages(&self, locks: &mut [PageLock<'_>]) {
+        for lock in locks {
+            self.export.cache().retire(lock, Reason::Outside);
+        }
+        self.file.counter().bump();
+    }
+
     /// From the old content of the pages to the new, as the order of a write has it.
     fn replace_pages(&self, locks: &mut [PageLock<'_>], count: usize, size: u64, new_size: u64) {
         let cache = self.export.cache();
@@ -340,7 +350,9 @@ impl Put<'_> {
             return New::Nowhere;
         }
         let old = lock.frame();
-        if old.is_none() && !whole {
+        let kept = size.saturating_sub(start).min(page_bytes);
+        // Between the old end and the data someone else may have appended something in this moment.
+        if (old.is_none() && !whole) || kept < u64::from(piece.within) {
             return New::Nowhere;
         }
         if let Some(frame) = cache.unpublish_unshared(lock) {
@@ -350,9 +362,10 @@ impl Put<'_> {
             return New::Nowhere;
         };
         if let Some(old) = old.filter(|_| !whole) {
-            let kept = size.saturating_sub(start).min(page_bytes) as usize;
             let mut content = vec![0; page_bytes as usize];
-            cache.arena().copy_out(old, 0, &mut content[..kept]);
+            cache
+                .arena()
+                .copy_out(old, 0, &mut content[..kept as usize]);
             cache.arena().copy_in(fresh, 0, &content);
         } else {
             let from = piece.bytes.len() as u32;
