@@ -9,9 +9,9 @@ use crate::{
     nfs::{Found, Nfs, NfsError, Removed},
     options::{Eager, Options},
     path::{Place, Walk},
-    policy::SizeClass,
     read_dir::ReadDir,
     references,
+    route::{Choice, SizeClass},
     shared::Shared,
     statistics::{Statistics, Terms},
     url::Url,
@@ -127,10 +127,16 @@ impl Client {
         let policy = shared.policy.lock();
         all.policy_switches = policy.switches();
         all.policy_probes = policy.probes();
-        let known = policy.explain_server(SizeClass::of(4096));
+        all.policy_trials = policy.trials();
+        let class = SizeClass::of(4096);
+        let known = policy.explain_server(class);
+        let took_ns = |choice| policy.cost_ns(class, choice).unwrap_or_default() as u64;
         all.terms = Terms {
             rpc_ns: known.rpc_ns as u64,
             direct_ns: known.direct_ns as u64,
+            guarded_ns: took_ns(Choice::Guarded),
+            one_sided_ns: took_ns(Choice::OneSided),
+            hit_ns: policy.hit_ns(class).unwrap_or_default() as u64,
             stale_ns: known.stale_ns as u64,
             directory_hits_milli: ((known.completed + known.refused) * 1000.0) as u64,
             stale_hits_milli: (known.refused * 1000.0) as u64,

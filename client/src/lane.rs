@@ -3,7 +3,7 @@
 //! A live thread has a number that no other live thread has. The first few threads so have a lane to themselves, on
 //! which they count by plain loads and stores; the others share the last lane and pay for an atomic addition.
 
-use crate::statistics::Statistics;
+use crate::{statistics::Statistics, trace::Taken};
 use odafs_common::exception::Exception;
 use odafs_fabric::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -90,12 +90,21 @@ impl Count {
     }
 }
 
-/// A counter of something that is told of from time to time; it has its cache line to itself.
+/// Reads that were counted and not told of yet; they have their cache line to themselves.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub struct Tick(AtomicU32);
+pub struct Tick {
+    /// By the route that is ordered.
+    pub reads: Untold,
+    /// From the data cache.
+    pub hits: Untold,
+}
 
-impl Tick {
+/// How many of something were not told of yet.
+#[derive(Debug, Default)]
+pub struct Untold(AtomicU32);
+
+impl Untold {
     /// What it stands at.
     pub fn get(&self) -> u32 {
         self.0.load(Relaxed)
@@ -129,6 +138,18 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// So many reads were served by this route.
+    #[inline]
+    pub fn read_by(&self, lane: Lane, taken: Taken, reads: u64) {
+        let count = match taken {
+            Taken::Cache => &self.cache_hits,
+            Taken::OneSided => &self.one_sided_hits,
+            Taken::Guarded => &self.guarded_hits,
+            Taken::Rpc | Taken::PlainRpc => &self.rpc_reads,
+        };
+        count.add(lane, reads);
+    }
+
     /// A direct try was refused.
     pub fn refused(&self, lane: Lane, exception: Exception) {
         self.refused[usize::from(exception.code()) - 1].add(lane, 1);

@@ -58,11 +58,11 @@
 //! # Inside
 //! | module | what lives there |
 //! |---|---|
-//! | `read`, `read_pair`, `read_rpc`, `part`, `write` | the data path: all branching of a read, top to bottom |
+//! | `read`, `read_page`, `read_pair`, `read_rpc`, `part`, `write` | the data path: all branching of a read, top to bottom |
 //! | `buffer`, `read_into` | memory that is read into without a copy |
 //! | `client`, `facts`, `file`, `path`, `read_dir`, `references` | what callers hold, and what they ask for |
 //! | `shared`, `lane`, `state` | what handles share, what a thread reads with, what is kept of a file |
-//! | `directory`, `cache`, `budget`, `policy` | cores without IO, clock or chance of their own |
+//! | `directory`, `cache`, `budget`, `route` | cores without IO, clock or chance of their own |
 //! | `session`, `direct` | sessions, and connections for direct reads |
 //! | `calls`, `pipeline`, `pool`, `procedure` | RPC: one call, many calls |
 //! | `link`, `transport`, `tcp`, `rdma` | connections that carry calls: messages of a fabric, TCP, RPC-over-RDMA |
@@ -89,16 +89,17 @@ mod options;
 mod part;
 mod path;
 mod pipeline;
-mod policy;
 mod pool;
 mod procedure;
 mod rdma;
 mod read;
 mod read_dir;
 mod read_into;
+mod read_page;
 mod read_pair;
 mod read_rpc;
 mod references;
+mod route;
 mod session;
 mod shared;
 mod state;

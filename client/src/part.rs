@@ -3,8 +3,8 @@
 use crate::{
     error::{CallError, ReadError, Status},
     file::{File, ReadRequest},
-    lane::Lane,
     read::Reading,
+    route::Choice,
     state::Moment,
     trace::{self, Taken, Why},
 };
@@ -14,8 +14,6 @@ use std::ops::Range;
 
 /// A part of a read: what it wants of one page.
 pub struct Part<'b> {
-    /// Which request of the batch it belongs to.
-    pub request: usize,
     /// Index of the page.
     pub page: u64,
     /// First byte wanted, within the page.
@@ -30,8 +28,6 @@ pub struct Part<'b> {
     pub why: Why,
     /// The file when it began.
     pub moment: Moment,
-    /// It is a try of a route that does not seem to pay.
-    pub probe: bool,
     /// How long a refused direct try took, where that was measured.
     pub stale_ns: Option<u64>,
     /// The route that it took.
@@ -59,25 +55,20 @@ pub enum Step {
 
 impl Reading<'_> {
     /// Counts each request under the slowest route that any of its parts took, and tells the policy of it.
-    pub fn account(&self, parts: &[Part<'_>], ranges: &[Range<usize>], began: Nanos) {
-        let took_ns = clock::now().since(began).0 / ranges.len().max(1) as u64;
+    pub fn account(&self, parts: &[Part<'_>], ranges: &[Range<usize>]) {
+        let took_ns = self.asked.took_ns().filter(|_| !self.disturbed);
         let mut told = Told::default();
-        let lane = Lane::mine();
+        let lane = self.asked.lane();
         let counts = self.shared.lanes.counts(lane);
         for range in ranges {
             let parts = &parts[range.clone()];
             counts.bytes_read.add(lane, contiguous(parts) as u64);
             let slowest = parts.iter().map(|part| part.taken).max();
-            match slowest.unwrap_or(Taken::Cache) {
-                Taken::Cache => counts.cache_hits.add(lane, 1),
-                Taken::OneSided => counts.one_sided_hits.add(lane, 1),
-                Taken::Guarded => counts.guarded_hits.add(lane, 1),
-                Taken::Rpc | Taken::PlainRpc => counts.rpc_reads.add(lane, 1),
-            }
+            counts.read_by(lane, slowest.unwrap_or(Taken::Cache), 1);
             told.count(parts);
         }
         self.shared
-            .tell_reads(self.file, self.class, &told, took_ns);
+            .tell_batch(self.file, &self.asked, &told, took_ns);
     }
 
     /// The parts of all requests, and which are whose.
@@ -100,7 +91,6 @@ impl Reading<'_> {
                 let page = self.size.index(offset);
                 offset = offset.saturating_add(buf.len() as u64);
                 parts.push(Part {
-                    request: ranges.len(),
                     page,
                     within,
                     buf,
@@ -108,7 +98,6 @@ impl Reading<'_> {
                     bytes: 0,
                     why: Why::Cached,
                     moment,
-                    probe: false,
                     stale_ns: None,
                     taken: Taken::Cache,
                     began,
@@ -124,9 +113,9 @@ impl Reading<'_> {
 /// What the requests of a batch came to, for the policy.
 #[derive(Debug, Default)]
 pub struct Told {
-    /// Requests that were read directly, entirely or but for what had no reference.
-    pub completed: u32,
-    /// All parts of all of those were.
+    /// The route of the requests that were read directly, entirely or but for what had no reference.
+    pub direct: Option<Choice>,
+    /// Some of those had parts that went another way.
     pub mixed: bool,
     /// Requests that were read by RPC alone.
     pub by_rpc: u32,
@@ -138,15 +127,18 @@ impl Told {
     /// Counts one request.
     pub fn count(&mut self, parts: &[Part<'_>]) {
         let refused = |part: &&Part<'_>| matches!(part.why, Why::Refused(_));
-        let direct = |part: &Part<'_>| matches!(part.taken, Taken::OneSided | Taken::Guarded);
-        let by_rpc = |part: &Part<'_>| matches!(part.taken, Taken::Rpc | Taken::PlainRpc);
+        let direct = |part: &Part<'_>| part.taken.choice().filter(|choice| choice.is_direct());
+        let by_rpc = |part: &Part<'_>| part.taken.choice() == Some(Choice::Rpc);
         if let Some(part) = parts.iter().find(refused) {
             self.refused.push(part.stale_ns);
-        } else if parts.iter().any(direct) {
-            self.completed += 1;
-            self.mixed |= !parts.iter().all(direct);
+        } else if let Some(choice) = parts.iter().find_map(direct) {
+            self.direct = Some(choice);
+            self.mixed |= !parts.iter().all(|part| direct(part).is_some());
         } else if parts.iter().any(by_rpc) {
+            self.mixed |= !parts.iter().all(by_rpc);
             self.by_rpc += 1;
+        } else {
+            self.mixed = true;
         }
     }
 }

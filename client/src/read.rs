@@ -12,39 +12,59 @@
 //!                                                +-- learn references, fill --> Done
 //! ```
 //!
-//! One part that needs no waiting is over in [`at_once`]. Otherwise the parts take each step together: all that can be
-//! posted is in flight before the first answer is waited for.
+//! [`source`] decides the route, for all reads. Those within one page take the same steps in [`crate::read_page`], with
+//! nothing allocated; the others are cut into parts here, which take each step together: all that can be posted is in
+//! flight before the first answer is waited for.
 
 use crate::{
     buffer::Buffer,
-    direct::{Alone, DirectPair},
-    directory::{Location, Lookup},
+    direct::DirectPair,
     error::ReadError,
     file::{File, IntoRequest, ReadRequest},
-    lane::Lane,
     options::Route,
     part::{Failed, Part, Step, contiguous},
-    policy::{Choice, SizeClass},
     pool::TakeError,
     read_into,
+    read_page::{self, Ended, Waits},
     read_pair::PairFailed,
     read_rpc,
+    route::{Choice, Order, Purpose, SizeClass},
     session::Session,
-    shared::{Shared, TIMED_ONE_IN},
+    shared::{Asked, Shared},
     state::FileState,
     trace::{self, Taken, Why},
 };
 use odafs_common::{exception::Exception, page::PageSize, reference::Reference};
-use odafs_fabric::{
-    clock::{self, Nanos},
-    memory::ArenaView,
-    sync::{Arc, atomic::Ordering::Relaxed},
-};
+use odafs_fabric::{clock, memory::ArenaView, sync::Arc};
 
 /// Parts that are worked on together: 4 MiB of 4 KiB pages.
 const PARTS_MAX: usize = 1024;
 /// Cache lines of the next page that are fetched while one is copied.
 const PREFETCH_LINES: u32 = 8;
+
+/// Where a page that is not in the data cache comes from.
+pub enum Source<'s> {
+    /// The server's memory, which is mapped here.
+    Loads(&'s Session, &'s ArenaView),
+    /// A connection for direct reads, by one of the direct routes.
+    Pair(&'s Session, Choice),
+    /// A call.
+    Call,
+}
+
+/// The route that a read takes for a page that it has a reference of: the order's, as far as the session goes.
+#[inline]
+pub fn source<'s>(order: &Order, session: Option<&'s Session>) -> Result<Source<'s>, Why> {
+    match (order.choice, session) {
+        (Choice::Rpc, _) => Ok(Source::Call),
+        (_, None) => Err(Why::NoSession),
+        (Choice::OneSided, Some(session)) if session.one_sided => Ok(match &session.view {
+            Some(view) => Source::Loads(session, view),
+            None => Source::Pair(session, Choice::OneSided),
+        }),
+        (_, Some(session)) => Ok(Source::Pair(session, Choice::Guarded)),
+    }
+}
 
 /// What a read works with.
 pub struct Reading<'a> {
@@ -56,33 +76,35 @@ pub struct Reading<'a> {
     pub session: Option<Arc<Session>>,
     /// Page size.
     pub size: PageSize,
-    /// Size class of each request.
-    pub class: SizeClass,
+    /// What the read is to do.
+    pub asked: Asked,
     /// Somebody wants to know which way it went.
     pub traced: bool,
     /// Why the first part was refused, if it was, and how long that took in nanoseconds.
     refused: Option<(Exception, u64)>,
+    /// Something was on the way that is no part of a route's cost: a connection had to be made.
+    pub disturbed: bool,
 }
 
 /// Reads into `buf` from `offset` on.
 pub fn read_at(file: &File, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
-    let by_rpc = file.shared().options.route == Route::Rpc && !file.shared().caches();
-    let lone = if by_rpc && !buf.is_empty() {
-        rpc_alone(file, buf, offset)
-    } else if let Some(bytes) = at_once(file, buf, offset) {
-        return Ok(bytes);
-    } else {
-        direct_alone(file, buf, offset)
-    };
-    let refused = match lone {
-        Lone::Read(bytes) => return Ok(bytes),
-        Lone::Failed(failed) => return Err(failed.of(file, offset)),
-        Lone::Refused(why, took_ns) => Some((why, took_ns)),
-        Lone::LongerWay => None,
+    let (asked, refused) = match read_page::read(file, buf, offset, Waits::Yes) {
+        Ended::Read(bytes) => return Ok(bytes),
+        Ended::Failed(failed) => return Err(failed.of(file, offset)),
+        Ended::LongerWay(asked) => (asked, None),
+        Ended::Refused(asked, why, took_ns) => (Some(asked), Some((why, took_ns))),
     };
     let mut request = [ReadRequest::new(offset, buf)];
-    read_refused(file, &mut request, None, refused)?;
+    read_on(file, &mut request, None, asked, refused)?;
     Ok(request[0].bytes)
+}
+
+/// A read that needs no waiting: within one page, from the data cache or the server's memory.
+pub fn at_once(file: &File, buf: &mut [u8], offset: u64) -> Option<usize> {
+    match read_page::read(file, buf, offset, Waits::No) {
+        Ended::Read(bytes) => Some(bytes),
+        _ => None,
+    }
 }
 
 /// Reads all requests into registered memory: what is long and comes by RDMA is written there by the server, all else is
@@ -102,221 +124,6 @@ pub fn read_into(
     Ok(())
 }
 
-/// A read within one page that needs no waiting: the data cache, or one-sided from shared memory. It takes no lock
-/// but that of the page's shard of the cache, where there is one.
-pub fn at_once(file: &File, buf: &mut [u8], offset: u64) -> Option<usize> {
-    let shared = file.shared();
-    let present;
-    let session = match file.session_at_hand() {
-        Some(session) => Some(&**session),
-        None => {
-            present = shared.session();
-            present.as_deref()
-        }
-    };
-    let size = shared.page(session);
-    let within = size.within(offset);
-    if within + buf.len() > size.bytes() || buf.is_empty() {
-        return buf.is_empty().then_some(0);
-    }
-    let lane = Lane::mine();
-    let page = size.index(offset);
-    if let Some(bytes) = shared.cached(file.state(), page, size, within, buf) {
-        let counts = shared.lanes.counts(lane);
-        counts.cache_hits.add(lane, 1);
-        counts.bytes_read.add(lane, bytes as u64);
-        return Some(bytes);
-    }
-    let session = session?;
-    let view = session.view.as_ref()?;
-    one_sided_at_once(file, session, view, lane, buf, offset)
-}
-
-fn one_sided_at_once(
-    file: &File,
-    session: &Session,
-    view: &ArenaView,
-    lane: Lane,
-    buf: &mut [u8],
-    offset: u64,
-) -> Option<usize> {
-    let (shared, state) = (file.shared(), file.state());
-    let class = SizeClass::of(buf.len());
-    // What the policy has not settled goes the longer way.
-    if state.direct.load(Relaxed) & 1 << class.index() == 0 || prefers_guarded(shared) {
-        return None;
-    }
-    let (page, within) = (session.page.index(offset), session.page.within(offset));
-    let found = shared
-        .directory
-        .locate(&state.tree, page, session.number, session.page);
-    let location = found?;
-    let valid = location.length as usize;
-    let bytes = buf.len().min(valid.saturating_sub(within));
-    let tick = &state.ticks[lane.index()];
-    let ticks = tick.get() + 1;
-    let began = (ticks >= TIMED_ONE_IN).then(clock::now);
-    if bytes == 0 || !copy(file, view, &location, page, within, &mut buf[..bytes]) {
-        // The longer way tries again, and counts and tells why not.
-        return None;
-    }
-    let counts = shared.lanes.counts(lane);
-    counts.directory_hits.add(lane, 1);
-    counts.one_sided_hits.add(lane, 1);
-    counts.bytes_read.add(lane, bytes as u64);
-    match began {
-        None => tick.set(ticks),
-        Some(began) => {
-            tick.set(0);
-            shared.directory.touch(&state.tree, page);
-            shared.tell_completed(state, class, ticks, Some(clock::now().since(began).0));
-        }
-    }
-    Some(bytes)
-}
-
-/// How a read of one page ended.
-enum Lone {
-    /// With so many bytes.
-    Read(usize),
-    /// With an exception, after so many nanoseconds.
-    Refused(Exception, u64),
-    /// For good.
-    Failed(Failed),
-    /// It is nothing for the short way.
-    LongerWay,
-}
-
-/// A read within one page that is not kept, on a connection for direct reads that is there: no allocation, one lock, and
-/// the clock is read while the other side is at it.
-fn direct_alone(file: &File, buf: &mut [u8], offset: u64) -> Lone {
-    let (shared, state) = (file.shared(), file.state());
-    let class = SizeClass::of(buf.len());
-    if shared.caches()
-        || shared.options.route == Route::Rpc
-        || state.direct.load(Relaxed) & 1 << class.index() == 0
-    {
-        return Lone::LongerWay;
-    }
-    let present;
-    let session: &Session = match file.session_at_hand() {
-        Some(session) => session,
-        None => {
-            present = shared.session();
-            match &present {
-                Some(session) => session,
-                None => return Lone::LongerWay,
-            }
-        }
-    };
-    let (page, within) = (session.page.index(offset), session.page.within(offset));
-    let one_sided = session.one_sided && !prefers_guarded(shared);
-    if one_sided && session.view.is_some() || within + buf.len() > session.page.bytes() {
-        return Lone::LongerWay;
-    }
-    let found = shared
-        .directory
-        .lookup(&state.tree, page, session.number, session.page);
-    let Lookup::Found(reference) = found else {
-        return Lone::LongerWay;
-    };
-    let bytes = buf
-        .len()
-        .min((reference.length as usize).saturating_sub(within));
-    let Some(mut pair) = session.pairs.idle().filter(|_| bytes > 0) else {
-        return Lone::LongerWay;
-    };
-    let lane = Lane::mine();
-    let counts = shared.lanes.counts(lane);
-    let tick = &state.ticks[lane.index()];
-    let ticks = tick.get() + 1;
-    let began = (ticks >= TIMED_ONE_IN).then(clock::now);
-    let mut posted = Nanos(0);
-    let deadline = || {
-        posted = clock::now();
-        shared.calls.deadline_from(posted)
-    };
-    let (into, from) = (&mut buf[..bytes], within as u32);
-    let ended = match one_sided {
-        true => pair.read_one_sided_alone(&reference, from, into, deadline),
-        false => pair.read_alone(session, &reference, from, into, deadline),
-    };
-    match ended {
-        Ok(Alone::Read) => {}
-        Ok(Alone::Refused(why)) => {
-            counts.directory_hits.add(lane, 1);
-            counts.refused(lane, why);
-            shared.refused(session, state, page, &reference, why);
-            return Lone::Refused(why, clock::now().since(posted).0);
-        }
-        Ok(Alone::TimedOut) => return Lone::Failed(Failed::TimedOut),
-        Ok(Alone::Full) => return Lone::LongerWay,
-        Err(broken) => {
-            tracing::debug!(%broken, "a connection for direct reads was lost");
-            pair.discard();
-            session.look();
-            return Lone::LongerWay;
-        }
-    }
-    session.was_served();
-    counts.directory_hits.add(lane, 1);
-    match one_sided {
-        true => counts.one_sided_hits.add(lane, 1),
-        false => counts.guarded_hits.add(lane, 1),
-    }
-    counts.bytes_read.add(lane, bytes as u64);
-    match began {
-        None => tick.set(ticks),
-        Some(began) => {
-            tick.set(0);
-            shared.policy.lock().feedback(pair.feedback());
-            shared.tell_completed(state, class, ticks, Some(clock::now().since(began).0));
-        }
-    }
-    Lone::Read(bytes)
-}
-
-/// A read by RPC that one call can do, where no other route is wanted: nothing is allocated.
-fn rpc_alone(file: &File, buf: &mut [u8], offset: u64) -> Lone {
-    let shared = file.shared();
-    let bytes = match read_rpc::alone(shared, file.state(), None, offset, buf) {
-        Ok(Some(bytes)) => bytes,
-        Ok(None) => return Lone::LongerWay,
-        Err(failed) => return Lone::Failed(failed),
-    };
-    let lane = Lane::mine();
-    let counts = shared.lanes.counts(lane);
-    counts.rpc_reads.add(lane, 1);
-    counts.bytes_read.add(lane, bytes as u64);
-    Lone::Read(bytes)
-}
-
-/// Copies from a page, and keeps all of it where pages are kept.
-fn copy(
-    file: &File,
-    view: &ArenaView,
-    location: &Location,
-    page: u64,
-    within: usize,
-    buf: &mut [u8],
-) -> bool {
-    let shared = file.shared();
-    if !shared.caches() {
-        return view.read(location.address + within as u64, buf, location.epoch);
-    }
-    let moment = file.state().moment();
-    let mut scratch = [0; PageSize::MIN.bytes()];
-    let Some(whole) = scratch.get_mut(..location.length as usize) else {
-        return false;
-    };
-    let read = view.read(location.address, whole, location.epoch);
-    if read {
-        buf.copy_from_slice(&whole[within..within + buf.len()]);
-        shared.keep(file.state(), moment, page, view.page(), whole);
-    }
-    read
-}
-
 /// Reads the file's change counter directly: is it what it was? `None` where that cannot be done.
 pub fn unchanged(shared: &Shared, state: &FileState) -> Option<bool> {
     let session = shared.session()?;
@@ -329,44 +136,38 @@ pub fn unchanged(shared: &Shared, state: &FileState) -> Option<bool> {
     Some(state.revalidate_change(change))
 }
 
-fn prefers_guarded(shared: &Shared) -> bool {
-    shared.options.route == Route::Guarded
-}
-
 /// Reads all requests, together.
 pub fn read_many(
     file: &File,
     requests: &mut [ReadRequest<'_>],
     trace: Option<&mut Vec<trace::Step>>,
 ) -> Result<(), ReadError> {
-    read_refused(file, requests, trace, None)
+    read_on(file, requests, trace, None, None)
 }
 
-/// The same, where the first part was read directly and `refused`.
-fn read_refused(
+/// The same, for a read that has asked already, or whose first part was read directly and `refused`.
+fn read_on(
     file: &File,
     requests: &mut [ReadRequest<'_>],
     mut trace: Option<&mut Vec<trace::Step>>,
+    asked: Option<Asked>,
     refused: Option<(Exception, u64)>,
 ) -> Result<(), ReadError> {
     let shared = file.shared();
     let session = shared.session();
     let size = shared.page(session.as_deref());
-    let class = SizeClass::of(
-        requests
-            .iter()
-            .map(|request| request.buf.len())
-            .max()
-            .unwrap_or(0),
-    );
+    let bytes = requests.iter().map(|request| request.buf.len()).sum();
+    let class = SizeClass::of(bytes);
+    let asked = asked.unwrap_or_else(|| shared.ask(file.state(), class));
     let mut reading = Reading {
         shared,
         file: file.state(),
         session,
         size,
-        class,
+        asked,
         traced: trace.is_some(),
         refused,
+        disturbed: false,
     };
     let mut rest = requests;
     while !rest.is_empty() {
@@ -424,14 +225,14 @@ impl Reading<'_> {
         let began = clock::now();
         let (mut parts, ranges) = self.cut(requests, began);
         self.look(&mut parts);
-        self.one_sided(&mut parts);
+        self.by_loads(&mut parts);
         let failed = self
-            .guarded(&mut parts)
+            .by_pair(&mut parts)
             .and_then(|()| read_rpc::read(self, &mut parts));
         if let Err(failed) = failed {
             return Err(failed.of(file, requests.first().map_or(0, |request| request.offset)));
         }
-        self.account(&parts, &ranges, began);
+        self.account(&parts, &ranges);
         if let Some(trace) = trace {
             trace.extend(parts.iter().map(|part| part.traced(self.size)));
         }
@@ -446,86 +247,66 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Step 1 and 2: the data cache, then the directory and the policy.
+    /// Step 1 and 2: the data cache, then the directory.
     fn look(&mut self, parts: &mut [Part<'_>]) {
-        let lane = Lane::mine();
-        let mut chosen = None;
         let refused = self.refused.take();
         if let (Some((why, took_ns)), Some(part)) = (refused, parts.first_mut()) {
             part.refused(why, Some(took_ns));
         }
+        let order = self.asked.order;
+        let source = source(&order, self.session.as_deref());
         for part in parts.iter_mut().filter(|part| part.step == Step::Look) {
-            if chosen.is_some_and(|(request, _)| request != part.request) {
-                chosen = None;
+            let cached = match order.keeps {
+                true => self
+                    .shared
+                    .cached(self.file, part.page, self.size, part.within, part.buf),
+                false => None,
+            };
+            if let Some(bytes) = cached {
+                part.done(bytes, Taken::Cache, Why::Cached);
+                continue;
             }
-            let cached = self
-                .shared
-                .cached(self.file, part.page, self.size, part.within, part.buf);
-            part.step = match cached {
-                Some(bytes) => {
-                    part.done(bytes, Taken::Cache, Why::Cached);
-                    Step::Done
+            (part.step, part.why) = match source {
+                Err(why) => (Step::Rpc, why),
+                Ok(Source::Call) if self.shared.options.route == Route::Rpc => {
+                    (Step::Rpc, Why::RpcAsked)
                 }
-                None => match self.choose(lane, part, &mut chosen) {
-                    Ok(step) => step,
-                    Err(why) => {
-                        part.why = why;
-                        Step::Rpc
+                Ok(Source::Call) => (Step::Rpc, Why::PolicyOnRpc),
+                Ok(Source::Loads(session, view)) => match self.reference(session, part) {
+                    None => (Step::Rpc, Why::NoReference),
+                    Some(reference) => {
+                        view.prefetch_stamp(reference.address);
+                        (Step::OneSided(reference), self.why())
                     }
+                },
+                Ok(Source::Pair(session, choice)) => match self.reference(session, part) {
+                    None => (Step::Rpc, Why::NoReference),
+                    Some(reference) if choice == Choice::OneSided => {
+                        (Step::OneSided(reference), self.why())
+                    }
+                    Some(reference) => (Step::Guarded(reference), self.why()),
                 },
             };
         }
     }
 
-    /// Is there a reference that reaches to the part, and does the policy choose the direct route? It chooses once for
-    /// each request.
-    fn choose(
-        &self,
-        lane: Lane,
-        part: &mut Part<'_>,
-        chosen: &mut Option<(usize, Choice)>,
-    ) -> Result<Step, Why> {
-        if self.shared.options.route == Route::Rpc {
-            return Err(Why::RpcAsked);
-        }
-        let session = self.session.as_ref().ok_or(Why::NoSession)?;
-        let reference = self
-            .shared
-            .reference(lane, self.file, session, part.page)
-            .ok_or(Why::NoReference)?;
-        if reference.length as usize <= part.within {
-            return Err(Why::NoReference);
-        }
-        let (_, choice) = *chosen.get_or_insert_with(|| (part.request, self.ask_policy()));
-        match choice {
-            Choice::Direct => part.why = Why::Referenced,
-            Choice::Probe => {
-                part.why = Why::Probe;
-                part.probe = true;
-            }
-            Choice::Rpc => return Err(Why::PolicyOnRpc),
-            Choice::Check => return Err(Why::Check),
-        }
-        if session.one_sided && !prefers_guarded(self.shared) {
-            if let Some(view) = &session.view {
-                view.prefetch_stamp(reference.address);
-            }
-            return Ok(Step::OneSided(reference));
-        }
-        Ok(Step::Guarded(reference))
+    /// A reference that reaches to the part.
+    fn reference(&self, session: &Session, part: &Part<'_>) -> Option<Reference> {
+        let reference = self.shared.reference(self.file, session, part.page)?;
+        (reference.length as usize > part.within).then_some(reference)
     }
 
-    fn ask_policy(&self) -> Choice {
-        if self.file.direct.load(Relaxed) & 1 << self.class.index() != 0 {
-            return Choice::Direct;
+    /// Why a part with a reference is read directly.
+    fn why(&self) -> Why {
+        match self.asked.order.purpose {
+            Purpose::Standing => Why::Referenced,
+            Purpose::Probe => Why::Probe,
+            Purpose::Trial { .. } => Why::Trial,
         }
-        let mut policy = self.shared.policy.lock();
-        let mut record = self.file.record.lock();
-        policy.choose(&mut record, self.class, clock::now().0)
     }
 
     /// Step 3, one-sided: the first lines of the next part are on their way while one is copied.
-    fn one_sided(&self, parts: &mut [Part<'_>]) {
+    fn by_loads(&self, parts: &mut [Part<'_>]) {
         let Some((session, view)) = self
             .session
             .as_ref()
@@ -549,7 +330,7 @@ impl Reading<'_> {
             let Step::OneSided(reference) = part.step else {
                 continue;
             };
-            let began = (part.probe || alone).then(clock::now);
+            let began = alone.then(clock::now);
             let wanted = part.wanted(&reference, !scratch.is_empty());
             let into = if wanted.whole {
                 &mut scratch[..wanted.bytes]
@@ -572,9 +353,9 @@ impl Reading<'_> {
         }
     }
 
-    /// Step 3, guarded: many in flight, data lands in the connection's sink. Also one-sided where the fabric offers no
-    /// loads: RDMA Reads of the data and its stamp.
-    fn guarded(&self, parts: &mut [Part<'_>]) -> Result<(), Failed> {
+    /// Step 3 on a connection: guarded, or one-sided where the fabric offers no loads (RDMA Reads of the data and its
+    /// stamp). Many are in flight, and data lands in the connection's sink.
+    fn by_pair(&mut self, parts: &mut [Part<'_>]) -> Result<(), Failed> {
         let direct = |part: &Part<'_>| matches!(part.step, Step::Guarded(_) | Step::OneSided(_));
         if !parts.iter().any(direct) {
             return Ok(());
@@ -583,8 +364,14 @@ impl Reading<'_> {
             return Ok(());
         };
         let deadline = shared.calls.deadline();
-        let made = || DirectPair::new(session, &shared.calls, deadline);
-        let mut pair = match session.pairs.take(deadline, made) {
+        let mut made = false;
+        let make = || {
+            made = true;
+            DirectPair::new(session, &shared.calls, deadline)
+        };
+        let taken = session.pairs.take(deadline, make);
+        self.disturbed |= made;
+        let mut pair = match taken {
             Ok(pair) => pair,
             Err(TakeError::TimedOut) => return Err(Failed::TimedOut),
             Err(TakeError::NotMade(_)) => {
@@ -626,14 +413,12 @@ impl Reading<'_> {
     ) {
         self.shared
             .refused(session, self.file, part.page, reference, why);
-        let lane = Lane::mine();
-        self.shared.lanes.counts(lane).refused(lane, why);
         part.refused(why, sample_ns);
     }
 
     /// Room for a page, where pages are kept; else none.
     pub fn scratch(&self) -> Vec<u8> {
-        if self.shared.caches() {
+        if self.asked.order.keeps {
             vec![0; self.size.bytes()]
         } else {
             Vec::new()

@@ -9,6 +9,7 @@ use crate::{
     pipeline::{self, Next, WINDOW, Work},
     procedure::{Asks, Number, Procedure},
     read::Reading,
+    route::{Choice, Order},
     session::Session,
     shared::Shared,
     state::FileState,
@@ -93,7 +94,6 @@ pub fn alone(
 ) -> Result<Option<usize>, Failed> {
     let piece_max = shared.read_max.min(shared.calls.link().piece_max());
     if shared.options.transfer == Transfer::Direct
-        || shared.caches()
         || !shared.odafs.load(Relaxed)
         || buf.len() > piece_max as usize
     {
@@ -160,8 +160,16 @@ fn learn(shared: &Shared, file: &FileState, session: &Session, ok: &odafs::ReadO
 fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(), Failed> {
     let shared = reading.shared;
     let on_fabric = shared.calls.link().name() != "nfs";
-    let session = if plain { None } else { shared.tended_session() };
-    if !plain && let [part] = parts {
+    // Where calls are the standing order, references are of no use.
+    let standing = Order::standing(Choice::Rpc, reading.asked.order.keeps);
+    let session = match plain || reading.asked.order == standing {
+        true => None,
+        false => shared.tended_session(),
+    };
+    if !plain
+        && !reading.asked.order.keeps
+        && let [part] = parts
+    {
         let (offset, _) = span(part, reading);
         let read = alone(shared, reading.file, session.as_deref(), offset, part.buf)?;
         if let Some(bytes) = read {
@@ -233,7 +241,7 @@ fn cut(parts: &[Part<'_>], reading: &Reading<'_>, piece_max: u32) -> Vec<Piece> 
 
 fn span(part: &Part<'_>, reading: &Reading<'_>) -> (u64, u32) {
     let start = reading.size.start(part.page);
-    if reading.shared.caches() {
+    if reading.asked.order.keeps {
         return (start, reading.size.bytes() as u32);
     }
     (start + part.within as u64, part.buf.len() as u32)
@@ -478,7 +486,7 @@ impl Fetch<'_, '_, '_> {
     /// Keeps the pages that the data holds in full, or up to the end of the file.
     fn keep(&self, piece: Piece, data: Data<'_>, eof: bool) {
         let size = self.reading.size;
-        if !self.reading.shared.caches() || size.within(piece.offset) != 0 {
+        if !self.reading.asked.order.keeps || size.within(piece.offset) != 0 {
             return;
         }
         let moment = self.parts[piece.first].moment;

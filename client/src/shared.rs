@@ -1,7 +1,9 @@
 //! What all handles of one client share.
 
+mod routes;
 mod sessions;
 
+pub use self::routes::Asked;
 use self::sessions::Sessions;
 use crate::{
     budget::Budget,
@@ -14,9 +16,8 @@ use crate::{
     link::Link,
     mount::{self, Mounted},
     nfs::{Nfs, NfsError},
-    options::{Cache, Options, Route},
-    part::Told,
-    policy::{CLASSES, Config, Policy, SizeClass},
+    options::{Cache, Options},
+    route::{Config, Policy, SizeClass},
     session::Session,
     state::{FileState, Moment},
     url::Url,
@@ -29,10 +30,10 @@ use odafs_common::{
     wire::{nfs3::MAX_DATA, odafs::MAX_READ_REFERENCES},
 };
 use odafs_fabric::{
-    clock::{self, Nanos},
+    clock::Nanos,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering::*},
+        atomic::{AtomicBool, AtomicU64},
     },
 };
 
@@ -44,8 +45,6 @@ const SHARDS: usize = 16;
 const READ_HEAD: u32 = 512 + 40 * MAX_READ_REFERENCES;
 /// Bytes of a WRITE call besides its data.
 const WRITE_HEAD: u32 = 1024;
-/// One direct read in so many is timed.
-pub const TIMED_ONE_IN: u32 = 64;
 
 /// The core of a client.
 pub struct Shared {
@@ -113,6 +112,7 @@ impl Shared {
             }
         };
         let data_cache = options.cache != Cache::Off;
+        let cached = data_cache.then(|| PageSize::DEFAULT.bytes());
         let budget = Budget::new(options.memory_bytes, data_cache);
         let shard = |_| Mutex::new(DataCache::new(budget.data_bytes(0) / SHARDS as u64));
         let directory = Directory::new(options.memory_bytes);
@@ -134,7 +134,7 @@ impl Shared {
             directory,
             learned: AtomicU64::new(0),
             written: AtomicU64::new(0),
-            policy: Mutex::new(Policy::new(Config::default(), options.seed)),
+            policy: Mutex::new(Policy::new(Config::default(), options.seed, cached)),
             cache: data_cache.then(|| (0..SHARDS).map(shard).collect()),
             budget: Mutex::new(budget),
             files: Mutex::new(Files {
@@ -172,18 +172,8 @@ impl Shared {
         }
         let number = files.next_number;
         files.next_number += 1;
-        let direct = match self.options.route {
-            Route::Rpc => 0,
-            Route::Guarded | Route::OneSided => u32::MAX,
-            Route::Policy => {
-                let policy = self.policy.lock();
-                (0..CLASSES)
-                    .filter(|n| policy.is_direct(&record, SizeClass::nth(*n)))
-                    .map(|n| 1 << n)
-                    .sum()
-            }
-        };
-        let file = Arc::new(FileState::new(number, handle, record, direct));
+        let orders = self.first_orders(&record);
+        let file = Arc::new(FileState::new(number, handle, record, orders));
         files.by_handle.put(handle, file.clone());
         files.shrink();
         file
@@ -314,13 +304,8 @@ impl Shared {
     // References and the policy
 
     /// The reference of a page, counted.
-    pub fn reference(
-        &self,
-        lane: Lane,
-        file: &FileState,
-        session: &Session,
-        page: u64,
-    ) -> Option<Reference> {
+    pub fn reference(&self, file: &FileState, session: &Session, page: u64) -> Option<Reference> {
+        let lane = Lane::mine();
         let counts = self.lanes.counts(lane);
         let found = self
             .directory
@@ -336,73 +321,6 @@ impl Shared {
         None
     }
 
-    /// Direct reads of this class completed on this lane: `count` of them, one of which took `sample_ns`.
-    #[cold]
-    pub fn tell_completed(
-        &self,
-        file: &FileState,
-        class: SizeClass,
-        count: u32,
-        sample_ns: Option<u64>,
-    ) {
-        self.tell(file, class, |policy, record, now| {
-            policy.completed(record, class, count, sample_ns, now)
-        });
-    }
-
-    /// What a batch of requests, which took `took_ns` each, came to. Times count only where all took one route.
-    pub fn tell_reads(&self, file: &FileState, class: SizeClass, told: &Told, took_ns: u64) {
-        if self.options.route != Route::Policy {
-            for ns in told.refused.iter().flatten() {
-                self.policy.lock().refusal_took(class, *ns);
-            }
-            return;
-        }
-        let pure = told.refused.is_empty() && (told.completed == 0 || told.by_rpc == 0);
-        self.tell(file, class, |policy, record, now| {
-            let ticking = file.ticks.iter().filter(|tick| tick.get() > 0);
-            let pending: u32 = ticking
-                .map(|tick| {
-                    let pending = tick.get();
-                    tick.set(0);
-                    pending
-                })
-                .sum();
-            let completed = told.completed + pending;
-            if completed > 0 {
-                let sample = (pure && !told.mixed && told.completed > 0).then_some(took_ns);
-                policy.completed(record, class, completed, sample, now);
-            }
-            for sample in &told.refused {
-                policy.refused(record, class, *sample, now);
-            }
-            if told.by_rpc > 0 {
-                policy.by_rpc(record, class, pure.then_some(took_ns), now);
-            }
-        });
-    }
-
-    fn tell(
-        &self,
-        file: &FileState,
-        class: SizeClass,
-        what: impl FnOnce(&mut Policy, &mut crate::policy::Record, u64),
-    ) {
-        if self.options.route != Route::Policy {
-            return;
-        }
-        let now = clock::now().0;
-        let mut policy = self.policy.lock();
-        let mut record = file.record.lock();
-        what(&mut policy, &mut record, now);
-        let bit = 1 << class.index();
-        if policy.is_direct(&record, class) {
-            file.direct.fetch_or(bit, Relaxed);
-        } else {
-            file.direct.fetch_and(!bit, Relaxed);
-        }
-    }
-
     /// What became of a reference that was refused.
     pub fn refused(
         &self,
@@ -413,6 +331,8 @@ impl Shared {
         why: Exception,
     ) {
         session.was_refused(why);
+        let lane = Lane::mine();
+        self.lanes.counts(lane).refused(lane, why);
         if why.forgets_reference() {
             self.directory.forget(&file.tree, page, reference.epoch);
         }

@@ -4,7 +4,7 @@ use crate::{
     directory::Tree,
     handle::Handle,
     lane::{LANES, Tick},
-    policy::Record,
+    route::{Orders, Record},
 };
 use odafs_common::{
     reference::Reference,
@@ -12,7 +12,7 @@ use odafs_common::{
 };
 use odafs_fabric::sync::{
     Arc, Mutex, RwLock,
-    atomic::{AtomicU32, AtomicU64, Ordering::*},
+    atomic::{AtomicU64, Ordering::*},
 };
 
 /// One file.
@@ -25,9 +25,9 @@ pub struct FileState {
     pub tree: Arc<Tree>,
     /// What the policy keeps for it.
     pub record: Mutex<Record>,
-    /// Bit n: reads of size class n are direct as things stand.
-    pub direct: AtomicU32,
-    /// Direct reads completed and not yet told to the policy, by lane.
+    /// What its reads do without asking the policy.
+    pub orders: Orders,
+    /// Reads that the policy was not told of yet, by lane.
     pub ticks: [Tick; LANES],
     /// Writes of our own that are under way or were.
     pub unstable: Mutex<Unstable>,
@@ -136,13 +136,13 @@ pub struct Moment {
 
 impl FileState {
     /// A file of which nothing is known yet.
-    pub fn new(number: u64, handle: Handle, record: Record, direct: u32) -> Self {
+    pub fn new(number: u64, handle: Handle, record: Record, orders: Orders) -> Self {
         Self {
             number,
             handle,
             tree: Arc::new(Tree::default()),
             record: Mutex::new(record),
-            direct: AtomicU32::new(direct),
+            orders,
             ticks: Default::default(),
             unstable: Mutex::default(),
             syncing: Mutex::new(()),

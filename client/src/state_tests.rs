@@ -1,11 +1,13 @@
 use super::*;
-use crate::policy::{Config, Policy};
+use crate::route::{Choice, Config, Order, Orders, Policy};
 use odafs_common::reference::{AccessKey, Epoch};
 use odafs_common::wire::nfs3::{Device, FileHandle, FileType};
 
 fn file() -> FileState {
     let handle = Handle::from(FileHandle(&[1]));
-    FileState::new(1, handle, Policy::new(Config::default(), 1).record(), 0)
+    let orders = Orders::new(Order::standing(Choice::Rpc, false));
+    let record = Policy::new(Config::default(), 1, None).record();
+    FileState::new(1, handle, record, orders)
 }
 
 /// Of a version that these seconds tell.

@@ -40,12 +40,14 @@ pub struct Statistics {
     pub calls: u64,
     /// Connections made again after one was lost.
     pub reconnects: u64,
-    /// What the policy has measured, of pages of about 4 KiB.
+    /// What the policy has measured, of reads of about 4 KiB.
     pub terms: Terms,
-    /// Times that the policy changed its mind.
+    /// Times that the policy changed its mind: another route is the cheapest, or a file is refused too often, or no more.
     pub policy_switches: u64,
-    /// Probes of direct reads that the policy ordered while on RPC.
+    /// Probes: some direct reads of a file that is read by RPC because it was refused too often.
     pub policy_probes: u64,
+    /// Trials: two routes took turns for a few reads each, to compare what they cost.
+    pub policy_trials: u64,
 }
 
 /// The terms of the paper's ratio (paper 004 section III-B) as measured, in nanoseconds and hits per read.
@@ -53,8 +55,14 @@ pub struct Statistics {
 pub struct Terms {
     /// A read by RPC.
     pub rpc_ns: u64,
-    /// A direct read that completed.
+    /// A direct read that completed, by the cheapest direct route.
     pub direct_ns: u64,
+    /// A guarded read; 0 while none was timed.
+    pub guarded_ns: u64,
+    /// A one-sided read; 0 while none was timed.
+    pub one_sided_ns: u64,
+    /// A hit of the data cache; 0 while none was timed.
+    pub hit_ns: u64,
     /// A direct read that was refused, up to the refusal.
     pub stale_ns: u64,
     /// Direct reads tried, decayed count in thousandths.

@@ -1,5 +1,6 @@
 //! Which route each part of a read took, and why: for `odafs cat --why` and for the tests.
 
+use crate::route::Choice;
 use odafs_common::exception::Exception;
 use std::{fmt, time::Duration};
 
@@ -55,8 +56,8 @@ pub enum Why {
     NoReference,
     /// The directory holds a reference, but the policy finds that direct reads do not pay.
     PolicyOnRpc,
-    /// The policy is on direct reads and this read measures what an RPC costs by now.
-    Check,
+    /// The policy lets two routes take turns, to compare what they cost.
+    Trial,
     /// The connection for direct reads was lost.
     ConnectionLost,
     /// The direct read was refused, or its stamp had moved.
@@ -65,6 +66,28 @@ pub enum Why {
     RpcAsked,
     /// There is no session for direct reads: the server does not offer them, or has refused them.
     NoSession,
+}
+
+impl Taken {
+    /// The route that was chosen; none for the data cache.
+    pub(crate) fn choice(self) -> Option<Choice> {
+        match self {
+            Self::Cache => None,
+            Self::OneSided => Some(Choice::OneSided),
+            Self::Guarded => Some(Choice::Guarded),
+            Self::Rpc | Self::PlainRpc => Some(Choice::Rpc),
+        }
+    }
+}
+
+impl From<Choice> for Taken {
+    fn from(choice: Choice) -> Self {
+        match choice {
+            Choice::Rpc => Self::Rpc,
+            Choice::Guarded => Self::Guarded,
+            Choice::OneSided => Self::OneSided,
+        }
+    }
 }
 
 impl fmt::Display for Taken {
@@ -87,7 +110,7 @@ impl fmt::Display for Why {
             Self::Probe => f.write_str("the policy probes whether direct reads pay again"),
             Self::NoReference => f.write_str("the directory holds no reference"),
             Self::PolicyOnRpc => f.write_str("the policy finds that direct reads do not pay"),
-            Self::Check => f.write_str("the policy measures what an RPC costs by now"),
+            Self::Trial => f.write_str("the policy compares the routes"),
             Self::ConnectionLost => f.write_str("the connection for direct reads was lost"),
             Self::Refused(exception) => write!(f, "the direct read was refused: {exception}"),
             Self::RpcAsked => f.write_str("the options ask for RPC"),

@@ -162,6 +162,7 @@ impl Shared {
                 let session = Arc::new(session);
                 self.sessions.life.store(session.life, Relaxed);
                 self.directory.begin(number, session.page);
+                self.grant(&session);
                 self.sessions.present.lock().session = Some(session.clone());
                 self.sessions.number.store(number, Release);
                 Ok(session)

@@ -1,0 +1,15 @@
+//! Which way a read goes: the costs of the routes, the choice between them, and whether a page is worth keeping.
+//!
+//! Cores without IO, clock or chance of their own. [`crate::shared`] asks them and tells them what came of it.
+
+mod config;
+mod cost;
+mod keep;
+mod order;
+mod policy;
+mod refusals;
+mod trial;
+
+pub use config::Config;
+pub use order::{CLASSES, Choice, Order, Orders, Purpose, SizeClass};
+pub use policy::{Policy, Record};

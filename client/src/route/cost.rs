@@ -1,0 +1,181 @@
+//! What something costs: the last timed runs of it, summed up so that a preempted thread or a cold start says little.
+
+/// Samples kept.
+const WINDOW: usize = 64;
+/// A sample counts as no more than so many times the median.
+const CLIP: u32 = 8;
+/// Samples that a judgement needs.
+const ENOUGH: usize = 6;
+
+/// The last timed runs.
+#[derive(Debug, Clone)]
+pub struct Cost {
+    samples: [u32; WINDOW],
+    held: usize,
+    next: usize,
+}
+
+/// What a [`Cost`] comes to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The mean, in nanoseconds.
+    pub mean_ns: f64,
+    /// Its standard error.
+    pub error_ns: f64,
+}
+
+impl Default for Cost {
+    fn default() -> Self {
+        Self {
+            samples: [0; WINDOW],
+            held: 0,
+            next: 0,
+        }
+    }
+}
+
+impl Cost {
+    /// One run took so long.
+    pub fn add(&mut self, ns: u64) {
+        self.samples[self.next] = u32::try_from(ns).unwrap_or(u32::MAX);
+        self.next = (self.next + 1) % WINDOW;
+        self.held = (self.held + 1).min(WINDOW);
+    }
+
+    /// Forgets what is older than the last `fresh` runs, if those took longer or shorter by this factor: it is of another
+    /// time.
+    pub fn forget_if_changed(&mut self, fresh: usize, factor: f64) {
+        let (Some(now), Some(all)) = (self.median_of_last(fresh), self.estimate()) else {
+            return;
+        };
+        let off = f64::from(now) / all.mean_ns.max(1.0);
+        if (1.0 / factor..factor).contains(&off) {
+            return;
+        }
+        let mut kept = Self::default();
+        (0..fresh.min(self.held))
+            .rev()
+            .for_each(|ago| kept.add(self.nth_last(ago).into()));
+        *self = kept;
+    }
+
+    fn nth_last(&self, ago: usize) -> u32 {
+        self.samples[(self.next + 2 * WINDOW - 1 - ago) % WINDOW]
+    }
+
+    fn median_of_last(&self, last: usize) -> Option<u32> {
+        let last = last.min(self.held);
+        let mut sorted = [0; WINDOW];
+        for (ago, sample) in sorted[..last].iter_mut().enumerate() {
+            *sample = self.nth_last(ago);
+        }
+        let sorted = &mut sorted[..last];
+        sorted.sort_unstable();
+        sorted.get(last / 2).copied()
+    }
+
+    /// The clipped mean, once there are enough samples: the highest in sixteen is left out, and none counts as more
+    /// than eight times the median. So one outlier of any height is nothing, and a tail that keeps coming counts.
+    pub fn estimate(&self) -> Option<Estimate> {
+        if self.held < ENOUGH {
+            return None;
+        }
+        let mut sorted = self.samples;
+        let sorted = &mut sorted[..self.held];
+        sorted.sort_unstable();
+        let top = sorted[self.held / 2].saturating_mul(CLIP);
+        let counted = &sorted[..self.held - self.held.div_ceil(16)];
+        let n = counted.len() as f64;
+        let value = |sample: &u32| f64::from((*sample).min(top));
+        let mean_ns = counted.iter().map(value).sum::<f64>() / n;
+        let squares: f64 = counted.iter().map(|s| (value(s) - mean_ns).powi(2)).sum();
+        Some(Estimate {
+            mean_ns,
+            error_ns: (squares / (n - 1.0) / n).sqrt(),
+        })
+    }
+}
+
+/// A decayed mean of what is timed now and then. The first sample, and any outlier, gives way to what comes after.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Mean {
+    ns: f64,
+    samples: u32,
+}
+
+impl Mean {
+    /// One run took so long.
+    pub fn add(&mut self, ns: u64) {
+        let ns = ns as f64;
+        self.samples = self.samples.saturating_add(1);
+        if self.samples == 1 {
+            self.ns = ns;
+            return;
+        }
+        // Far below the mean: the mean is the outlier.
+        if self.samples < 16 && ns * 4.0 < self.ns {
+            self.ns = ns;
+            return;
+        }
+        let weight = 1.0 / f64::from(self.samples.min(16));
+        self.ns += (ns.min(self.ns * 4.0 + 1.0) - self.ns) * weight;
+    }
+
+    /// What it stands at, in nanoseconds.
+    pub fn known(&self) -> Option<f64> {
+        (self.samples > 0).then_some(self.ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cost_of(samples: impl IntoIterator<Item = u64>) -> Cost {
+        let mut cost = Cost::default();
+        samples.into_iter().for_each(|ns| cost.add(ns));
+        cost
+    }
+
+    #[test]
+    fn few_samples_are_no_judgement() {
+        assert_eq!(cost_of([1000; ENOUGH - 1]).estimate(), None);
+        assert!(cost_of([1000; ENOUGH]).estimate().is_some());
+    }
+
+    #[test]
+    fn an_outlier_is_nothing_and_a_tail_counts() {
+        let calm = cost_of((0..64).map(|n| 1000 + n % 10));
+        let outlier = cost_of((0..64).map(|n| if n == 9 { 4_000_000 } else { 1000 + n % 10 }));
+        let [calm, outlier] =
+            [calm, outlier].map(|cost| cost.estimate().expect("64 samples").mean_ns);
+        assert!((calm - outlier).abs() < 10.0, "{calm} {outlier}");
+        let tail = cost_of((0..64).map(|n| if n % 4 == 0 { 5000 } else { 1000 }));
+        let tail = tail.estimate().expect("64 samples").mean_ns;
+        assert!(tail > 1700.0, "{tail}");
+    }
+
+    #[test]
+    fn what_is_of_another_time_is_forgotten() {
+        let mut cost = cost_of((0..100).map(|n| if n < 90 { 10 } else { 1000 + n }));
+        assert_eq!(cost.median_of_last(5), Some(1097));
+        cost.forget_if_changed(10, 1.5);
+        let mean_ns = cost.estimate().expect("ten samples").mean_ns;
+        assert!(mean_ns > 1000.0, "{mean_ns}");
+        cost.add(7);
+        assert_eq!(cost.median_of_last(1), Some(7));
+        let before = cost.estimate();
+        cost.forget_if_changed(10, 1.5);
+        assert_eq!(cost.estimate(), before);
+    }
+
+    #[test]
+    fn a_cold_start_is_forgotten() {
+        let mut mean = Mean::default();
+        mean.add(100_000);
+        mean.add(1000);
+        mean.add(1010);
+        let known = mean.known().expect("three samples");
+        assert!(known < 1100.0, "{known}");
+    }
+}

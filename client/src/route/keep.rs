@@ -1,0 +1,106 @@
+//! Whether a page that was read is worth keeping in the data cache.
+//!
+//! ```text
+//! keep where  chance x (T_route - T_hit)  >  (1 - chance) x (T_put + T_look + T_whole)
+//! ```
+//!
+//! `chance` is the chance that a read finds its page, were all pages kept. A hit saves the route's time; a miss costs a
+//! look, the copy into the cache, and what it takes to fetch the whole page where less was asked for.
+
+use super::{cost::Mean, order::CLASSES};
+
+/// A hit, until one was timed: a copy of a page from memory.
+const HIT_NS: f64 = 500.0;
+/// Keeping a page, until it was timed: another copy.
+const PUT_NS: f64 = 250.0;
+/// A look that finds nothing: a line from memory.
+const LOOK_NS: f64 = 60.0;
+/// The chance of a hit, until it is known.
+const CHANCE: f64 = 0.25;
+/// What must be won or lost, in parts of the route's time, before the choice changes.
+const MARGIN: f64 = 0.05;
+
+/// What is known of the data cache.
+#[derive(Debug, Default)]
+pub struct Keep {
+    hits: [Mean; CLASSES],
+    put: Mean,
+    keeps: [bool; CLASSES],
+    chance: Option<f64>,
+}
+
+impl Keep {
+    /// A hit of this class took so long.
+    pub fn hit(&mut self, class: usize, ns: u64) {
+        self.hits[class].add(ns);
+    }
+
+    /// Keeping a page took so long.
+    pub fn put(&mut self, ns: u64) {
+        self.put.add(ns);
+    }
+
+    /// What a hit takes, if one was timed.
+    pub fn hit_ns(&self, class: usize) -> Option<f64> {
+        self.hits[class].known()
+    }
+
+    /// Is a page to be kept that a call of this class reads by a route which takes `route_ns`, and `page_ns` for a whole
+    /// page?
+    pub fn decide(&mut self, class: usize, route_ns: f64, page_ns: f64) -> bool {
+        let hit_ns = self.hits[class].known().unwrap_or(HIT_NS.min(route_ns));
+        let put_ns = self.put.known().unwrap_or(PUT_NS);
+        let chance = self.chance.unwrap_or(CHANCE);
+        let whole_ns = (page_ns - route_ns).max(0.0);
+        let won = chance * (route_ns - hit_ns);
+        let lost = (1.0 - chance) * (put_ns + LOOK_NS + whole_ns);
+        let margin = MARGIN * route_ns;
+        let keeps = &mut self.keeps[class];
+        *keeps = won - lost > if *keeps { -margin } else { margin };
+        *keeps
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_chance(chance: f64) -> Keep {
+        Keep {
+            chance: Some(chance),
+            ..Keep::default()
+        }
+    }
+
+    fn keeps(route_ns: f64, chance: f64) -> bool {
+        with_chance(chance).decide(2, route_ns, route_ns)
+    }
+
+    #[test]
+    fn what_is_as_near_as_the_cache_is_not_kept() {
+        assert!(!keeps(550.0, 0.9));
+    }
+
+    #[test]
+    fn what_comes_over_a_network_is_kept_if_it_is_read_again() {
+        assert!(keeps(11_000.0, 0.2));
+        assert!(!keeps(11_000.0, 0.01));
+    }
+
+    #[test]
+    fn a_few_bytes_of_a_page_must_pay_for_all_of_it() {
+        let mut keep = with_chance(0.3);
+        assert!(keep.decide(2, 2000.0, 2000.0));
+        assert!(!keep.decide(0, 1000.0, 2000.0));
+    }
+
+    #[test]
+    fn a_choice_stands_while_little_is_to_be_won() {
+        let mut keep = with_chance(0.5);
+        assert!(keep.decide(2, 2000.0, 2000.0));
+        // Where both cost the same, what was chosen stays.
+        let even_ns = HIT_NS + PUT_NS + LOOK_NS;
+        assert!(keep.decide(2, even_ns, even_ns));
+        assert!(!Keep::default().decide(3, even_ns, even_ns));
+    }
+}

@@ -1,0 +1,178 @@
+//! What a read is told to do, and where that is written down for those who may not wait for the policy.
+
+use odafs_fabric::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Size classes, by the bytes of a call: up to 256, 1 Ki, 4 Ki, 16 Ki, 64 Ki, and above.
+pub const CLASSES: usize = 6;
+
+/// A size class: an index below [`CLASSES`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SizeClass(u8);
+
+impl SizeClass {
+    /// The class of calls for so many bytes.
+    pub fn of(bytes: usize) -> Self {
+        let above_256 = (bytes.saturating_sub(1) >> 8) as u64;
+        let class = (u64::BITS - above_256.leading_zeros()).div_ceil(2);
+        Self(class.min(CLASSES as u32 - 1) as u8)
+    }
+
+    /// The class with this index.
+    pub const fn nth(index: usize) -> Self {
+        assert!(index < CLASSES, "there is no such class");
+        Self(index as u8)
+    }
+
+    /// Its index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// The route of a read that misses the data cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Choice {
+    /// Ask the server.
+    #[default]
+    Rpc,
+    /// Have the server's NIC check and move the page.
+    Guarded,
+    /// Read the server's memory, then the stamp.
+    OneSided,
+}
+
+impl Choice {
+    /// All of them, by [`index`](Self::index).
+    pub const ALL: [Self; 3] = [Self::Rpc, Self::Guarded, Self::OneSided];
+
+    /// Its number.
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Does it need a reference?
+    pub const fn is_direct(self) -> bool {
+        !matches!(self, Self::Rpc)
+    }
+}
+
+/// What a read is to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Order {
+    /// The route.
+    pub choice: Choice,
+    /// Look into the data cache first, and keep what is read.
+    pub keeps: bool,
+    /// Why this route.
+    pub purpose: Purpose,
+}
+
+/// Why a read takes the route that it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The route is the cheapest as far as is known, or the caller's wish.
+    Standing,
+    /// To compare two routes. The first reads after a change of route warm it up and are not measured.
+    Trial {
+        /// Its time counts.
+        measured: bool,
+    },
+    /// To see whether direct reads of this file are still refused.
+    Probe,
+}
+
+impl Order {
+    /// A standing order.
+    pub const fn standing(choice: Choice, keeps: bool) -> Self {
+        Self {
+            choice,
+            keeps,
+            purpose: Purpose::Standing,
+        }
+    }
+}
+
+/// The standing orders for one file, by size class: a read that finds one there asks nobody.
+#[derive(Debug)]
+pub struct Orders([AtomicU32; CLASSES]);
+
+const KEEPS: u32 = 1 << 2;
+const ASK: u32 = 1 << 3;
+
+impl Orders {
+    /// The same order for all classes.
+    pub fn new(order: Order) -> Self {
+        let orders = Self(Default::default());
+        (0..CLASSES).for_each(|n| orders.set(SizeClass::nth(n), Some(order)));
+        orders
+    }
+
+    /// Writes an order down; `None`: the policy is to be asked at each read.
+    pub fn set(&self, class: SizeClass, order: Option<Order>) {
+        let word = order.map_or(ASK, |order| {
+            order.choice as u32 | if order.keeps { KEEPS } else { 0 }
+        });
+        let place = &self.0[class.index()];
+        if place.load(Relaxed) != word {
+            place.store(word, Relaxed);
+        }
+    }
+
+    /// The standing order, if there is one.
+    #[inline]
+    pub fn get(&self, class: SizeClass) -> Option<Order> {
+        let word = self.0[class.index()].load(Relaxed);
+        if word & ASK != 0 {
+            return None;
+        }
+        let choice = match word & 3 {
+            0 => Choice::Rpc,
+            1 => Choice::Guarded,
+            _ => Choice::OneSided,
+        };
+        Some(Order::standing(choice, word & KEEPS != 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_are_powers_of_four() {
+        for (bytes, class) in [
+            (0, 0),
+            (64, 0),
+            (256, 0),
+            (257, 1),
+            (1024, 1),
+            (1025, 2),
+            (4096, 2),
+            (4097, 3),
+            (16384, 3),
+            (16385, 4),
+            (65536, 4),
+            (65537, 5),
+            (usize::MAX, 5),
+        ] {
+            assert_eq!(SizeClass::of(bytes).index(), class, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn orders_are_read_as_they_were_written() {
+        let orders = Orders::new(Order::standing(Choice::Rpc, false));
+        let class = SizeClass::of(4096);
+        for choice in Choice::ALL {
+            for keeps in [false, true] {
+                let order = Order::standing(choice, keeps);
+                orders.set(class, Some(order));
+                assert_eq!(orders.get(class), Some(order));
+            }
+        }
+        orders.set(class, None);
+        assert_eq!(orders.get(class), None);
+        let other = orders.get(SizeClass::of(64)).expect("another class");
+        assert_eq!(other.choice, Choice::Rpc);
+    }
+}

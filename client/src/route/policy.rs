@@ -1,0 +1,387 @@
+//! Which route pays: the cost-benefit policy of paper 004, section III-B, with costs that are compared side by side.
+//!
+//! Two questions are kept apart.
+//!
+//! - **What does each route cost?** That is the server's, and a size class's ([`super::trial`]). Now and then a trial
+//!   compares the standing route with a challenger, which takes over where it is cheaper by more than
+//!   [`Config::better_permille`] and more than chance explains. A trial costs what the slower route takes longer; the
+//!   next one comes when that is no more than [`Config::trial_permille`] of the time spent reading, later while nothing
+//!   changes, and soon when the standing route has become slower.
+//! - **Is a file's memory too restless?** That is the file's ([`super::refusals`]): refusals are counted, and direct reads
+//!   go on while the paper's ratio is above one.
+//!
+//! What it can lose against reading by RPC alone: at each change for the worse at most what
+//! [`Config::horizon_tries`] direct reads save (`W ln(1 + G/S) S <= W G`, with G the gain of a direct read and S the
+//! cost of a refusal), what is read between two trials, and for trials and probes their share of the time.
+//!
+//! Sans-IO: it is told the time, and its jitter comes from a seed. The same inputs give the same choices.
+
+use super::{
+    config::{Config, Jitter},
+    cost::Mean,
+    keep::Keep,
+    order::{CLASSES, Choice, Order, Purpose, SizeClass},
+    refusals::{Known, Leave, Refusals},
+    trial::{Class, Verdict},
+};
+use odafs_common::direct::Feedback;
+
+/// What the policy knows, for one file and size class.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Explanation {
+    /// Benefit over cost; infinite while nothing was refused.
+    pub ratio: f64,
+    /// Decayed count of direct reads that completed.
+    pub completed: f64,
+    /// Decayed count of direct reads that were refused.
+    pub refused: f64,
+    /// Time of a read by RPC, in nanoseconds.
+    pub rpc_ns: f64,
+    /// Time of a read by the best direct route.
+    pub direct_ns: f64,
+    /// Time of a direct read that was refused, up to the refusal.
+    pub stale_ns: f64,
+}
+
+/// The policy towards one server.
+#[derive(Debug)]
+pub struct Policy {
+    config: Config,
+    classes: [Class; CLASSES],
+    stale: [Mean; CLASSES],
+    server: Record,
+    /// The data cache, if there is one: which pages are kept, and the class of a page.
+    cache: Option<(Keep, SizeClass)>,
+    jitter: Jitter,
+    settled: Settled,
+    switches: u64,
+    probes: u64,
+    trials: u64,
+}
+
+/// What the policy keeps for one file.
+#[derive(Debug, Clone, Default)]
+pub struct Record {
+    refusals: [Refusals; CLASSES],
+    /// [`Settled::generation`] when this record last looked.
+    settled_seen: u32,
+}
+
+#[derive(Debug, Default)]
+struct Settled {
+    restless: bool,
+    generation: u32,
+}
+
+impl Policy {
+    /// A policy that knows nothing yet. Pages of `cached` bytes may be kept; `None`: there is no data cache.
+    pub fn new(config: Config, seed: u64, cached: Option<usize>) -> Self {
+        let mut policy = Self {
+            config,
+            classes: Default::default(),
+            stale: Default::default(),
+            server: Record::default(),
+            cache: cached.map(|page_bytes| (Keep::default(), SizeClass::of(page_bytes))),
+            jitter: Jitter(seed),
+            settled: Settled::default(),
+            switches: 0,
+            probes: 0,
+            trials: 0,
+        };
+        policy.grant(Choice::Rpc);
+        policy
+    }
+
+    /// From now on there are this route and those before it in [`Choice::ALL`].
+    pub fn grant(&mut self, most: Choice) {
+        for class in &mut self.classes {
+            class.grant(most, &self.config);
+        }
+    }
+
+    /// The record of a file just opened: it starts from what its server is known for.
+    pub fn record(&self) -> Record {
+        Record {
+            refusals: self.server.refusals.map(Refusals::scaled),
+            settled_seen: self.server.settled_seen,
+        }
+    }
+
+    /// The standing order of a file; `None`: each read has to ask.
+    pub fn standing(&mut self, file: &Record, class: SizeClass) -> Option<Order> {
+        let costs = &self.classes[class.index()];
+        let choice = match file.refusals[class.index()].leave() {
+            Leave::Any if !costs.on_trial() => costs.best(),
+            Leave::Rpc => Choice::Rpc,
+            Leave::Any | Leave::Probe => return None,
+        };
+        Some(Order::standing(choice, self.keeps(class, choice)))
+    }
+
+    /// What a read of this class does, where there is no standing order.
+    pub fn order(&mut self, file: &mut Record, class: SizeClass, now_ns: u64) -> Order {
+        let costs = &mut self.classes[class.index()];
+        let refusals = &mut file.refusals[class.index()];
+        let (choice, purpose) = match refusals.leave() {
+            Leave::Any => match costs.next_of_trial(now_ns) {
+                Some((choice, measured)) => (choice, Purpose::Trial { measured }),
+                None => (costs.best(), Purpose::Standing),
+            },
+            Leave::Probe if refusals.take_try() => (costs.best_direct(), Purpose::Probe),
+            Leave::Probe | Leave::Rpc => (Choice::Rpc, Purpose::Standing),
+        };
+        Order {
+            choice,
+            keeps: self.keeps(class, choice),
+            purpose,
+        }
+    }
+
+    /// `count` reads completed by a direct route; `sample_ns` is how long one of them took, if it was timed.
+    pub fn completed(
+        &mut self,
+        file: &mut Record,
+        class: SizeClass,
+        by: (Choice, Purpose),
+        count: u32,
+        sample_ns: Option<u64>,
+        now_ns: u64,
+    ) {
+        self.count(file, class, count, 0);
+        self.took(file, class, by, count, sample_ns, now_ns);
+        self.judge(file, class, now_ns);
+    }
+
+    /// A direct read was refused; `sample_ns` is how long that took, if it was timed.
+    pub fn refused(
+        &mut self,
+        file: &mut Record,
+        class: SizeClass,
+        purpose: Purpose,
+        sample_ns: Option<u64>,
+        now_ns: u64,
+    ) {
+        if let Some(ns) = sample_ns {
+            self.refusal_took(class, ns);
+        }
+        self.count(file, class, 0, 1);
+        if let Purpose::Trial { .. } = purpose {
+            let verdict = self.classes[class.index()].missed();
+            self.conclude(class, verdict);
+        }
+        self.judge(file, class, now_ns);
+    }
+
+    /// How long a refusal took, where the route is not the policy's to choose.
+    pub fn refusal_took(&mut self, class: SizeClass, ns: u64) {
+        self.stale[class.index()].add(ns);
+    }
+
+    /// `count` reads went by RPC; `sample_ns` is how long one of them took, if it was timed. Those that were to go
+    /// otherwise had no reference.
+    pub fn by_rpc(
+        &mut self,
+        file: &mut Record,
+        class: SizeClass,
+        ordered: (Choice, Purpose),
+        count: u32,
+        sample_ns: Option<u64>,
+        now_ns: u64,
+    ) {
+        match ordered {
+            (Choice::Rpc, purpose) | (_, purpose @ Purpose::Standing) => {
+                let by = (Choice::Rpc, purpose);
+                self.took(file, class, by, count, sample_ns, now_ns);
+            }
+            (_, Purpose::Trial { .. }) => {
+                let verdict = self.classes[class.index()].missed();
+                self.conclude(class, verdict);
+            }
+            (_, Purpose::Probe) => {}
+        }
+        let settled = file.settled_seen != self.settled.generation;
+        file.settled_seen = self.settled.generation;
+        if file.refusals[class.index()].leave() == Leave::Any {
+            return;
+        }
+        let known = self.known(class);
+        let took_ns = sample_ns.unwrap_or(known.rpc_ns as u64) * u64::from(count);
+        let (config, jitter) = (&self.config, &mut self.jitter);
+        let refusals = &mut file.refusals[class.index()];
+        let probes = refusals.by_rpc(took_ns, settled, &known, config, jitter, now_ns);
+        self.probes += u64::from(probes);
+    }
+
+    /// The data cache had the page; that took so long.
+    pub fn hit(&mut self, class: SizeClass, ns: u64) {
+        if let Some((keep, _)) = &mut self.cache {
+            keep.hit(class.index(), ns);
+        }
+    }
+
+    /// Keeping a page took so long.
+    pub fn put(&mut self, ns: u64) {
+        if let Some((keep, _)) = &mut self.cache {
+            keep.put(ns);
+        }
+    }
+
+    /// What the server said about its cache. Once it has settled after evictions, files on RPC probe at once.
+    pub fn feedback(&mut self, feedback: Feedback) {
+        if feedback.evictions_per_second > 0 {
+            self.settled.restless = true;
+        } else if self.settled.restless && feedback.settled_seconds > 0 {
+            self.settled.restless = false;
+            self.settled.generation = self.settled.generation.wrapping_add(1);
+        }
+    }
+
+    /// The terms behind the choice for this file and class.
+    pub fn explain(&self, file: &Record, class: SizeClass) -> Explanation {
+        let refusals = &file.refusals[class.index()];
+        let known = self.known(class);
+        Explanation {
+            ratio: refusals.ratio(&known),
+            completed: refusals.completed,
+            refused: refusals.refused,
+            rpc_ns: known.rpc_ns,
+            direct_ns: known.direct_ns,
+            stale_ns: known.stale_ns,
+        }
+    }
+
+    /// What the server as a whole is known for.
+    pub fn explain_server(&self, class: SizeClass) -> Explanation {
+        self.explain(&self.server, class)
+    }
+
+    /// What a read takes by this route, in nanoseconds, as far as is known.
+    pub fn cost_ns(&self, class: SizeClass, choice: Choice) -> Option<f64> {
+        self.classes[class.index()].cost_ns(choice)
+    }
+
+    /// What a hit of the data cache takes.
+    pub fn hit_ns(&self, class: SizeClass) -> Option<f64> {
+        self.cache.as_ref()?.0.hit_ns(class.index())
+    }
+
+    /// Times that the cheapest route changed, or that a file went to RPC for its refusals, or back.
+    pub fn switches(&self) -> u64 {
+        self.switches
+    }
+
+    /// Probes begun: tries of direct reads of files that were refused too often.
+    pub fn probes(&self) -> u64 {
+        self.probes
+    }
+
+    /// Trials begun: comparisons of two routes.
+    pub fn trials(&self) -> u64 {
+        self.trials
+    }
+
+    fn count(&mut self, file: &mut Record, class: SizeClass, completed: u32, refused: u32) {
+        let horizon = self.config.horizon_tries;
+        for record in [&mut self.server, file] {
+            record.refusals[class.index()].count(horizon, completed, refused);
+        }
+    }
+
+    /// Takes a time in, and lets the time until the next trial pass.
+    fn took(
+        &mut self,
+        file: &Record,
+        class: SizeClass,
+        (choice, purpose): (Choice, Purpose),
+        count: u32,
+        sample_ns: Option<u64>,
+        now_ns: u64,
+    ) {
+        let (Some(ns), costs) = (sample_ns, &mut self.classes[class.index()]) else {
+            return;
+        };
+        match purpose {
+            Purpose::Trial { measured } => {
+                let verdict = costs.tried(choice, measured, ns);
+                self.conclude(class, verdict);
+            }
+            Purpose::Probe => {}
+            Purpose::Standing => {
+                let free = file.refusals[class.index()].leave() == Leave::Any;
+                if costs.took(choice, count, ns) && free && costs.begin_trial(now_ns) {
+                    self.trials += 1;
+                }
+            }
+        }
+    }
+
+    fn conclude(&mut self, class: SizeClass, verdict: Option<Verdict>) {
+        if let Some(verdict) = verdict {
+            let jitter = self.jitter.next();
+            let changed = self.classes[class.index()].conclude(verdict, &self.config, jitter);
+            self.switches += u64::from(changed);
+        }
+    }
+
+    fn judge(&mut self, file: &mut Record, class: SizeClass, now_ns: u64) {
+        if file.refusals[class.index()].is_at_issue() {
+            let known = self.known(class);
+            let (config, jitter) = (&self.config, &mut self.jitter);
+            let changed = file.refusals[class.index()].judge(&known, config, jitter, now_ns);
+            self.switches += u64::from(changed);
+        }
+    }
+
+    /// Are pages kept that are read by this route?
+    fn keeps(&mut self, class: SizeClass, choice: Choice) -> bool {
+        let cost = |class| self.cost_ns(class, choice);
+        let Some((_, page)) = &self.cache else {
+            return false;
+        };
+        let guess_ns = match choice {
+            Choice::OneSided => 600.0,
+            Choice::Guarded | Choice::Rpc => 5_000.0,
+        };
+        let route_ns = cost(class).unwrap_or(guess_ns);
+        let page_ns = match class.index() < page.index() {
+            true => cost(*page).unwrap_or(route_ns + 200.0),
+            false => route_ns,
+        };
+        self.cache
+            .as_mut()
+            .is_some_and(|(keep, _)| keep.decide(class.index(), route_ns, page_ns))
+    }
+
+    /// The class's times; what was not measured yet is taken from the nearest class, then guessed so that direct
+    /// reads are tried.
+    fn known(&self, class: SizeClass) -> Known {
+        let here = class.index();
+        let nearest = |pick: &dyn Fn(SizeClass) -> Option<f64>| {
+            let below = |distance: usize| here.checked_sub(distance);
+            let above = |distance: usize| Some(here + distance).filter(|n| *n < CLASSES);
+            (0..CLASSES)
+                .flat_map(|distance| [below(distance), above(distance)])
+                .flatten()
+                .find_map(|n| pick(SizeClass::nth(n)))
+        };
+        let direct = self.classes[here].best_direct();
+        let direct_ns = match direct.is_direct() {
+            true => nearest(&|class| self.cost_ns(class, direct)),
+            false => None,
+        };
+        let rpc_ns = nearest(&|class| self.cost_ns(class, Choice::Rpc))
+            .or(direct_ns.map(|ns| ns * 4.0))
+            .unwrap_or(20_000.0);
+        let direct_ns = direct_ns.unwrap_or(rpc_ns / 4.0);
+        let stale = |class: SizeClass| self.stale[class.index()].known();
+        Known {
+            rpc_ns,
+            direct_ns,
+            stale_ns: nearest(&stale).unwrap_or(direct_ns),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "policy_tests.rs"]
+mod tests;

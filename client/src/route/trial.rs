@@ -1,0 +1,290 @@
+//! What the routes of one size class cost at one server, and the trials that compare them.
+//!
+//! In a trial two routes take turns for a few reads each, all timed alike. The first reads after each change of route
+//! are not measured: a server that sleeps, a cold cache, a connection that has to be made are no route's cost.
+
+use super::{
+    config::Config,
+    cost::{Cost, Mean},
+    order::Choice,
+};
+
+/// Reads of one route in a row during a trial.
+const TURN: u32 = 8;
+/// Of those, the first that are not measured: in a trial's first turn, and in the others.
+const WARM_UP: [u32; 2] = [4, 2];
+/// Reads of a trial.
+pub const TRIAL_READS: u32 = 4 * TURN;
+/// Reads of a trial that could not take the route that they were to take: with more it ends.
+const MISSED_MAX: u32 = 2 * TRIAL_READS;
+/// A trial that was not finished after this time ends.
+const TRIAL_NS_MAX: u64 = 2_000_000_000;
+/// A trial ends after half of its reads when the challenger takes so many times as long.
+const HOPELESS: u64 = 4;
+/// The standing route has changed when its time is off by this factor, in so many samples more than not.
+const DRIFT: (f64, u32) = (1.5, 6);
+
+/// One value for each route.
+type ByRoute<T> = [T; Choice::ALL.len()];
+
+/// A size class, at one server.
+#[derive(Debug, Default)]
+pub struct Class {
+    /// The route that costs least, refusals apart.
+    best: Choice,
+    granted: ByRoute<bool>,
+    /// What trials have measured.
+    costs: ByRoute<Cost>,
+    /// What those came to when they were last judged.
+    judged_ns: ByRoute<Option<f64>>,
+    /// What other reads took: good enough until there was a trial.
+    rough: ByRoute<Mean>,
+    due: ByRoute<Due>,
+    trial: Option<Trial>,
+    /// Samples of the standing route that were off, less those that were not.
+    drift: u32,
+}
+
+/// When a route is tried next, in nanoseconds of time spent reading.
+#[derive(Debug, Default, Clone, Copy)]
+struct Due {
+    left_ns: u64,
+    interval_ns: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    challenger: Choice,
+    standing: Choice,
+    began_ns: u64,
+    given: u32,
+    missed: u32,
+    measured: ByRoute<u32>,
+    measured_ns: ByRoute<u64>,
+    /// Time of all the challenger's reads, and how many those were.
+    challenger_ns: u64,
+    challenger_reads: u32,
+}
+
+impl Class {
+    /// From now on there are these routes. The most direct one is taken until trials have shown another to be cheaper.
+    pub fn grant(&mut self, most: Choice, config: &Config) {
+        let first_ns = config.trial_interval_ns.0;
+        self.granted = Choice::ALL.map(|choice| choice.index() <= most.index());
+        let tried = self.judged_ns.iter().flatten().count() > 1;
+        if !tried || !self.granted[self.best.index()] {
+            self.best = most;
+        }
+        self.trial = None;
+        self.due = [Due {
+            left_ns: first_ns,
+            interval_ns: first_ns,
+        }; Choice::ALL.len()];
+    }
+
+    /// The route that costs least, refusals apart.
+    pub fn best(&self) -> Choice {
+        self.best
+    }
+
+    /// The direct route that costs least; RPC where none is granted.
+    pub fn best_direct(&self) -> Choice {
+        if self.best.is_direct() {
+            return self.best;
+        }
+        let granted = |choice: &Choice| choice.is_direct() && self.granted[choice.index()];
+        let known = |choice: &Choice| self.cost_ns(*choice).unwrap_or(0.0);
+        let all = Choice::ALL.into_iter().rev().filter(granted);
+        all.min_by(|a, b| known(a).total_cmp(&known(b)))
+            .unwrap_or(Choice::Rpc)
+    }
+
+    /// What a read takes by this route, in nanoseconds, as far as is known.
+    pub fn cost_ns(&self, choice: Choice) -> Option<f64> {
+        self.judged_ns[choice.index()].or_else(|| self.rough[choice.index()].known())
+    }
+
+    /// Is a trial under way?
+    pub fn on_trial(&self) -> bool {
+        self.trial.is_some()
+    }
+
+    /// The route of the next read of a trial, and whether its time counts.
+    pub fn next_of_trial(&mut self, now_ns: u64) -> Option<(Choice, bool)> {
+        let trial = self.trial.as_mut()?;
+        if now_ns.saturating_sub(trial.began_ns) < TRIAL_NS_MAX {
+            return Some(trial.next());
+        }
+        self.trial = None;
+        None
+    }
+
+    /// A read of the trial took so long.
+    pub fn tried(&mut self, choice: Choice, measured: bool, ns: u64) -> Option<Verdict> {
+        let trial = self.trial.as_mut()?;
+        trial.took(choice, measured, ns);
+        if measured {
+            self.costs[choice.index()].add(ns);
+        }
+        let trial = *trial;
+        trial.is_over().then_some(Verdict(trial))
+    }
+
+    /// A read of the trial could not take its route.
+    pub fn missed(&mut self) -> Option<Verdict> {
+        let trial = self.trial.as_mut()?;
+        trial.missed += 1;
+        trial.given = trial.given.saturating_sub(1);
+        let trial = *trial;
+        (trial.missed >= MISSED_MAX).then_some(Verdict(trial))
+    }
+
+    /// `count` reads took this route, one of which took so long. True if it is the standing one, and a trial may begin.
+    pub fn took(&mut self, choice: Choice, count: u32, ns: u64) -> bool {
+        self.rough[choice.index()].add(ns);
+        if self.best != choice {
+            return false;
+        }
+        let mut passed_ns = ns;
+        let mut hurry = false;
+        if let Some(judged_ns) = self.judged_ns[choice.index()] {
+            passed_ns = ns.min(judged_ns as u64 * 8);
+            if ns as f64 > judged_ns * DRIFT.0 {
+                self.drift += 1;
+            } else {
+                self.drift = self.drift.saturating_sub(1);
+            }
+            hurry = self.drift >= DRIFT.1;
+            if hurry {
+                self.drift = 0;
+            }
+        }
+        for due in &mut self.due {
+            due.left_ns = due.left_ns.saturating_sub(passed_ns * u64::from(count));
+            if hurry {
+                due.left_ns = due.left_ns.min(due.interval_ns / 16);
+            }
+        }
+        self.trial.is_none()
+    }
+
+    /// Begins a trial, if one is due.
+    pub fn begin_trial(&mut self, now_ns: u64) -> bool {
+        let due = |choice: &Choice| {
+            let waited = self.due[choice.index()].left_ns == 0;
+            *choice != self.best && self.granted[choice.index()] && waited
+        };
+        // The one with the shortest interval has been tried least.
+        let interval = |choice: &Choice| self.due[choice.index()].interval_ns;
+        let challenger = Choice::ALL.into_iter().filter(due).min_by_key(interval);
+        let trial = challenger.map(|challenger| Trial::new(challenger, self.best, now_ns));
+        self.trial = trial;
+        trial.is_some()
+    }
+
+    /// A trial is over: who is cheaper, and when is the next? `jitter` is from 0 to 1. True if the best route has changed.
+    pub fn conclude(&mut self, Verdict(trial): Verdict, config: &Config, jitter: f64) -> bool {
+        self.trial = None;
+        let pair = [trial.challenger, trial.standing];
+        let [challenger, standing] = pair.map(|choice| {
+            let fresh = trial.measured[choice.index()] as usize;
+            let cost = &mut self.costs[choice.index()];
+            cost.forget_if_changed(fresh, DRIFT.0);
+            let estimate = cost.estimate();
+            if let Some(estimate) = estimate {
+                self.judged_ns[choice.index()] = Some(estimate.mean_ns);
+            }
+            estimate
+        });
+        let wins = challenger
+            .zip(standing)
+            .is_some_and(|(challenger, standing)| {
+                let won_ns = standing.mean_ns - challenger.mean_ns;
+                let by_chance_ns = 1.5 * challenger.error_ns.hypot(standing.error_ns);
+                let margin_ns = standing.mean_ns * config.better_permille as f64 / 1000.0;
+                won_ns > margin_ns.max(by_chance_ns)
+            });
+        let mut loser = trial.challenger;
+        if wins {
+            self.best = trial.challenger;
+            self.drift = 0;
+            loser = trial.standing;
+        }
+        let (first_ns, longest_ns) = config.trial_interval_ns;
+        let fair_ns = trial.excess_ns() * 1000 / config.trial_permille;
+        let last_ns = self.due[loser.index()].interval_ns;
+        let interval_ns = match wins {
+            true => first_ns.max(fair_ns),
+            false => (last_ns * 2).clamp(first_ns.max(fair_ns), longest_ns.max(fair_ns)),
+        };
+        let interval_ns = (interval_ns as f64 * (1.0 + jitter / 8.0)) as u64;
+        self.due[loser.index()] = Due {
+            left_ns: interval_ns,
+            interval_ns,
+        };
+        wins
+    }
+}
+
+/// A trial that is over, and is to be [concluded](Class::conclude).
+#[derive(Debug)]
+pub struct Verdict(Trial);
+
+impl Trial {
+    fn new(challenger: Choice, standing: Choice, now_ns: u64) -> Self {
+        Self {
+            challenger,
+            standing,
+            began_ns: now_ns,
+            given: 0,
+            missed: 0,
+            measured: Default::default(),
+            measured_ns: Default::default(),
+            challenger_ns: 0,
+            challenger_reads: 0,
+        }
+    }
+
+    /// The route of the next read, and whether its time counts. The challenger has the first turn.
+    fn next(&mut self) -> (Choice, bool) {
+        let (turn, at) = (self.given / TURN, self.given % TURN);
+        self.given += 1;
+        let choice = match turn % 2 {
+            0 => self.challenger,
+            _ => self.standing,
+        };
+        (choice, at >= WARM_UP[usize::from(turn > 0)])
+    }
+
+    fn took(&mut self, choice: Choice, measured: bool, ns: u64) {
+        if choice == self.challenger {
+            self.challenger_ns = self.challenger_ns.saturating_add(ns);
+            self.challenger_reads += 1;
+        }
+        if measured {
+            let measured_ns = &mut self.measured_ns[choice.index()];
+            *measured_ns = measured_ns.saturating_add(ns);
+            self.measured[choice.index()] += 1;
+        }
+    }
+
+    fn mean_ns(&self, choice: Choice) -> Option<u64> {
+        self.measured_ns[choice.index()].checked_div(self.measured[choice.index()].into())
+    }
+
+    /// All its reads have been given out, or it is plain already how it ends.
+    fn is_over(&self) -> bool {
+        let means = self
+            .mean_ns(self.challenger)
+            .zip(self.mean_ns(self.standing));
+        let hopeless = means.is_some_and(|(challenger, standing)| challenger > HOPELESS * standing);
+        self.given >= TRIAL_READS || self.given >= 2 * TURN && hopeless
+    }
+
+    /// What the challenger's reads took longer than the standing route's would have.
+    fn excess_ns(&self) -> u64 {
+        let standing_ns = self.mean_ns(self.standing).unwrap_or(0);
+        self.challenger_ns
+            .saturating_sub(standing_ns * u64::from(self.challenger_reads))
+    }
+}
