@@ -99,7 +99,7 @@ pub struct ServeOptions {
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     #[serde(deserialize_with = "duration")]
     spin: Option<Duration>,
-    /// Threads for what may block [default: 8]
+    /// Threads for what may block, and as many for what syncs [default: 8]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
     /// Do not ask for 2 MiB pages of memory behind the cache (they take about 2 s a GiB at the start)

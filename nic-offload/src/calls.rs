@@ -163,6 +163,12 @@ pub trait Calls: Send + Sync {
         self.call(caller, &message, reply)
     }
 
+    /// Whether a call, once it is deferred, may wait for stable storage. Of its data, zeros will do.
+    fn may_sync(&self, message: &[u8]) -> bool {
+        let _ = message;
+        true
+    }
+
     /// Whether a peer may connect to call at all.
     fn admits(&self, peer: &Peer) -> bool {
         let _ = peer;
@@ -175,9 +181,19 @@ pub trait Calls: Send + Sync {
     }
 }
 
-/// Where an engine hands jobs that may block.
+/// A task for the workers.
+pub struct Errand {
+    /// Number of the connection that it is done for.
+    pub connection: u64,
+    /// It may wait for stable storage, so it shall not keep those waiting that do not.
+    pub syncs: bool,
+    /// What is to be done.
+    pub task: Box<dyn FnOnce() + Send>,
+}
+
+/// Where transports hand jobs that may block.
 pub trait Workers: Send + Sync {
-    /// Runs the task soon, on another thread. Gives it back when the queue is full: the connection that it came from
+    /// Does the errand soon, on another thread. Gives it back when the queue is full: the connection that it came from
     /// takes no more calls until there is room for it.
-    fn submit(&self, task: Box<dyn FnOnce() + Send>) -> Result<(), Box<dyn FnOnce() + Send>>;
+    fn submit(&self, errand: Errand) -> Result<(), Errand>;
 }

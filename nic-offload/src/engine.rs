@@ -12,7 +12,7 @@ use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 use odafs_fabric::sync::{Arc, hint};
 use odafs_fabric::wake::WakeSet;
 
-use crate::calls::{Calls, Job, Transport, Workers};
+use crate::calls::{Calls, Errand, Job, Transport, Workers};
 use crate::nic::Nic;
 use crate::registration::{Budget, Frames, Supply};
 
@@ -191,10 +191,13 @@ struct Now<'a> {
 
 impl Now<'_> {
     /// Hands a call to the workers, as soon as they have room. Something comes back for it, whatever becomes of it.
-    fn defer(&self, job: Job, place: Place) {
-        let task = self.returns.task(job, place);
-        self.backlog
-            .submit(task, place.number, &*self.serves.workers);
+    fn defer(&self, job: Job, place: Place, syncs: bool) {
+        let errand = Errand {
+            connection: place.number,
+            syncs,
+            task: self.returns.task(job, place),
+        };
+        self.backlog.submit(errand, &*self.serves.workers);
     }
 
     /// Whether the connection of this number has calls for which the workers have had no room: it takes no more.

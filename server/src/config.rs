@@ -66,7 +66,7 @@ pub struct ServerConfig {
     pub metrics: Option<SocketAddr>,
     /// How RPC over RDMA is served.
     pub rpc_rdma: RdmaConfig,
-    /// Threads for what may block.
+    /// Threads for what may block, and as many again for what may wait for stable storage.
     pub workers: usize,
     /// Hand every call to one of them, even one that the polling thread could serve: what that costs is
     /// then measured.

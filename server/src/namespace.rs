@@ -1,5 +1,6 @@
 //! Operations on names that reach the pages of files: thin functions that call the store and then revoke.
-//! Those on directories alone (MKDIR, RMDIR, SYMLINK, MKNOD, READDIR …) go to the store directly. All may block.
+//! Those on directories alone (MKDIR, RMDIR, SYMLINK, MKNOD, READDIR …) go to the store directly. All may block, but
+//! for [`lookup_at_hand`].
 
 use odafs_common::wire::nfs3::{Attributes, SetAttributes};
 
@@ -85,6 +86,20 @@ pub fn lookup(
     let (object, attributes) = export.store().lookup(who, directory, name)?;
     change::seen(export, object, &attributes);
     Ok((object, attributes))
+}
+
+/// As [`lookup`], if that takes no waiting. `None`: it does, or there is something to take note of.
+pub fn lookup_at_hand(
+    export: &Export,
+    who: &Credential,
+    directory: ObjectId,
+    name: &[u8],
+) -> Option<Result<(ObjectId, Attributes), StoreError>> {
+    let found = export.store().lookup_at_hand(who, directory, name)?;
+    match &found {
+        Ok((object, attributes)) if change::is_news(export, *object, attributes) => None,
+        _ => Some(found),
+    }
 }
 
 fn unlink(export: &Export, unlinked: Unlinked) {

@@ -74,6 +74,12 @@ pub trait Program: Send + Sync {
     /// Whether a repetition of the procedure could do harm or lie: kept in the duplicate request cache.
     fn repeats_matter(&self, procedure: u32) -> bool;
 
+    /// Whether a call that blocks may wait for stable storage.
+    fn may_sync(&self, procedure: u32, arguments: Reader<'_>) -> bool {
+        let _ = (procedure, arguments);
+        false
+    }
+
     /// Serves a call other than of procedure 0.
     fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer;
 
@@ -198,6 +204,14 @@ impl Calls for Service {
             Ok(outcome) => outcome,
             Err(later) => self.defer(caller, message, later),
         }
+    }
+
+    fn may_sync(&self, message: &[u8]) -> bool {
+        let Ok((header, arguments)) = rpc::parse_call(message) else {
+            return true;
+        };
+        let program = self.0.find(&header);
+        program.is_some_and(|program| program.may_sync(header.procedure, arguments))
     }
 
     fn admits(&self, peer: &Peer) -> bool {

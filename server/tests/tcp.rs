@@ -7,7 +7,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use odafs_nic::calls::{Caller, Calls, Outcome, Workers};
+use odafs_nic::calls::{Caller, Calls, Errand, Outcome, Workers};
 use odafs_server::tcp::{Limits, TcpServer};
 
 /// What a call asks for: the first byte. The reply is the message, padded to the length in its second word.
@@ -16,6 +16,7 @@ const LATER: u8 = 1;
 const NEVER: u8 = 2;
 const PANIC: u8 = 3;
 const FAR_LATER: u8 = 4;
+const SLOWLY: u8 = 5;
 
 #[derive(Default)]
 struct Obedient {
@@ -38,6 +39,10 @@ impl Calls for Obedient {
         let released = self.released.clone();
         match message[0] {
             NOW => echo(message, reply),
+            SLOWLY => {
+                std::thread::sleep(Duration::from_millis(1));
+                echo(message, reply);
+            }
             NEVER => return Outcome::Dropped,
             LATER => {
                 reply.extend_from_slice(b"thrown away");
@@ -96,12 +101,13 @@ impl Pool {
 }
 
 impl Workers for Pool {
-    fn submit(&self, task: Task) -> Result<(), Task> {
+    fn submit(&self, errand: Errand) -> Result<(), Errand> {
         if self.submissions.fetch_add(1, Ordering::SeqCst) % 3 == 1 {
-            return Err(task);
+            return Err(errand);
         }
         let sender = self.tasks.lock().expect("no panic with the lock");
-        sender.send(task).map_err(|refused| refused.0)
+        sender.send(errand.task).expect("its threads live");
+        Ok(())
     }
 }
 
@@ -185,6 +191,26 @@ fn many_calls_are_in_flight_and_each_is_answered_once() {
         assert!(!std::mem::replace(&mut seen[number as usize], true));
     }
     writer.join().expect("all sent");
+}
+
+#[test]
+fn a_flood_of_calls_does_not_keep_the_others_of_its_thread_waiting() {
+    let fixture = serve(Limits::default());
+    // The first and the third share a thread.
+    let [mut flood, _apart, mut other] = [(); 3].map(|()| connect(fixture.address));
+    other.write_all(&record(NOW, 0, 0)).expect("sent");
+    assert_eq!(reply(&mut other), (0, 12));
+    let calls = 2000;
+    let all: Vec<u8> = (0..calls).flat_map(|n| record(SLOWLY, n, 0)).collect();
+    flood.write_all(&all).expect("sent");
+    assert_eq!(reply(&mut flood), (0, 12));
+    other.write_all(&record(NOW, 1, 0)).expect("sent");
+    assert_eq!(reply(&mut other), (1, 12));
+    let served = fixture.calls.served.load(Ordering::SeqCst);
+    assert!(served < calls as usize, "it was served last");
+    for number in 1..calls {
+        assert_eq!(reply(&mut flood), (number, 12));
+    }
 }
 
 #[test]

@@ -3,44 +3,43 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use crate::calls::Workers;
-
-type Task = Box<dyn FnOnce() + Send>;
+use crate::calls::{Errand, Workers};
 
 /// The calls of all connections that wait for the workers. A connection with a call here takes no more
 /// ([`Now::holds_back`](super::Now)), so each has a bounded number of them.
 #[derive(Default)]
-pub(super) struct Backlog(RefCell<VecDeque<Held>>);
-
-struct Held {
-    task: Task,
-    /// Of the connection.
-    number: u64,
-}
+pub(super) struct Backlog(RefCell<VecDeque<Errand>>);
 
 impl Backlog {
-    /// Hands a task to the workers, or keeps it until they have room. Those that came before go first.
-    pub fn submit(&self, task: Task, number: u64, workers: &dyn Workers) {
+    /// Hands an errand to the workers, or keeps it until they have room. Those of its kind that came before go first.
+    pub fn submit(&self, errand: Errand, workers: &dyn Workers) {
         let mut held = self.0.borrow_mut();
-        let refused = match held.is_empty() {
-            true => workers.submit(task).err(),
-            false => Some(task),
+        let refused = match held.iter().any(|held| held.syncs == errand.syncs) {
+            false => workers.submit(errand).err(),
+            true => Some(errand),
         };
-        held.extend(refused.map(|task| Held { task, number }));
+        held.extend(refused);
     }
 
     /// Hands over as much as the workers take. Whether that was anything.
     pub fn retry(&self, workers: &dyn Workers) -> bool {
         let mut held = self.0.borrow_mut();
-        let mut any = false;
-        while let Some(Held { task, number }) = held.pop_front() {
-            if let Err(task) = workers.submit(task) {
-                held.push_front(Held { task, number });
+        let before = held.len();
+        // Of one kind there may be room where there is none of the other.
+        let mut full = [false; 2];
+        for _ in 0..before {
+            let Some(errand) = held.pop_front() else {
                 break;
-            }
-            any = true;
+            };
+            let full = &mut full[usize::from(errand.syncs)];
+            let refused = match *full {
+                false => workers.submit(errand).err(),
+                true => Some(errand),
+            };
+            *full |= refused.is_some();
+            held.extend(refused);
         }
-        any
+        held.len() < before
     }
 
     pub fn is_empty(&self) -> bool {
@@ -49,6 +48,6 @@ impl Backlog {
 
     /// Whether some of them are of this connection.
     pub fn holds(&self, number: u64) -> bool {
-        self.0.borrow().iter().any(|held| held.number == number)
+        self.0.borrow().iter().any(|held| held.connection == number)
     }
 }

@@ -203,8 +203,10 @@ impl RdmaLine {
             reply.clear();
             self.prepare(&ticket, None);
             let message = &self.out.qp.message()[whole];
-            let outcome = now.serves.calls.call(&self.caller, message, reply);
-            return self.served(outcome, ticket, reply, at, now);
+            let calls = &now.serves.calls;
+            let outcome = calls.call(&self.caller, message, reply);
+            let syncs = matches!(outcome, Outcome::Deferred(_)) && calls.may_sync(message);
+            return self.served((outcome, syncs), ticket, reply, at, now);
         }
         // Beyond its credits a client has no calls.
         let many = self.parked.len() >= 2 * now.config.rdma.credits.max() as usize;
@@ -233,8 +235,10 @@ impl RdmaLine {
                 reply.clear();
                 self.prepare(&arrived.ticket, None);
                 let message = arrived.message.complete(None);
-                let outcome = now.serves.calls.call_owned(&self.caller, message, reply);
-                self.served(outcome, arrived.ticket, reply, at, now);
+                let calls = &now.serves.calls;
+                let syncs = calls.may_sync(&message);
+                let outcome = calls.call_owned(&self.caller, message, reply);
+                self.served((outcome, syncs), arrived.ticket, reply, at, now);
             } else if let Some(lease) = self.lease(bytes, now) {
                 self.pulling
                     .push_back(Pulling::new(arrived, lease, now.time));
@@ -310,12 +314,13 @@ impl RdmaLine {
         // A worker puts the message together: it may be long, and calls that bring data may block anyway.
         let caller = self.caller.clone();
         let calls = odafs_fabric::sync::Arc::clone(&now.serves.calls);
+        let syncs = calls.may_sync(message.without_data());
         let job: Job = Box::new(move |reply| {
             let message = message.complete(Some(&contents));
             drop(contents);
             calls.call_owned(&caller, message, reply)
         });
-        self.defer(job, ticket, Some(lease), at, now);
+        self.defer((job, syncs), ticket, Some(lease), at, now);
     }
 
     /// Tells the procedures how long this call's reply may be, whether its data have a place, and which of the call's
@@ -331,7 +336,15 @@ impl RdmaLine {
         }
     }
 
-    fn defer(&mut self, job: Job, ticket: Ticket, lease: Option<Lease>, at: usize, now: &Now<'_>) {
+    /// Hands a call to the workers, which are told whether it may wait for stable storage.
+    fn defer(
+        &mut self,
+        (job, syncs): (Job, bool),
+        ticket: Ticket,
+        lease: Option<Lease>,
+        at: usize,
+        now: &Now<'_>,
+    ) {
         let call = self.next_call;
         self.next_call += 1;
         self.running.insert(call, Running { ticket, lease });
@@ -340,20 +353,20 @@ impl RdmaLine {
             number: self.number(),
             call,
         };
-        now.defer(job, place);
+        now.defer(job, place, syncs);
     }
 
-    /// What a procedure made of a call.
+    /// What a procedure made of a call, and whether it may sync if that is for the workers.
     fn served(
         &mut self,
-        outcome: Outcome,
+        (outcome, syncs): (Outcome, bool),
         ticket: Ticket,
         reply: &mut Vec<u8>,
         at: usize,
         now: &Now<'_>,
     ) {
         match outcome {
-            Outcome::Deferred(job) => self.defer(job, ticket, None, at, now),
+            Outcome::Deferred(job) => self.defer((job, syncs), ticket, None, at, now),
             outcome => self.answer(outcome, ticket, reply, now),
         }
     }

@@ -113,7 +113,8 @@ impl RpcLine {
                     number: self.number(),
                     call: 0,
                 };
-                now.defer(job, place);
+                let syncs = now.serves.calls.may_sync(message);
+                now.defer(job, place, syncs);
             }
             outcome => self.answer(outcome, reply, now),
         }

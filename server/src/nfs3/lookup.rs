@@ -5,8 +5,9 @@ use odafs_common::wire::nfs3::{
 };
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::{Context, Step};
+use super::{Blocks, Context, Step};
 use crate::namespace;
+use crate::read::Effort;
 use crate::store::{HandleBytes, ObjectId};
 
 pub(super) fn lookup(
@@ -14,12 +15,15 @@ pub(super) fn lookup(
     arguments: DirectoryName<'_>,
     w: &mut Writer<'_>,
 ) -> Step {
-    context.may_block()?;
-    let directory = context.object(arguments.directory);
-    let found = directory.and_then(|directory| find(context, directory, arguments.name));
-    let directory = directory
-        .ok()
-        .and_then(|directory| context.attributes(directory));
+    let directory = context.object_now(arguments.directory)?;
+    let found = match directory {
+        Ok(directory) => find(context, directory, arguments.name)?,
+        Err(status) => Err(status),
+    };
+    let directory = match directory {
+        Ok(directory) => context.attributes_now(directory)?.ok(),
+        Err(_) => None,
+    };
     let result: LookupResult<'_> = match &found {
         Ok((handle, attributes)) => Ok(LookupOk {
             file: FileHandle(handle),
@@ -35,12 +39,19 @@ pub(super) fn lookup(
     Ok(())
 }
 
+/// With whatever effort is allowed.
 fn find(
     context: &Context<'_>,
     directory: ObjectId,
     name: &[u8],
-) -> Result<(HandleBytes, Attributes), Status> {
-    let found = namespace::lookup(context.export, &context.who, directory, name)
-        .and_then(|(object, attributes)| Ok((context.handle(object)?, attributes)));
-    found.map_err(|error| error.status)
+) -> Result<Result<(HandleBytes, Attributes), Status>, Blocks> {
+    let (export, who) = (context.export, &context.who);
+    let found = match context.effort {
+        Effort::ResidentOnly => {
+            namespace::lookup_at_hand(export, who, directory, name).ok_or(Blocks)?
+        }
+        Effort::MayBlock => namespace::lookup(export, who, directory, name),
+    };
+    let found = found.and_then(|(object, attributes)| Ok((context.handle(object)?, attributes)));
+    Ok(found.map_err(|error| error.status))
 }

@@ -28,9 +28,9 @@ mod wcc;
 mod write;
 
 use odafs_common::wire::nfs3::{
-    Attributes, FileHandle, PROGRAM, Procedure, Status, VERSION, WccData,
+    Attributes, FileHandle, PROGRAM, Procedure, Stable, Status, VERSION, WccData, WriteArgs,
 };
-use odafs_common::wire::xdr::{Decode, Writer};
+use odafs_common::wire::xdr::{Decode, Reader, Writer};
 use odafs_fabric::sync::Arc;
 
 use crate::export::Export;
@@ -112,6 +112,18 @@ impl Program for Nfs3 {
                     | P::Link
             )
         )
+    }
+
+    fn may_sync(&self, procedure: u32, mut arguments: Reader<'_>) -> bool {
+        match Procedure::from_code(procedure) {
+            Some(Procedure::Write) => {
+                WriteArgs::decode(&mut arguments)
+                    .is_ok_and(|write| write.stable != Stable::Unstable)
+                    || self.export.store().wants_sync()
+            }
+            Some(Procedure::Commit) => true,
+            _ => self.repeats_matter(procedure),
+        }
     }
 
     fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {

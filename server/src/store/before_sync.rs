@@ -45,6 +45,7 @@ forward! {
     is_at_hand(object: ObjectId) -> bool;
     mode_decides(object: ObjectId) -> Result<bool>;
     lookup(who: &Credential, directory: ObjectId, name: &[u8]) -> Result<Found>;
+    lookup_at_hand(who: &Credential, directory: ObjectId, name: &[u8]) -> Option<Result<Found>>;
     readlink(object: ObjectId) -> Result<Vec<u8>>;
     read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
     write_at(who: &Credential, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize>;

@@ -5,8 +5,8 @@
 //! whose 22 procedures are what it was cut for. [`LocalStore`] serves a real directory; [`MemoryStore`]
 //! holds everything in memory and can crash, fill up and fail on command.
 //!
-//! Every call may block, and none may be made from a NIC engine, but for [`Store::is_at_hand`] and what it
-//! permits.
+//! Every call may block, and none may be made from a NIC engine, but for [`Store::lookup_at_hand`], and
+//! [`Store::is_at_hand`] and what it permits.
 
 mod advancing;
 mod before_sync;
@@ -337,6 +337,17 @@ pub trait Store: Send + Sync {
         directory: ObjectId,
         name: &[u8],
     ) -> Result<(ObjectId, Attributes)>;
+
+    /// As [`Store::lookup`], from memory. `None`: that takes waiting, or it is not known whether it would.
+    fn lookup_at_hand(
+        &self,
+        credential: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Option<Result<(ObjectId, Attributes)>> {
+        let _ = (credential, directory, name);
+        None
+    }
 
     /// The target of a symbolic link, uninterpreted. INVAL for anything else.
     fn readlink(&self, object: ObjectId) -> Result<Vec<u8>>;

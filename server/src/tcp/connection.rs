@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use odafs_common::wire::record::RecordTooLong;
 use odafs_fabric::Peer;
-use odafs_nic::calls::{Caller, Job, Outcome, Transport};
+use odafs_nic::calls::{Caller, Errand, Job, Outcome, Transport};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
@@ -30,15 +30,19 @@ pub struct Connection<'a> {
     stream: TcpStream,
     caller: Caller,
     records: Records,
-    /// What was read and not yet looked at, because there was no room for more calls.
+    /// What was read and not yet looked at from `seen` on, because there was no room for more calls or others had
+    /// their turn.
     unread: Vec<u8>,
+    seen: usize,
+    /// When this connection's turn at its thread began.
+    turn: Instant,
     replies: Replies,
     finished: mpsc::UnboundedReceiver<Finished>,
     sender: mpsc::UnboundedSender<Finished>,
     /// Calls on the pool.
     in_flight: usize,
     /// A call that the pool had no room for.
-    refused: Option<Task>,
+    refused: Option<Errand>,
     /// Neither the client nor we want another call.
     closing: bool,
     /// The server stops.
@@ -51,8 +55,6 @@ pub struct Connection<'a> {
     moved: Instant,
     spin: Spin,
 }
-
-type Task = Box<dyn FnOnce() + Send>;
 
 /// A call that the pool has finished with. No reply: it is not to be answered.
 struct Finished(Option<Vec<u8>>);
@@ -84,6 +86,9 @@ impl fmt::Display for End {
     }
 }
 
+/// How long a connection is served, but for the call that is being served by then, before the others of its thread have
+/// their turns.
+const TURN: Duration = Duration::from_micros(100);
 /// How soon a call that the pool refused is offered again.
 const OFFER_AGAIN: Duration = Duration::from_millis(2);
 /// How long a reply may not be taken when the server stops.
@@ -121,6 +126,8 @@ impl<'a> Connection<'a> {
             },
             records: Records::new(shared.limits.record_bytes),
             unread: Vec::new(),
+            seen: 0,
+            turn: Instant::now(),
             replies: Replies::default(),
             finished,
             sender,
@@ -156,6 +163,7 @@ impl<'a> Connection<'a> {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        self.turn = Instant::now();
         loop {
             let mut moved = self.collect_finished(cx);
             moved |= self.offer_refused();
@@ -171,7 +179,17 @@ impl<'a> Connection<'a> {
                 }
             }
             self.moved = Instant::now();
+            if self.is_turn_over() {
+                // Woken again when the thread has looked at all its sockets.
+                return std::pin::pin!(tokio::task::yield_now())
+                    .poll(cx)
+                    .map(|()| Ok(()));
+            }
         }
+    }
+
+    fn is_turn_over(&self) -> bool {
+        self.turn.elapsed() >= TURN
     }
 
     fn is_complete(&self) -> bool {
@@ -218,7 +236,7 @@ impl<'a> Connection<'a> {
                     self.closing = true;
                     return Poll::Ready(Ok(()));
                 }
-                Ok((bytes, _)) => return Poll::Ready(self.take_in(&scratch[..bytes])),
+                Ok((bytes, _)) => return Poll::Ready(self.take_in_fresh(&scratch[..bytes])),
                 Err(Errno::AGAIN | Errno::INTR) => std::hint::spin_loop(),
                 Err(error) => return Poll::Ready(Err(End::Lost(error.into()))),
             }
@@ -235,7 +253,12 @@ impl<'a> Connection<'a> {
         }
         if !self.unread.is_empty() {
             let unread = std::mem::take(&mut self.unread);
-            self.take_in(&unread)?;
+            self.seen += self.take_in(&unread[self.seen..])?;
+            if self.seen < unread.len() {
+                self.unread = unread;
+            } else {
+                self.seen = 0;
+            }
             return Ok(true);
         }
         if self.closing {
@@ -251,7 +274,7 @@ impl<'a> Connection<'a> {
             Poll::Pending => return Ok(false),
             Poll::Ready(Err(error)) => return Err(End::Lost(error)),
             Poll::Ready(Ok(())) if input.filled().is_empty() => self.closing = true,
-            Poll::Ready(Ok(())) => self.take_in(input.filled())?,
+            Poll::Ready(Ok(())) => self.take_in_fresh(input.filled())?,
         }
         Ok(true)
     }
@@ -276,17 +299,25 @@ impl<'a> Connection<'a> {
         Poll::Ready(served.map(|()| true))
     }
 
-    fn take_in(&mut self, mut input: &[u8]) -> Result<(), End> {
-        while !input.is_empty() {
-            if !self.has_room() {
-                self.unread.extend_from_slice(input);
-                break;
-            }
-            if let Some(record) = self.records.next(&mut input).map_err(End::Garbage)? {
+    /// Serves what was just read, and keeps what must wait.
+    fn take_in_fresh(&mut self, input: &[u8]) -> Result<(), End> {
+        let taken = self.take_in(input)?;
+        self.unread.extend_from_slice(&input[taken..]);
+        Ok(())
+    }
+
+    /// Serves calls while there is room and the turn lasts, at least one. How many bytes they were.
+    fn take_in(&mut self, input: &[u8]) -> Result<usize, End> {
+        let mut rest = input;
+        while !rest.is_empty() && self.has_room() {
+            if let Some(record) = self.records.next(&mut rest).map_err(End::Garbage)? {
                 self.serve_record(record)?;
+                if self.is_turn_over() {
+                    break;
+                }
             }
         }
-        Ok(())
+        Ok(input.len() - rest.len())
     }
 
     fn serve_record(&mut self, record: Record<'_>) -> Result<(), End> {
@@ -294,37 +325,48 @@ impl<'a> Connection<'a> {
         self.spin.came();
         let mut reply = self.buffers.take();
         let calls = &self.shared.calls;
-        let outcome = match record {
-            Record::InPlace(message) => calls.call(&self.caller, message, &mut reply),
-            Record::Assembled(message) => calls.call_owned(&self.caller, message, &mut reply),
+        let (outcome, syncs) = match record {
+            Record::InPlace(message) => {
+                let outcome = calls.call(&self.caller, message, &mut reply);
+                let deferred = matches!(outcome, Outcome::Deferred(_));
+                (outcome, deferred && calls.may_sync(message))
+            }
+            Record::Assembled(message) => {
+                let syncs = calls.may_sync(&message);
+                (calls.call_owned(&self.caller, message, &mut reply), syncs)
+            }
         };
         match outcome {
             Outcome::Replied => self.replies.push(reply, &self.buffers),
             Outcome::Dropped => self.buffers.give(reply),
-            Outcome::Deferred(job) => self.defer(job, reply),
+            Outcome::Deferred(job) => self.defer(job, syncs, reply),
             Outcome::Write(_) | Outcome::Placed(_) => return Err(End::Fault),
         }
         Ok(())
     }
 
-    fn defer(&mut self, job: Job, mut reply: Vec<u8>) {
+    fn defer(&mut self, job: Job, syncs: bool, mut reply: Vec<u8>) {
         reply.clear();
         self.in_flight += 1;
         let answer = Answer {
             reply: None,
             sender: self.sender.clone(),
         };
-        self.offer(Box::new(move || run(job, reply, answer)));
+        self.offer(Errand {
+            connection: self.caller.connection,
+            syncs,
+            task: Box::new(move || run(job, reply, answer)),
+        });
     }
 
-    fn offer(&mut self, task: Task) -> bool {
-        self.refused = self.shared.workers.submit(task).err();
+    fn offer(&mut self, errand: Errand) -> bool {
+        self.refused = self.shared.workers.submit(errand).err();
         self.refused.is_none()
     }
 
     fn offer_refused(&mut self) -> bool {
         match self.refused.take() {
-            Some(task) => self.offer(task),
+            Some(errand) => self.offer(errand),
             None => false,
         }
     }
@@ -342,6 +384,9 @@ impl<'a> Connection<'a> {
                 Poll::Ready(Ok(gone)) => self.replies.advance(gone, &self.buffers),
             }
             moved = true;
+            if self.is_turn_over() {
+                break;
+            }
         }
         Ok(moved)
     }

@@ -6,6 +6,8 @@ use odafs_common::wire::nfs3::{
     RemoveResult, RenameArgs, RenameResult, SetAttributes, Status, SymlinkArgs, WccData,
 };
 
+use odafs_server::store::{OutsideChange, Store as _};
+
 use crate::harness::{Server, at, mode, refused, user};
 
 fn lookup<'a>(server: &Server, place: DirectoryName<'_>) -> LookupResult<'a> {
@@ -27,6 +29,31 @@ fn consistent(server: &Server, wcc: WccData, directory: FileHandle<'_>) {
     let after = wcc.after.expect("attributes from after");
     assert!(before.mtime <= after.mtime);
     assert_eq!(after, server.attributes(directory));
+}
+
+#[test]
+fn names_at_hand_are_looked_up_without_the_pool() {
+    let server = Server::new();
+    let file = server.create(server.root(), "f");
+    server.write(file, 0, b"abc");
+    server.attributes(server.root());
+    let before = server.deferred.get();
+    let found = lookup(&server, at(server.root(), "f")).expect("found");
+    assert_eq!(found.attributes.map(|of| of.size), Some(3));
+    assert_eq!(
+        refused(lookup(&server, at(server.root(), "g"))),
+        Status::NoEnt
+    );
+    assert_eq!(server.deferred.get(), before);
+    // What somebody else did to the file has to be dealt with, elsewhere.
+    let object = server.store.open_handle(file.0).expect("ours");
+    let resized = server
+        .store
+        .outside_change(object, OutsideChange::Resize(1));
+    resized.expect("changed");
+    let found = lookup(&server, at(server.root(), "f")).expect("found");
+    assert_eq!(found.attributes.map(|of| of.size), Some(1));
+    assert_eq!(server.deferred.get(), before + 1);
 }
 
 #[test]

@@ -101,6 +101,11 @@ impl Message {
         Some(u32::from_be_bytes(xid))
     }
 
+    /// What came with it, and zeros for what was read.
+    pub fn without_data(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The whole of it: for threads that may copy a megabyte.
     pub fn complete(mut self, contents: Option<&Contents>) -> Vec<u8> {
         if let Some(contents) = contents {

@@ -16,7 +16,9 @@ use odafs_fabric::sync::{Arc, Mutex, mpsc, thread};
 use odafs_fabric::{Remote, SteeringTag};
 
 use super::wire::{Door, SINK_BYTES, Shared, Wire};
-use crate::calls::{Caller, Calls, ChunkSource, ChunkWrite, Job, Outcome, Transport, Workers};
+use crate::calls::{
+    Caller, Calls, ChunkSource, ChunkWrite, Errand, Job, Outcome, Transport, Workers,
+};
 use crate::capability::{NewSession, ReaderClass};
 use crate::engine::{Engine, EngineConfig, Serves};
 use crate::host_vm::SharedVm;
@@ -84,16 +86,16 @@ pub(super) struct Hands {
 }
 
 impl Workers for Hands {
-    fn submit(&self, task: Box<dyn FnOnce() + Send>) -> Result<(), Box<dyn FnOnce() + Send>> {
+    fn submit(&self, errand: Errand) -> Result<(), Errand> {
         if self.full.load(Ordering::Relaxed) {
-            return Err(task);
+            return Err(errand);
         }
         if let Some(held) = &mut *self.held.lock() {
-            held.push(task);
+            held.push(errand.task);
             return Ok(());
         }
         // A panic of the task ends its thread and no other.
-        let _ = thread::spawn(task).join();
+        let _ = thread::spawn(errand.task).join();
         Ok(())
     }
 }

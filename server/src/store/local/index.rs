@@ -100,17 +100,18 @@ impl Index {
     /// Remembers where an object was found.
     pub fn remember(&self, object: ObjectId, parent: u64, name: &[u8]) {
         let mut inner = self.inner.lock();
-        if let Some(known) = inner.known.get(&object.ino)
-            && known.generation == object.generation
-            && known
-                .places
-                .first()
-                .is_some_and(|place| place.is(parent, name))
-        {
+        if inner.knows(object, parent, name) {
             return;
         }
         learn(&mut inner.known, object, parent, name);
         inner.write(object, parent, name);
+    }
+
+    /// Whether [`Index::remember`] has nothing to do. It says no rather than wait.
+    pub fn knows(&self, object: ObjectId, parent: u64, name: &[u8]) -> bool {
+        self.inner
+            .try_lock()
+            .is_some_and(|inner| inner.knows(object, parent, name))
     }
 
     /// A name does not stand for that object any more.
@@ -180,6 +181,15 @@ impl Place {
 }
 
 impl Inner {
+    /// It was seen there last.
+    fn knows(&self, object: ObjectId, parent: u64, name: &[u8]) -> bool {
+        self.known.get(&object.ino).is_some_and(|known| {
+            let first = known.places.first();
+            known.generation == object.generation
+                && first.is_some_and(|place| place.is(parent, name))
+        })
+    }
+
     fn is_mostly_dead(&self) -> bool {
         self.log.records > 2 * self.known.len() + 10_000
     }

@@ -224,6 +224,16 @@ impl Store for LocalStore {
         self.look_up(who, directory, name)
     }
 
+    fn lookup_at_hand(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Option<Result<(ObjectId, Attributes)>> {
+        self.is_at_hand(directory)
+            .then(|| self.look_up_at_hand(who, directory, name))?
+    }
+
     fn readlink(&self, object: ObjectId) -> Result<Vec<u8>> {
         self.link_target(object)
     }

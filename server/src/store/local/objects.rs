@@ -226,6 +226,46 @@ impl LocalStore {
         Ok((object, attributes))
     }
 
+    /// As [`LocalStore::look_up`], for names and objects that are in memory, in a directory that is open. What it opens
+    /// is open already, so nothing goes with it when it is closed.
+    pub(super) fn look_up_at_hand(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Option<Result<(ObjectId, Attributes)>> {
+        let within = match self.directory(directory) {
+            Ok(within) => within,
+            Err(refused) => return Some(Err(refused)),
+        };
+        let name = match Name::parse(name) {
+            Ok(Name::Proper(name)) => name,
+            Ok(Name::Here | Name::Up) => return None,
+            Err(refused) => return Some(Err(refused)),
+        };
+        let _judge = match self.judge_search(who, &within) {
+            Ok(judge) => judge,
+            Err(refused) => return Some(Err(refused)),
+        };
+        let cached = BENEATH | ResolveFlags::CACHED;
+        let fd = match openat2(&*within, name, PATH, Mode::empty(), cached) {
+            Ok(fd) => fd,
+            // Before Linux 5.12 no names are resolved in memory alone.
+            Err(Errno::AGAIN | Errno::INVAL) => return None,
+            Err(errno) if is_shortage(errno) => return None,
+            Err(errno) => return Some(Err(crossing(errno).into())),
+        };
+        let found = self.identify(fd.as_fd());
+        let known = found.as_ref().is_ok_and(|(object, _)| {
+            let open = self.descriptors.find(*object, Use::Path).is_some();
+            open && match &self.finding {
+                Finding::ByHandle(_) => true,
+                Finding::ByName(index) => index.knows(*object, directory.ino, name),
+            }
+        });
+        known.then_some(found)
+    }
+
     /// Opens what a name stands for, as a path. `..` ends at the root.
     fn step(&self, directory: ObjectId, within: &Descriptor, name: Name<'_>) -> Result<OwnedFd> {
         Ok(match name {
@@ -303,13 +343,16 @@ fn time(seconds: i64, nanoseconds: u64) -> Time {
 
 /// One name, as a path. ACCES if it is a mount point.
 pub(super) fn open_path(directory: BorrowedFd<'_>, name: &[u8]) -> rustix::io::Result<OwnedFd> {
-    openat2(directory, name, PATH, Mode::empty(), BENEATH).map_err(|errno| {
-        if errno == Errno::XDEV {
-            Errno::ACCESS
-        } else {
-            errno
-        }
-    })
+    openat2(directory, name, PATH, Mode::empty(), BENEATH).map_err(crossing)
+}
+
+/// What lies across a mount point is refused.
+fn crossing(errno: Errno) -> Errno {
+    if errno == Errno::XDEV {
+        Errno::ACCESS
+    } else {
+        errno
+    }
 }
 
 /// The same object, opened for more.

@@ -10,7 +10,7 @@ use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, thread};
 use odafs_fabric::{Access, Completion, QueuePair};
 
-use crate::calls::{Caller, Calls, ChunkSource, Outcome, Placed, Transport, Workers};
+use crate::calls::{Caller, Calls, ChunkSource, Errand, Outcome, Placed, Transport, Workers};
 use crate::engine::{Engine, EngineConfig, RdmaConfig, RdmaCounters, Serves, Stopper};
 use crate::registration::Frames;
 
@@ -90,11 +90,11 @@ pub(super) struct Threads {
 }
 
 impl Workers for Threads {
-    fn submit(&self, task: Box<dyn FnOnce() + Send>) -> Result<(), Box<dyn FnOnce() + Send>> {
+    fn submit(&self, errand: Errand) -> Result<(), Errand> {
         if self.full.load(Ordering::Relaxed) {
-            return Err(task);
+            return Err(errand);
         }
-        thread::spawn(task);
+        thread::spawn(errand.task);
         Ok(())
     }
 }

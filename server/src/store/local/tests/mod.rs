@@ -105,6 +105,7 @@ forward! {
     access(who: &Credential, object: ObjectId, mask: u32) -> Result<u32>;
     mode_decides(object: ObjectId) -> Result<bool>;
     lookup(who: &Credential, directory: ObjectId, name: &[u8]) -> Result<(ObjectId, Attributes)>;
+    lookup_at_hand(who: &Credential, directory: ObjectId, name: &[u8]) -> Option<Result<(ObjectId, Attributes)>>;
     readlink(object: ObjectId) -> Result<Vec<u8>>;
     read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
     write_at(who: &Credential, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize>;
@@ -496,4 +497,40 @@ fn a_directory_that_is_not_there_is_named() {
         .err()
         .unwrap();
     assert!(error.to_string().contains("missing"), "{error}");
+}
+
+#[test]
+fn what_is_open_is_looked_up_at_hand() {
+    for by_handle in [true, false] {
+        let served = Place::in_memory().open(by_handle);
+        let d = served.mkdir(&me(), served.root(), b"d", &new_mode(0o755));
+        let d = d.unwrap().0;
+        let f = served.create(&me(), d, b"f", CreateHow::Guarded(&new_mode(0o644)));
+        let f = f.unwrap().object;
+        let at_hand = |name: &[u8]| {
+            let found = served.lookup_at_hand(&me(), d, name);
+            found.map(|found| found.map(|found| found.0).map_err(|no| no.status))
+        };
+        if at_hand(b"f").is_none() {
+            eprintln!("skipped: before Linux 5.12 nothing is looked up at hand");
+            return;
+        }
+        assert_eq!(at_hand(b"f"), Some(Ok(f)));
+        assert_eq!(at_hand(b"f/"), Some(Err(Status::Access)));
+        // Neither answers from memory alone, or it is not worth telling apart.
+        assert_eq!(at_hand(b"."), None);
+        served.store.descriptors.release(f);
+        assert_eq!(at_hand(b"f"), None);
+        assert_eq!(served.lookup(&me(), d, b"f").unwrap().0, f);
+        assert_eq!(at_hand(b"f"), Some(Ok(f)));
+        // Another object bears the name now.
+        let path = served.place.served().join("d");
+        std::fs::write(path.join("other"), b"").unwrap();
+        std::fs::rename(path.join("other"), path.join("f")).unwrap();
+        assert_eq!(at_hand(b"f"), None);
+        let other = served.lookup(&me(), d, b"f").unwrap().0;
+        assert_eq!(at_hand(b"f"), Some(Ok(other)));
+        std::fs::rename(&path, served.place.outside("d")).unwrap();
+        assert_eq!(at_hand(b"f"), Some(Err(Status::Stale)));
+    }
 }
