@@ -18,7 +18,7 @@ use crate::{Usage, output, units};
 #[command(after_help = "Examples:
   odafs bench policy                                      the whole plan
   odafs bench policy --case patterns --fabric shm --mode one-sided
-  odafs bench policy --case \"short of cores\"              clients that spin, many on few processors
+  odafs bench policy --case \"short of cores\"              many clients on few processors
   odafs bench policy --seconds 60 --json
   odafs bench policy --plan mine.toml                     other cases
 
