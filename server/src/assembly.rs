@@ -2,7 +2,6 @@
 //! simulator (any store, any fabric's listener, no tokio) as in [`crate::server`].
 
 use std::io;
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use odafs_fabric::Listener;
@@ -16,7 +15,7 @@ use odafs_nic::engine::{Engine, EngineConfig, RdmaCounters, Serves, Stopper};
 
 use crate::access::Access;
 use crate::change;
-use crate::drc::DuplicateCache;
+use crate::drc::{Bounds, DuplicateCache};
 use crate::export::{Direct, Export, ExportConfig};
 use crate::mount::MountProgram;
 use crate::nfs3::Nfs3;
@@ -53,8 +52,6 @@ pub struct Parts {
 
 /// Calls that may wait for a worker.
 const WAITING_MAX: usize = 4096;
-/// Replies kept for repeated calls.
-const REPLIES_KEPT: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 /// How long the observer waits for the store's reports at a time.
 const OBSERVED: Duration = Duration::from_millis(500);
 /// How often it takes the cache's pulse and looks at files without a watch.
@@ -231,7 +228,7 @@ fn service(
     Service::new(
         programs,
         access,
-        DuplicateCache::new(REPLIES_KEPT),
+        DuplicateCache::new(Bounds::default()),
         hand_over,
     )
 }

@@ -4,15 +4,20 @@
 //! harmless for a READ; a second REMOVE would answer "no such file" for a file that the first one removed.
 //! So the replies to such calls are kept for a while. The cache knows messages, no transport: what it keeps
 //! has no record marks.
+//!
+//! Each client has replies of its own, and those to WRITEs are apart from the others: nobody's flood costs another's
+//! replies, nor a client's data those to its REMOVEs. A reply is forgotten after two minutes, as with other
+//! servers, and when its client has changed a name that it is about: who removes a directory has had the answer
+//! to its MKDIR, and a call that looks like it is another one.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
-use std::num::NonZeroUsize;
 
 use lru::LruCache;
-use odafs_common::wire::rpc::{Auth, CallHeader};
+use odafs_common::wire::rpc::{self, Auth, CallHeader};
 use odafs_fabric::Peer;
+use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::{Arc, Mutex};
 
 /// What tells a repeated call from a new one.
@@ -59,7 +64,45 @@ pub enum Seen {
     Served(Arc<[u8]>),
 }
 
-/// The cache. Holds a bounded number of replies, the latest ones, and no reply above a bounded size.
+/// What a repetition of a call would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeats<'a> {
+    /// No harm.
+    Harmless,
+    /// It would write data again, over what others wrote since.
+    Write,
+    /// It would change something again, or fail because it is done. The results begin with a status, 0 for success.
+    Change {
+        /// The names that it is about: handle of the directory, and name.
+        names: [Option<(&'a [u8], &'a [u8])>; 2],
+    },
+}
+
+/// How many replies are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// To changes, for each client.
+    pub changes: usize,
+    /// To WRITEs, for each client.
+    pub writes: usize,
+    /// In all. Beyond it the client that has been silent for longest loses its replies.
+    pub total: usize,
+    /// How long. Clients repeat a call after a minute, or when they have connected anew.
+    pub age: Nanos,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            changes: 1024,
+            writes: 256,
+            total: 32 << 10,
+            age: Nanos::from_secs(120),
+        }
+    }
+}
+
+/// The cache. Holds a bounded number of replies, and none above a bounded size.
 #[derive(Debug)]
 pub struct DuplicateCache {
     calls: Arc<Mutex<Calls>>,
@@ -68,29 +111,56 @@ pub struct DuplicateCache {
 
 #[derive(Debug)]
 struct Calls {
+    bounds: Bounds,
     /// Apart from the replies, so that a call under way is never forgotten. As many as the transports let in.
     in_progress: HashSet<Key>,
-    served: LruCache<Key, Arc<[u8]>>,
+    clients: LruCache<PeerKey, Client>,
+    /// Replies in all.
+    kept: usize,
 }
 
+/// The replies to one client.
+#[derive(Debug)]
+struct Client {
+    changes: LruCache<Key, Served>,
+    writes: LruCache<Key, Served>,
+}
+
+#[derive(Debug)]
+struct Served {
+    reply: Arc<[u8]>,
+    at: Nanos,
+    names: Names,
+}
+
+/// The names that a call is about, hashed.
+type Names = [Option<u64>; 2];
+
 /// The longest reply that is kept, in bytes: those to the calls concerned are short.
-const REPLY_BYTES_MAX: usize = 4096;
+const REPLY_BYTES_MAX: usize = 512;
 
 impl DuplicateCache {
-    /// Keeps the latest `replies`.
-    pub fn new(replies: NonZeroUsize) -> Self {
-        let served = LruCache::new(replies);
+    /// Keeps so many replies.
+    pub fn new(bounds: Bounds) -> Self {
         Self {
             calls: Arc::new(Mutex::new(Calls {
+                bounds,
                 in_progress: HashSet::new(),
-                served,
+                clients: LruCache::unbounded(),
+                kept: 0,
             })),
             seed: RandomState::new(),
         }
     }
 
     /// Looks a call up, and remembers it as in progress if it is new. `arguments` are those on the wire.
-    pub fn begin(&self, peer: &Peer, header: &CallHeader<'_>, arguments: &[u8]) -> Seen {
+    pub fn begin(
+        &self,
+        peer: &Peer,
+        header: &CallHeader<'_>,
+        arguments: &[u8],
+        repeats: Repeats<'_>,
+    ) -> Seen {
         let key = Key {
             peer: peer.into(),
             xid: header.xid,
@@ -99,9 +169,14 @@ impl DuplicateCache {
             checksum: checksum(self.credential(header), arguments),
             length: arguments.len(),
         };
+        let names = match repeats {
+            Repeats::Change { names } => names.map(|name| Some(self.seed.hash_one(name?))),
+            Repeats::Write | Repeats::Harmless => Names::default(),
+        };
+        let writes = repeats == Repeats::Write;
         let mut calls = self.calls.lock();
-        if let Some(reply) = calls.served.get(&key) {
-            return Seen::Served(reply.clone());
+        if let Some(reply) = calls.reply(&key, writes) {
+            return Seen::Served(reply);
         }
         if !calls.in_progress.insert(key) {
             return Seen::InProgress;
@@ -109,6 +184,8 @@ impl DuplicateCache {
         Seen::New(InProgress {
             calls: self.calls.clone(),
             key,
+            writes,
+            names,
         })
     }
 
@@ -124,19 +201,94 @@ impl DuplicateCache {
     }
 }
 
+impl Calls {
+    fn reply(&mut self, key: &Key, writes: bool) -> Option<Arc<[u8]>> {
+        let bounds = self.bounds;
+        let served = self.clients.get_mut(&key.peer)?.replies(writes).get(key)?;
+        let young = clock::now().since(served.at) <= bounds.age;
+        young.then(|| served.reply.clone())
+    }
+
+    /// Keeps a reply, and forgets those that the call has overtaken.
+    fn keep(&mut self, key: Key, writes: bool, served: Served, changed: bool) {
+        let bounds = self.bounds;
+        let client = self.clients.get_or_insert_mut(key.peer, || Client {
+            changes: LruCache::unbounded(),
+            writes: LruCache::unbounded(),
+        });
+        let before = client.len();
+        if changed {
+            client.forget(&served.names);
+        }
+        if served.reply.len() <= REPLY_BYTES_MAX {
+            client.replies(writes).put(key, served);
+        }
+        for (replies, most) in [
+            (&mut client.changes, bounds.changes),
+            (&mut client.writes, bounds.writes),
+        ] {
+            while replies.len() > most {
+                replies.pop_lru();
+            }
+        }
+        self.kept = self.kept - before + client.len();
+        while self.kept > bounds.total
+            && let Some((_, silent)) = self.clients.pop_lru()
+        {
+            self.kept -= silent.len();
+        }
+    }
+}
+
+impl Client {
+    fn replies(&mut self, writes: bool) -> &mut LruCache<Key, Served> {
+        match writes {
+            true => &mut self.writes,
+            false => &mut self.changes,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.changes.len() + self.writes.len()
+    }
+
+    /// Forgets the replies that are about one of the names.
+    fn forget(&mut self, names: &Names) {
+        let about = |served: &Served| {
+            let mut names = names.iter().flatten();
+            names.any(|name| served.names.contains(&Some(*name)))
+        };
+        let overtaken = self.changes.iter().filter(|(_, served)| about(served));
+        let overtaken: Vec<Key> = overtaken.map(|(key, _)| *key).collect();
+        for key in overtaken {
+            self.changes.pop(&key);
+        }
+    }
+}
+
 /// A call that is being served. Dropped without [`InProgress::served`], the call is as if never seen.
 #[derive(Debug)]
 pub struct InProgress {
     calls: Arc<Mutex<Calls>>,
     key: Key,
+    writes: bool,
+    names: Names,
 }
 
 impl InProgress {
     /// The call has been served with this reply.
     pub fn served(self, reply: &[u8]) {
-        if reply.len() <= REPLY_BYTES_MAX {
-            self.calls.lock().served.put(self.key, reply.into());
-        }
+        let results = rpc::parse_reply(reply)
+            .ok()
+            .and_then(|reply| reply.body.ok());
+        let changed = results.is_some_and(|mut results| results.u32() == Ok(0));
+        let served = Served {
+            reply: reply.into(),
+            at: clock::now(),
+            names: self.names,
+        };
+        let mut calls = self.calls.lock();
+        calls.keep(self.key, self.writes, served, changed);
     }
 }
 
@@ -176,8 +328,19 @@ mod tests {
 
     use super::*;
 
-    fn cache(replies: usize) -> DuplicateCache {
-        DuplicateCache::new(NonZeroUsize::new(replies).expect("not zero"))
+    const BOUNDS: Bounds = Bounds {
+        changes: 10,
+        writes: 2,
+        total: 25,
+        age: Nanos::from_secs(120),
+    };
+    const CHANGE: Repeats<'_> = Repeats::Change { names: [None; 2] };
+
+    /// A change of a name in a directory.
+    fn of(name: &[u8]) -> Repeats<'_> {
+        Repeats::Change {
+            names: [None, Some((b"directory", name))],
+        }
     }
 
     fn peer(address: &str) -> Peer {
@@ -210,25 +373,31 @@ mod tests {
 
     #[test]
     fn a_repeated_call_gets_the_first_reply_from_any_port() {
-        let cache = cache(10);
+        let cache = DuplicateCache::new(BOUNDS);
         let call = header(1, 8, 0, 5);
-        serve(cache.begin(&peer("10.0.0.1:700"), &call, b"args"), b"reply");
-        let again = cache.begin(&peer("10.0.0.1:901"), &header(1, 8, 0, 6), b"args");
+        serve(
+            cache.begin(&peer("10.0.0.1:700"), &call, b"args", CHANGE),
+            b"reply",
+        );
+        let again = cache.begin(&peer("10.0.0.1:901"), &header(1, 8, 0, 6), b"args", CHANGE);
         assert!(matches!(again, Seen::Served(reply) if *reply == *b"reply"));
     }
 
     #[test]
     fn whatever_differs_makes_another_call() {
-        let cache = cache(10);
+        let cache = DuplicateCache::new(BOUNDS);
         let here = peer("10.0.0.1:700");
-        serve(cache.begin(&here, &header(1, 8, 0, 0), b"args"), b"reply");
+        serve(
+            cache.begin(&here, &header(1, 8, 0, 0), b"args", CHANGE),
+            b"reply",
+        );
         let others = [
-            cache.begin(&peer("10.0.0.2:700"), &header(1, 8, 0, 0), b"args"),
-            cache.begin(&here, &header(2, 8, 0, 0), b"args"),
-            cache.begin(&here, &header(1, 9, 0, 0), b"args"),
-            cache.begin(&here, &header(1, 8, 1, 0), b"args"),
-            cache.begin(&here, &header(1, 8, 0, 0), b"argz"),
-            cache.begin(&here, &header(1, 8, 0, 0), b"args\0"),
+            cache.begin(&peer("10.0.0.2:700"), &header(1, 8, 0, 0), b"args", CHANGE),
+            cache.begin(&here, &header(2, 8, 0, 0), b"args", CHANGE),
+            cache.begin(&here, &header(1, 9, 0, 0), b"args", CHANGE),
+            cache.begin(&here, &header(1, 8, 1, 0), b"args", CHANGE),
+            cache.begin(&here, &header(1, 8, 0, 0), b"argz", CHANGE),
+            cache.begin(&here, &header(1, 8, 0, 0), b"args\0", CHANGE),
         ];
         for other in others {
             assert!(matches!(other, Seen::New(_)), "{other:?}");
@@ -237,38 +406,105 @@ mod tests {
 
     #[test]
     fn a_repeat_of_a_call_in_progress_is_dropped_until_that_ends() {
-        let cache = cache(10);
+        let cache = DuplicateCache::new(BOUNDS);
         let (here, call) = (peer("10.0.0.1:700"), header(1, 8, 0, 0));
-        let first = cache.begin(&here, &call, b"args");
+        let first = cache.begin(&here, &call, b"args", CHANGE);
         assert!(matches!(
-            cache.begin(&here, &call, b"args"),
+            cache.begin(&here, &call, b"args", CHANGE),
             Seen::InProgress
         ));
         drop(first);
-        assert!(matches!(cache.begin(&here, &call, b"args"), Seen::New(_)));
+        assert!(matches!(
+            cache.begin(&here, &call, b"args", CHANGE),
+            Seen::New(_)
+        ));
+    }
+
+    /// Whether the reply to a call of an earlier [`serve`] is still known.
+    fn is_kept(cache: &DuplicateCache, from: &str, xid: u32, repeats: Repeats<'_>) -> bool {
+        let seen = cache.begin(&peer(from), &header(xid, 8, 0, 0), b"", repeats);
+        matches!(seen, Seen::Served(_))
+    }
+
+    fn keep(cache: &DuplicateCache, from: &str, xid: u32, repeats: Repeats<'_>, status: u32) {
+        let mut reply = Vec::new();
+        let mut w = odafs_common::wire::xdr::Writer::new(&mut reply);
+        rpc::reply_success(&mut w, xid);
+        w.u32(status);
+        let seen = cache.begin(&peer(from), &header(xid, 8, 0, 0), b"", repeats);
+        serve(seen, &reply);
+    }
+
+    const HERE: &str = "10.0.0.1:700";
+
+    #[test]
+    fn data_and_other_clients_cost_nobody_a_reply() {
+        let cache = DuplicateCache::new(BOUNDS);
+        keep(&cache, HERE, 0, CHANGE, 0);
+        for xid in 1..1000 {
+            keep(&cache, HERE, xid, Repeats::Write, 0);
+            keep(&cache, "10.0.0.2:700", xid, CHANGE, 0);
+            keep(&cache, "10.0.0.2:700", xid, Repeats::Write, 0);
+        }
+        assert!(is_kept(&cache, HERE, 0, CHANGE));
+        assert!(is_kept(&cache, HERE, 999, Repeats::Write));
+        assert!(is_kept(&cache, "10.0.0.2:700", 999, CHANGE));
     }
 
     #[test]
     fn it_is_bounded_in_number_and_size() {
-        let cache = cache(2);
-        let here = peer("10.0.0.1:700");
-        for xid in 0..3 {
-            serve(cache.begin(&here, &header(xid, 8, 0, 0), b""), b"reply");
+        let cache = DuplicateCache::new(BOUNDS);
+        for xid in 0..11 {
+            keep(&cache, HERE, xid, CHANGE, 0);
         }
-        assert!(matches!(
-            cache.begin(&here, &header(0, 8, 0, 0), b""),
-            Seen::New(_)
-        ));
-        assert!(matches!(
-            cache.begin(&here, &header(2, 8, 0, 0), b""),
-            Seen::Served(_)
-        ));
+        assert!(!is_kept(&cache, HERE, 0, CHANGE) && is_kept(&cache, HERE, 1, CHANGE));
+        for xid in 0..3 {
+            keep(&cache, HERE, xid, Repeats::Write, 0);
+        }
+        assert!(!is_kept(&cache, HERE, 0, Repeats::Write));
+        // Two more clients with all that they may have: the silent one goes.
+        for from in ["10.0.0.2:700", "10.0.0.3:700"] {
+            for xid in 0..10 {
+                keep(&cache, from, xid, CHANGE, 0);
+            }
+        }
+        assert!(!is_kept(&cache, HERE, 10, CHANGE));
+        assert!(is_kept(&cache, "10.0.0.2:700", 0, CHANGE));
+        assert_eq!(cache.calls.lock().kept, 20);
         let long = vec![0; REPLY_BYTES_MAX + 1];
-        serve(cache.begin(&here, &header(9, 8, 0, 0), b""), &long);
-        assert!(matches!(
-            cache.begin(&here, &header(9, 8, 0, 0), b""),
-            Seen::New(_)
-        ));
+        let call = header(99, 8, 0, 0);
+        serve(cache.begin(&peer(HERE), &call, b"", CHANGE), &long);
+        assert!(!is_kept(&cache, HERE, 99, CHANGE));
+    }
+
+    #[test]
+    fn a_reply_ages() {
+        let bounds = Bounds {
+            age: Nanos(0),
+            ..BOUNDS
+        };
+        let cache = DuplicateCache::new(bounds);
+        keep(&cache, HERE, 1, CHANGE, 0);
+        let kept = clock::now();
+        while clock::now() == kept {}
+        assert!(!is_kept(&cache, HERE, 1, CHANGE));
+    }
+
+    #[test]
+    fn who_changes_a_name_has_had_the_answers_about_it() {
+        let cache = DuplicateCache::new(BOUNDS);
+        keep(&cache, HERE, 1, of(b"made"), 0);
+        keep(&cache, HERE, 2, of(b"other"), 0);
+        // Refused: nothing was changed.
+        keep(&cache, HERE, 3, of(b"made"), 66);
+        // Of another client nothing is known.
+        keep(&cache, "10.0.0.2:700", 4, of(b"made"), 0);
+        assert!(is_kept(&cache, HERE, 1, of(b"made")));
+        keep(&cache, HERE, 5, of(b"made"), 0);
+        for (xid, kept) in [(1, false), (2, true), (3, false), (5, true)] {
+            assert_eq!(is_kept(&cache, HERE, xid, of(b"made")), kept, "{xid}");
+        }
+        assert!(is_kept(&cache, "10.0.0.2:700", 4, of(b"made")));
     }
 
     #[test]

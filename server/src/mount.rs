@@ -168,10 +168,6 @@ impl Program for MountProgram {
         Admission::Asks
     }
 
-    fn repeats_matter(&self, _procedure: u32) -> bool {
-        false
-    }
-
     fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {
         match Procedure::from_code(call.procedure) {
             Some(procedure) => self

@@ -66,10 +66,6 @@ impl Program for Portmap {
         Admission::Anyone
     }
 
-    fn repeats_matter(&self, _procedure: u32) -> bool {
-        false
-    }
-
     fn call(&self, mut call: Call<'_>, results: &mut Writer<'_>) -> Answer {
         match Procedure::from_code(call.procedure) {
             Some(Procedure::GetPort) => match Mapping::decode(&mut call.arguments) {

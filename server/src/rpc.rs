@@ -17,7 +17,7 @@ use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_nic::calls::{Caller, Calls, ChunkSource, ChunkWrite, Outcome, Placed};
 
 use crate::access::Access;
-use crate::drc::{DuplicateCache, InProgress, Seen};
+use crate::drc::{DuplicateCache, InProgress, Repeats, Seen};
 use crate::metrics::describe;
 use crate::read::Effort;
 use crate::store::{Credential, ids};
@@ -71,8 +71,11 @@ pub trait Program: Send + Sync {
     /// What is asked of callers of a procedure. Procedure 0 is for all, of every program.
     fn admission(&self, procedure: u32) -> Admission;
 
-    /// Whether a repetition of the procedure could do harm or lie: kept in the duplicate request cache.
-    fn repeats_matter(&self, procedure: u32) -> bool;
+    /// What a repetition of a call would do: beyond [`Repeats::Harmless`] it is kept in the duplicate request cache.
+    fn repeats<'a>(&self, procedure: u32, arguments: Reader<'a>) -> Repeats<'a> {
+        let _ = (procedure, arguments);
+        Repeats::Harmless
+    }
 
     /// Whether a call that blocks may wait for stable storage.
     fn may_sync(&self, procedure: u32, arguments: Reader<'_>) -> bool {
@@ -313,15 +316,15 @@ impl Programs {
         header: &CallHeader<'_>,
         arguments: &Reader<'_>,
     ) -> Repeated {
-        let matters = program.is_some_and(|program| program.repeats_matter(header.procedure));
+        let repeats = program.map_or(Repeats::Harmless, |program| {
+            program.repeats(header.procedure, arguments.clone())
+        });
         // Who is not let in is refused below, and shall fill no cache.
-        if !matters || !self.access.admits(&caller.peer) {
+        if repeats == Repeats::Harmless || !self.access.admits(&caller.peer) {
             return Repeated::Harmless;
         }
-        match self
-            .duplicates
-            .begin(&caller.peer, header, arguments.rest())
-        {
+        let bytes = arguments.rest();
+        match self.duplicates.begin(&caller.peer, header, bytes, repeats) {
             Seen::New(call) => Repeated::First(call),
             Seen::InProgress => Repeated::Again(Outcome::Dropped, None),
             Seen::Served(reply) => Repeated::Again(Outcome::Replied, Some(reply)),

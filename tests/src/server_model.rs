@@ -9,7 +9,6 @@ mod direct;
 mod steps;
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use odafs_common::mac::MacAlgorithm;
@@ -26,7 +25,7 @@ use odafs_nic::nic::NicConfig;
 use odafs_server::access::Access;
 use odafs_server::change::observe;
 use odafs_server::config::Squash;
-use odafs_server::drc::DuplicateCache;
+use odafs_server::drc::{Bounds, DuplicateCache};
 use odafs_server::export::{Export, ExportConfig};
 use odafs_server::mount::MountProgram;
 use odafs_server::nfs3::Nfs3;
@@ -100,7 +99,7 @@ impl World {
         ));
         let nobody = Credential::of(65_534, 65_534, &[]);
         let access = Arc::new(Access::new(Vec::new(), Squash::None, nobody));
-        let replies = DuplicateCache::new(NonZeroUsize::new(64).expect("not zero"));
+        let replies = DuplicateCache::new(Bounds::default());
         let root = store.handle(store.root()).expect("a root");
         let programs: Vec<Box<dyn Program>> = vec![
             Box::new(Nfs3::new(Arc::clone(&export))),

@@ -3,7 +3,6 @@
 
 use std::cell::RefCell;
 use std::hint::black_box;
-use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -28,7 +27,7 @@ use odafs_nic::nic::{Nic, NicConfig, Verdict};
 use odafs_nic::tpt::TptEntry;
 use odafs_server::access::Access;
 use odafs_server::config::Squash;
-use odafs_server::drc::DuplicateCache;
+use odafs_server::drc::{Bounds, DuplicateCache};
 use odafs_server::export::{Export, ExportConfig};
 use odafs_server::file::File;
 use odafs_server::odafs::{Odafs, SessionPolicy};
@@ -292,11 +291,10 @@ impl Inside {
         let who = Credential::of_this_process();
         let odafs = Odafs::new(Arc::clone(&self.export), SessionPolicy::default());
         let access = Access::new(Vec::new(), Squash::default(), who.clone());
-        let replies = NonZeroUsize::MIN;
         let service = Service::new(
             vec![Box::new(odafs)],
             access.into(),
-            DuplicateCache::new(replies),
+            DuplicateCache::new(Bounds::default()),
             false,
         );
         let caller = Caller {

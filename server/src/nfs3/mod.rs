@@ -28,11 +28,13 @@ mod wcc;
 mod write;
 
 use odafs_common::wire::nfs3::{
-    Attributes, FileHandle, PROGRAM, Procedure, Stable, Status, VERSION, WccData, WriteArgs,
+    Attributes, DirectoryName, FileHandle, LinkArgs, PROGRAM, Procedure, Stable, Status, VERSION,
+    WccData, WriteArgs,
 };
 use odafs_common::wire::xdr::{Decode, Reader, Writer};
 use odafs_fabric::sync::Arc;
 
+use crate::drc::Repeats;
 use crate::export::Export;
 use crate::read::{Effort, ReadFailed};
 use crate::rpc::{Admission, Answer, Call, Program};
@@ -95,34 +97,44 @@ impl Program for Nfs3 {
         Admission::Listed
     }
 
-    fn repeats_matter(&self, procedure: u32) -> bool {
+    fn repeats<'a>(&self, procedure: u32, mut arguments: Reader<'a>) -> Repeats<'a> {
         use Procedure as P;
-        matches!(
-            P::from_code(procedure),
+        let mut name = || {
+            let place = DirectoryName::decode(&mut arguments).ok()?;
+            Some((place.directory.0, place.name))
+        };
+        let names = match P::from_code(procedure) {
+            Some(P::Write) => return Repeats::Write,
+            Some(P::SetAttributes) => [None; 2],
+            // These begin with the name.
             Some(
-                P::SetAttributes
-                    | P::Write
-                    | P::Create
-                    | P::MakeDirectory
-                    | P::Symlink
-                    | P::MakeNode
-                    | P::Remove
-                    | P::RemoveDirectory
-                    | P::Rename
-                    | P::Link
-            )
-        )
+                P::Create
+                | P::MakeDirectory
+                | P::Symlink
+                | P::MakeNode
+                | P::Remove
+                | P::RemoveDirectory,
+            ) => [name(), None],
+            Some(P::Rename) => [name(), name()],
+            Some(P::Link) => {
+                let link = LinkArgs::decode(&mut arguments);
+                let place = link.ok().map(|link| link.place);
+                [place.map(|place| (place.directory.0, place.name)), None]
+            }
+            _ => return Repeats::Harmless,
+        };
+        Repeats::Change { names }
     }
 
     fn may_sync(&self, procedure: u32, mut arguments: Reader<'_>) -> bool {
         match Procedure::from_code(procedure) {
+            Some(Procedure::Commit) => true,
             Some(Procedure::Write) => {
-                WriteArgs::decode(&mut arguments)
-                    .is_ok_and(|write| write.stable != Stable::Unstable)
+                let write = WriteArgs::decode(&mut arguments);
+                write.is_ok_and(|write| write.stable != Stable::Unstable)
                     || self.export.store().wants_sync()
             }
-            Some(Procedure::Commit) => true,
-            _ => self.repeats_matter(procedure),
+            _ => self.repeats(procedure, arguments) != Repeats::Harmless,
         }
     }
 

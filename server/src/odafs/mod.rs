@@ -83,10 +83,6 @@ impl Program for Odafs {
         Admission::Listed
     }
 
-    fn repeats_matter(&self, _procedure: u32) -> bool {
-        false
-    }
-
     fn call(&self, mut call: Call<'_>, results: &mut Writer<'_>) -> Answer {
         macro_rules! decoded {
             () => {

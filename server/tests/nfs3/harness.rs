@@ -16,7 +16,7 @@ use odafs_fabric::memory::{Arena, ArenaConfig};
 use odafs_nic::calls::{Caller, Calls, Outcome, Transport};
 use odafs_server::access::Access;
 use odafs_server::config::Squash;
-use odafs_server::drc::DuplicateCache;
+use odafs_server::drc::{Bounds, DuplicateCache};
 use odafs_server::export::{Export, ExportConfig};
 use odafs_server::mount::MountProgram;
 use odafs_server::nfs3::Nfs3;
@@ -70,7 +70,7 @@ impl Server {
             Box::new(MountProgram::new(export.clone(), access.clone())),
             Box::new(Portmap::new([(100_003, 3), (100_005, 3)], port)),
         ];
-        let duplicates = DuplicateCache::new(100.try_into().expect("not zero"));
+        let duplicates = DuplicateCache::new(Bounds::default());
         let root = store.handle(store.root()).expect("a root");
         Self {
             service: Service::new(programs, access, duplicates, false),

@@ -1,6 +1,8 @@
 //! Calls that are none, or not ours to serve; repeated calls.
 
-use odafs_common::wire::nfs3::{self, Procedure, RemoveResult};
+use odafs_common::wire::nfs3::{
+    self, LookupResult, MakeDirectoryArgs, Procedure, RemoveResult, SetAttributes,
+};
 use odafs_common::wire::rpc::{self, Auth, AuthStat, Rejection};
 use odafs_common::wire::xdr::{Decode as _, Encode as _};
 use odafs_common::wire::{mount3, portmap};
@@ -130,6 +132,29 @@ fn a_repeated_call_is_answered_as_before_and_not_served_again() {
     let removed: RemoveResult = server.nfs(Procedure::Remove, &at(server.root(), "once"));
     assert!(removed.is_err(), "another call finds nothing to remove");
     assert_eq!(server.service.counts().duplicates, 1);
+}
+
+#[test]
+fn what_was_undone_since_is_done_again() {
+    let server = Server::new();
+    let place = at(server.root(), "d");
+    let made = MakeDirectoryArgs {
+        place,
+        attributes: SetAttributes::default(),
+    };
+    let call = Procedure::MakeDirectory.code();
+    let message = server.message(NFS, call, &user(0, 0), &made.to_bytes());
+    let first = server.exchange("127.0.0.1:700", &message);
+    assert_eq!(
+        first,
+        server.exchange("127.0.0.1:701", &message),
+        "repeated"
+    );
+    let removed: RemoveResult = server.nfs(Procedure::RemoveDirectory, &place);
+    removed.expect("removed");
+    server.exchange("127.0.0.1:700", &message).expect("a reply");
+    let found: LookupResult<'_> = server.nfs(Procedure::Lookup, &place);
+    found.expect("it is there, as the reply says");
 }
 
 #[test]
