@@ -268,6 +268,16 @@ impl Store for Advancing {
         Ok((object, self.shown(object, attributes)?))
     }
 
+    fn lookup_at_hand(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Option<Result<(ObjectId, Attributes)>> {
+        let found = self.store.lookup_at_hand(who, directory, name)?;
+        Some(found.and_then(|(object, seen)| Ok((object, self.shown(object, seen)?))))
+    }
+
     fn write_at(
         &self,
         who: &Credential,
