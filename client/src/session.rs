@@ -18,7 +18,7 @@ use odafs_common::{
     exception::Exception,
     mac::{MacAlgorithm, MacKey},
     page::PageSize,
-    session::{Control, Identity, Initiator, Pattern, PublicKey, SessionKey},
+    session::{Control, Identity, Initiator, Pattern, PublicKey, Seed, SessionKey},
     wire::{
         odafs::{self, Accepted, Mode, OdafsStatus, Parameters, Procedure as P},
         xdr::{Decode as _, Encode as _},
@@ -182,8 +182,7 @@ impl Session {
             fabric: calls.link().name().as_bytes(),
         }
         .to_bytes();
-        let mut seed = [0; 32];
-        entropy::fill(&mut seed);
+        let seed = Seed::filled(|seed| entropy::fill(seed));
         let (initiator, handshake) =
             Initiator::start(&parameters, seed, identity.as_ref(), server_key.as_ref())
                 .map_err(|error| NoSession::Refused(error.to_string()))?;

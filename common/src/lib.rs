@@ -10,5 +10,6 @@ pub mod mac;
 pub mod page;
 pub mod reference;
 pub mod rpcrdma;
+pub mod secret;
 pub mod session;
 pub mod wire;

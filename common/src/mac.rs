@@ -6,7 +6,7 @@ use block::BlockKey;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 /// Length of a tag in bytes.
 pub const TAG_BYTES: usize = 16;
@@ -63,7 +63,8 @@ impl MacAlgorithm {
     }
 }
 
-/// A MAC key, expanded once (for HMAC: both padded blocks already hashed). Wiped from memory when dropped.
+/// A MAC key, expanded once (for HMAC: both padded blocks already hashed). It lies on the heap, so that to move it leaves
+/// no copy, and is wiped when dropped.
 #[derive(Clone)]
 pub struct MacKey(State);
 
@@ -71,19 +72,28 @@ pub struct MacKey(State);
 enum State {
     // hmac and sha2 wipe themselves: their `zeroize` features are on.
     Hmac(Box<Hmac<Sha256>>),
-    Blake3([u8; 32], BlockKey),
+    Blake3(Box<Blake3Key>),
+}
+
+#[derive(Clone)]
+struct Blake3Key {
+    block: BlockKey,
+    whole: Zeroizing<[u8; 32]>,
 }
 
 impl MacKey {
     /// Expands `key` for `algorithm`.
     pub fn new(algorithm: MacAlgorithm, key: &[u8; 32]) -> MacKey {
         MacKey(match algorithm {
-            MacAlgorithm::HmacSha256 => State::Hmac(Box::new(<Hmac<Sha256> as KeyInit>::new(&{
-                let mut block = [0u8; 64];
+            MacAlgorithm::HmacSha256 => {
+                let mut block = Zeroizing::new([0u8; 64]);
                 block[..32].copy_from_slice(key);
-                block.into()
-            }))),
-            MacAlgorithm::Blake3 => State::Blake3(*key, BlockKey::new(key)),
+                State::Hmac(Box::new(<Hmac<Sha256> as KeyInit>::new((&*block).into())))
+            }
+            MacAlgorithm::Blake3 => State::Blake3(Box::new(Blake3Key {
+                block: BlockKey::new(key),
+                whole: Zeroizing::new(*key),
+            })),
         })
     }
 
@@ -104,9 +114,9 @@ impl MacKey {
                 mac.update(message);
                 mac.finalize().into_bytes().into()
             }
-            State::Blake3(key, block_key) => match message.try_into() {
-                Ok(block) => return block_key.tag(block),
-                Err(_) => *blake3::keyed_hash(key, message).as_bytes(),
+            State::Blake3(key) => match message.try_into() {
+                Ok(block) => return key.block.tag(block),
+                Err(_) => *blake3::keyed_hash(&key.whole, message).as_bytes(),
             },
         };
         std::array::from_fn(|i| full[i])
@@ -115,14 +125,6 @@ impl MacKey {
     /// Is `tag` the tag of `message`? Takes the same time whichever byte differs.
     pub fn verify(&self, message: &[u8], tag: &Tag) -> bool {
         self.tag(message).ct_eq(tag).into()
-    }
-}
-
-impl Drop for MacKey {
-    fn drop(&mut self) {
-        if let State::Blake3(key, _) = &mut self.0 {
-            key.zeroize();
-        }
     }
 }
 

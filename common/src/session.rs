@@ -12,17 +12,20 @@
 
 use hkdf::Hkdf;
 use sha2::Sha256;
-use snow::resolvers::{CryptoResolver, DefaultResolver};
-use snow::types::{Cipher, Dh, Hash, Random};
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use zeroize::{ZeroizeOnDrop, Zeroizing};
 
 use crate::mac::{MacAlgorithm, MacKey, Tag};
+use crate::secret::Secret;
+
+mod noise;
+
+use noise::{Handshake, Primitives};
 
 /// Longest handshake message, in bytes, either way.
 pub const HANDSHAKE_BYTES_MAX: usize = 1024;
 
 /// 32 bytes of fresh randomness, from which a handshake's ephemeral key is made. Never used twice.
-pub type Seed = [u8; 32];
+pub type Seed = Secret;
 
 /// An X25519 public key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,14 +38,15 @@ impl std::fmt::Debug for PublicKey {
 }
 
 /// A static X25519 key pair: who a server or a client is. Wiped when dropped.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+#[derive(Clone, ZeroizeOnDrop)]
 pub struct Identity {
-    secret: [u8; 32],
+    secret: Secret,
 }
 
 impl Identity {
     /// The identity with this secret, which must be 32 random bytes.
     pub fn from_secret(secret: [u8; 32]) -> Identity {
+        let secret = secret.into();
         Identity { secret }
     }
 
@@ -53,7 +57,7 @@ impl Identity {
 
     /// The public key.
     pub fn public(&self) -> PublicKey {
-        let secret = x25519_dalek::StaticSecret::from(self.secret);
+        let secret = x25519_dalek::StaticSecret::from(*self.secret);
         PublicKey(x25519_dalek::PublicKey::from(&secret).to_bytes())
     }
 }
@@ -132,38 +136,6 @@ impl From<snow::Error> for HandshakeError {
     }
 }
 
-/// Noise's primitives with the randomness handed in, so that a seeded run repeats itself.
-struct Seeded(Zeroizing<Seed>);
-
-struct SeededRandom(blake3::OutputReader);
-
-impl Random for SeededRandom {
-    fn try_fill_bytes(&mut self, out: &mut [u8]) -> Result<(), snow::Error> {
-        self.0.fill(out);
-        Ok(())
-    }
-}
-
-impl CryptoResolver for Seeded {
-    fn resolve_rng(&self) -> Option<Box<dyn Random>> {
-        let mut hasher = blake3::Hasher::new_derive_key("odafs 2024 noise ephemeral key");
-        hasher.update(&*self.0);
-        Some(Box::new(SeededRandom(hasher.finalize_xof())))
-    }
-
-    fn resolve_dh(&self, choice: &snow::params::DHChoice) -> Option<Box<dyn Dh>> {
-        DefaultResolver.resolve_dh(choice)
-    }
-
-    fn resolve_hash(&self, choice: &snow::params::HashChoice) -> Option<Box<dyn Hash>> {
-        DefaultResolver.resolve_hash(choice)
-    }
-
-    fn resolve_cipher(&self, choice: &snow::params::CipherChoice) -> Option<Box<dyn Cipher>> {
-        DefaultResolver.resolve_cipher(choice)
-    }
-}
-
 struct Statics<'a> {
     ours: Option<&'a Identity>,
     theirs: Option<&'a PublicKey>,
@@ -176,10 +148,10 @@ fn builder<'a>(
     statics: Statics<'a>,
 ) -> Result<snow::Builder<'a>, HandshakeError> {
     let params = pattern.protocol().parse()?;
-    let mut builder = snow::Builder::with_resolver(params, Box::new(Seeded(Zeroizing::new(seed))));
+    let mut builder = snow::Builder::with_resolver(params, Box::new(Primitives(seed)));
     builder = builder.prologue(parameters)?;
     if let Some(identity) = statics.ours {
-        builder = builder.local_private_key(&identity.secret)?;
+        builder = builder.local_private_key(&*identity.secret)?;
     }
     if let Some(key) = statics.theirs {
         builder = builder.remote_public_key(&key.0)?;
@@ -210,7 +182,7 @@ fn read(state: &mut snow::HandshakeState, message: &[u8]) -> Result<Vec<u8>, Han
 }
 
 /// The client's half of a handshake.
-pub struct Initiator(snow::HandshakeState);
+pub struct Initiator(Handshake);
 
 impl Initiator {
     /// Begins: what comes back goes into OPEN_SESSION beside `parameters`, which must be sent as they are here.
@@ -225,24 +197,29 @@ impl Initiator {
             ours: identity,
             theirs: server,
         };
-        let mut state = builder(pattern, parameters, seed, statics)?.build_initiator()?;
+        let state = builder(pattern, parameters, seed, statics)?.build_initiator()?;
+        let mut state = Handshake::new(state);
         // KK does not transmit static keys, so the server is told in clear which of the admitted keys to try. The
         // handshake hash covers it.
         let public = identity.map(|identity| identity.public().0);
-        let message = write(&mut state, public.as_ref().map_or(&[], |key| &key[..]), &[])?;
+        let message = write(
+            state.state(),
+            public.as_ref().map_or(&[], |key| &key[..]),
+            &[],
+        )?;
         Ok((Initiator(state), message))
     }
 
     /// Takes the server's message; gives the session's key and what the server said in it.
     pub fn finish(mut self, message: &[u8]) -> Result<(SessionKey, Vec<u8>), HandshakeError> {
-        let payload = read(&mut self.0, message)?;
-        Ok((SessionKey::of(&mut self.0), payload))
+        let payload = read(self.0.state(), message)?;
+        Ok((SessionKey::of(self.0.state()), payload))
     }
 }
 
 /// The server's half of a handshake.
 pub struct Responder {
-    state: snow::HandshakeState,
+    state: Handshake,
     client: Option<PublicKey>,
 }
 
@@ -277,8 +254,9 @@ impl Responder {
             ours,
             theirs: client.as_ref(),
         };
-        let mut state = builder(pattern, parameters, seed, statics)?.build_responder()?;
-        read(&mut state, message)?;
+        let state = builder(pattern, parameters, seed, statics)?.build_responder()?;
+        let mut state = Handshake::new(state);
+        read(state.state(), message)?;
         Ok(Responder { state, client })
     }
 
@@ -289,48 +267,48 @@ impl Responder {
 
     /// Ends the handshake with a message that carries `payload`, encrypted.
     pub fn reply(mut self, payload: &[u8]) -> Result<(SessionKey, Vec<u8>), HandshakeError> {
-        let message = write(&mut self.state, &[], payload)?;
-        Ok((SessionKey::of(&mut self.state), message))
+        let message = write(self.state.state(), &[], payload)?;
+        Ok((SessionKey::of(self.state.state()), message))
     }
 }
 
 /// What both ends know after a handshake, and nobody else. All keys of the session are derived from it by
 /// HKDF-SHA-256 (RFC 5869). Wiped when dropped.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+#[derive(Clone, ZeroizeOnDrop)]
 pub struct SessionKey {
-    pseudorandom: [u8; 32],
+    pseudorandom: Secret,
 }
 
 impl SessionKey {
     /// The two secret keys of Noise's Split() are the input, the (public) handshake hash is the salt.
     fn of(state: &mut snow::HandshakeState) -> SessionKey {
-        let (first, second) = state.dangerously_get_raw_split();
-        let (first, second) = (Zeroizing::new(first), Zeroizing::new(second));
+        let split = Zeroizing::new(state.dangerously_get_raw_split());
         let mut secret = Zeroizing::new([0; 64]);
-        secret[..32].copy_from_slice(&*first);
-        secret[32..].copy_from_slice(&*second);
+        secret[..32].copy_from_slice(&split.0);
+        secret[32..].copy_from_slice(&split.1);
+        let (extracted, _) = Hkdf::<Sha256>::extract(Some(state.get_handshake_hash()), &*secret);
+        let extracted = Zeroizing::new(<[u8; 32]>::from(extracted));
         SessionKey {
-            pseudorandom: Hkdf::<Sha256>::extract(Some(state.get_handshake_hash()), &*secret)
-                .0
-                .into(),
+            pseudorandom: Secret::filled(|key| *key = *extracted),
         }
     }
 
     /// A key with this content, for tests of what comes after the handshake.
     pub fn from_bytes(pseudorandom: [u8; 32]) -> SessionKey {
+        let pseudorandom = pseudorandom.into();
         SessionKey { pseudorandom }
     }
 
-    fn expand(&self, label: &str, generation: u32) -> Zeroizing<[u8; 32]> {
-        let mut out = Zeroizing::new([0; 32]);
+    fn expand(&self, label: &str, generation: u32) -> Secret {
         let info = [label.as_bytes(), &generation.to_be_bytes()];
-        Hkdf::<Sha256>::from_prk(&self.pseudorandom)
-            .and_then(|hkdf| {
-                hkdf.expand_multi_info(&info, &mut *out)
-                    .map_err(|_| hkdf::InvalidPrkLength)
-            })
-            .expect("32 bytes are a valid key and a valid output length");
-        out
+        Secret::filled(|out| {
+            Hkdf::<Sha256>::from_prk(&*self.pseudorandom)
+                .and_then(|hkdf| {
+                    hkdf.expand_multi_info(&info, out)
+                        .map_err(|_| hkdf::InvalidPrkLength)
+                })
+                .expect("32 bytes are a valid key and a valid output length");
+        })
     }
 
     /// The key of guarded requests, generation by generation (0 is the first).

@@ -32,7 +32,7 @@ fn both_ends_get_one_key() {
         let ends = ends(pattern);
         let (initiator, first) = Initiator::start(
             PARAMETERS,
-            [3; 32],
+            [3; 32].into(),
             ends.client.as_ref(),
             ends.known.as_ref(),
         )
@@ -40,7 +40,7 @@ fn both_ends_get_one_key() {
         let responder = Responder::read(
             PARAMETERS,
             pattern,
-            [4; 32],
+            [4; 32].into(),
             ends.server.as_ref(),
             &|_| true,
             &first,
@@ -81,7 +81,7 @@ fn changed_parameters_fail() {
         let ends = ends(pattern);
         let (initiator, first) = Initiator::start(
             PARAMETERS,
-            [3; 32],
+            [3; 32].into(),
             ends.client.as_ref(),
             ends.known.as_ref(),
         )
@@ -89,7 +89,7 @@ fn changed_parameters_fail() {
         let heard = Responder::read(
             b"a weaker MAC",
             pattern,
-            [4; 32],
+            [4; 32].into(),
             ends.server.as_ref(),
             &|_| true,
             &first,
@@ -113,7 +113,7 @@ fn who_is_not_admitted_or_pretends_fails() {
     let server = identity(1);
     let (_, first) = Initiator::start(
         PARAMETERS,
-        [3; 32],
+        [3; 32].into(),
         Some(&identity(2)),
         Some(&server.public()),
     )
@@ -122,7 +122,7 @@ fn who_is_not_admitted_or_pretends_fails() {
         Responder::read(
             PARAMETERS,
             Pattern::Kk,
-            [4; 32],
+            [4; 32].into(),
             Some(&server),
             admitted,
             message,
@@ -150,7 +150,7 @@ fn who_is_not_admitted_or_pretends_fails() {
     let heard = Responder::read(
         PARAMETERS,
         Pattern::Kk,
-        [4; 32],
+        [4; 32].into(),
         Some(&other),
         &|_| true,
         &first,
@@ -160,21 +160,33 @@ fn who_is_not_admitted_or_pretends_fails() {
         Some(HandshakeError::BadMessage),
         "made for another server"
     );
-    let none = Responder::read(PARAMETERS, Pattern::Nk, [4; 32], None, &|_| true, &first);
+    let none = Responder::read(
+        PARAMETERS,
+        Pattern::Nk,
+        [4; 32].into(),
+        None,
+        &|_| true,
+        &first,
+    );
     assert_eq!(none.err(), Some(HandshakeError::IdentityMissing));
-    let alone = Initiator::start(PARAMETERS, [3; 32], Some(&identity(2)), None);
+    let alone = Initiator::start(PARAMETERS, [3; 32].into(), Some(&identity(2)), None);
     assert_eq!(alone.err(), Some(HandshakeError::ServerKeyMissing));
 }
 
 #[test]
 fn a_server_without_the_key_is_noticed() {
-    let (initiator, first) =
-        Initiator::start(PARAMETERS, [3; 32], None, Some(&identity(1).public())).unwrap();
+    let (initiator, first) = Initiator::start(
+        PARAMETERS,
+        [3; 32].into(),
+        None,
+        Some(&identity(1).public()),
+    )
+    .unwrap();
     assert!(
         Responder::read(
             PARAMETERS,
             Pattern::Nk,
-            [4; 32],
+            [4; 32].into(),
             Some(&identity(9)),
             &|_| true,
             &first
@@ -190,18 +202,19 @@ fn a_server_without_the_key_is_noticed() {
 #[test]
 fn seeds_decide_everything() {
     let run = |client: u8, server: u8| {
-        let (initiator, first) = Initiator::start(PARAMETERS, [client; 32], None, None).unwrap();
+        let (initiator, first) =
+            Initiator::start(PARAMETERS, [client; 32].into(), None, None).unwrap();
         let responder = Responder::read(
             PARAMETERS,
             Pattern::Nn,
-            [server; 32],
+            [server; 32].into(),
             None,
             &|_| true,
             &first,
         )
         .unwrap();
         let (_, second) = responder.reply(b"").unwrap();
-        initiator.finish(&second).unwrap().0.pseudorandom
+        *initiator.finish(&second).unwrap().0.pseudorandom
     };
     assert_eq!(run(1, 2), run(1, 2));
     assert_ne!(run(1, 2), run(1, 3));

@@ -5,7 +5,7 @@ use odafs_common::direct::{Attach, Attached, Completion, ExposedMemory, Request,
 use odafs_common::exception::Exception;
 use odafs_common::mac::MacAlgorithm;
 use odafs_common::reference::Reference;
-use odafs_common::session::{Initiator, Pattern, SessionKey};
+use odafs_common::session::{Initiator, Pattern, Seed, SessionKey};
 use odafs_common::wire::nfs3::FileHandle;
 use odafs_common::wire::odafs::{
     Accepted, GetRefsArgs, GetRefsResult, Mode, OdafsStatus, OpenSessionArgs, OpenSessionResult,
@@ -120,8 +120,7 @@ impl RawSession {
             fabric: place.fabric(),
         };
         let parameters = parameters.to_bytes();
-        let mut seed = [0; 32];
-        entropy::fill(&mut seed);
+        let seed = Seed::filled(|seed| entropy::fill(seed));
         let (initiator, handshake) =
             Initiator::start(&parameters, seed, None, None).expect("a handshake");
         let arguments = OpenSessionArgs {

@@ -21,7 +21,14 @@ pub fn noise(bytes: &[u8]) {
 
 fn responder(pattern: Pattern, message: &[u8]) {
     let server = Identity::from_secret([1; 32]);
-    let read = Responder::read(PARAMETERS, pattern, SEED, Some(&server), &|_| true, message);
+    let read = Responder::read(
+        PARAMETERS,
+        pattern,
+        SEED.into(),
+        Some(&server),
+        &|_| true,
+        message,
+    );
     let Ok(responder) = read else { return };
     assert_eq!(responder.client().is_some(), pattern == Pattern::Kk);
     let (key, reply) = responder.reply(b"accepted").expect("a short payload");
@@ -37,7 +44,8 @@ fn initiator(pattern: Pattern, message: &[u8]) {
         Pattern::Nk => (None, Some(&server)),
         Pattern::Kk => (Some(&client), Some(&server)),
     };
-    let (initiator, _) = Initiator::start(PARAMETERS, SEED, client, server).expect("keys that fit");
+    let (initiator, _) =
+        Initiator::start(PARAMETERS, SEED.into(), client, server).expect("keys that fit");
     if let Ok((key, payload)) = initiator.finish(message) {
         assert!(payload.len() < message.len());
         key.mac_key(MacAlgorithm::HmacSha256, 0).tag(&payload);

@@ -2,7 +2,7 @@
 
 use odafs_common::direct;
 use odafs_common::mac::MacAlgorithm;
-use odafs_common::session::{HandshakeError, Pattern, Responder};
+use odafs_common::session::{HandshakeError, Pattern, Responder, Seed};
 use odafs_common::wire::odafs::{
     Accepted, Handshake, Mode, OdafsStatus, OpenSessionArgs, OpenSessionResult, Parameters,
 };
@@ -67,7 +67,7 @@ fn open(
     let responder = Responder::read(
         arguments.parameters,
         parameters.pattern,
-        seed(),
+        Seed::filled(|seed| entropy::fill(seed)),
         policy.identity.as_ref(),
         &|key| policy.admitted.contains(key),
         arguments.handshake,
@@ -155,12 +155,6 @@ fn reserve<'a>(
         tracing::warn!(?owner, sessions = nic.session_count(), "too many sessions");
         OdafsStatus::TooMany
     })
-}
-
-fn seed() -> [u8; 32] {
-    let mut seed = [0; 32];
-    entropy::fill(&mut seed);
-    seed
 }
 
 fn status(error: HandshakeError) -> OdafsStatus {

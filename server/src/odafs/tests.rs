@@ -109,7 +109,7 @@ impl Room {
     fn open(&self, parameters: &Parameters<'_>) -> Result<Opened, OdafsStatus> {
         let parameters = parameters.to_bytes();
         let (initiator, handshake) =
-            Initiator::start(&parameters, [1; 32], None, None).expect("a handshake");
+            Initiator::start(&parameters, [1; 32].into(), None, None).expect("a handshake");
         let arguments = OpenSessionArgs {
             parameters: &parameters,
             handshake: &handshake,
@@ -332,8 +332,8 @@ fn who_is_listed_by_key_may_open_sessions_from_elsewhere() {
         };
         let parameters = parameters.to_bytes();
         let key = (pattern != Pattern::Nn).then(|| server.public());
-        let (_, handshake) =
-            Initiator::start(&parameters, [1; 32], identity, key.as_ref()).expect("a handshake");
+        let (_, handshake) = Initiator::start(&parameters, [1; 32].into(), identity, key.as_ref())
+            .expect("a handshake");
         let arguments = OpenSessionArgs {
             parameters: &parameters,
             handshake: &handshake,

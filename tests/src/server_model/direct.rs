@@ -73,7 +73,7 @@ impl World {
         };
         let parameters = parameters.to_bytes();
         let (initiator, handshake) =
-            Initiator::start(&parameters, [1; 32], None, None).expect("a start");
+            Initiator::start(&parameters, [1; 32].into(), None, None).expect("a start");
         let args = OpenSessionArgs {
             parameters: &parameters,
             handshake: &handshake,
