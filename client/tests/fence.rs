@@ -112,6 +112,14 @@ impl QueuePair for Watched {
         completion
     }
 
+    fn poll_send_queue(&mut self) -> Option<Completion> {
+        self.pair.poll_send_queue()
+    }
+
+    fn is_settled(&mut self) -> bool {
+        self.pair.is_settled()
+    }
+
     fn read_order(&self) -> ReadOrder {
         self.order
     }

@@ -76,7 +76,8 @@ pub enum Posted {
 /// Why a post was not taken. Nothing has happened then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
-    /// The queue is full, or the peer has posted no receive (where the fabric sees that): poll and try again.
+    /// The queue is full, or the peer has posted no receive (where the fabric sees that): poll and try again. What was
+    /// posted before needs no flush then.
     #[error("the queue is full")]
     Full,
     /// The message is longer than [`QueuePair::max_message`].
@@ -360,6 +361,14 @@ pub trait QueuePair: Send {
     /// The next completion, if there is one. After the connection has closed: what was pending
     /// ends with [`Fault::Flushed`], then `None` for ever and [`QueuePair::is_closed`] holds.
     fn poll(&mut self) -> Option<Completion>;
+
+    /// As [`QueuePair::poll`], for who has no room for a message: those stay where they are. What was posted goes on its way
+    /// all the same, its completions are told, and an end of the connection is noticed at the latest when something
+    /// cannot be sent.
+    fn poll_send_queue(&mut self) -> Option<Completion>;
+
+    /// Whether all that was posted and flushed has left: an end of the connection loses none of it.
+    fn is_settled(&mut self) -> bool;
 
     /// The message of the last [`Completion::Recv`]. Empty after any other poll.
     fn message(&self) -> &[u8];

@@ -484,7 +484,7 @@ impl Engine {
     fn drain(&mut self) {
         self.listeners.clear();
         let until = clock::now() + self.config.drain_time_max;
-        while self.time < until && self.under_way() {
+        while self.time < until && !self.is_drained() {
             self.time = clock::now();
             let returned = self.deliver();
             let handed = self.backlog.retry(&*self.serves.workers);
@@ -500,11 +500,11 @@ impl Engine {
         }
     }
 
-    fn under_way(&self) -> bool {
-        self.lines.iter().flatten().any(|line| match line {
-            Line::Direct(line) => line.under_way(),
-            Line::Rpc(line) => line.under_way(),
-            Line::Rdma(line) => line.under_way(),
+    fn is_drained(&mut self) -> bool {
+        self.lines.iter_mut().flatten().all(|line| match line {
+            Line::Direct(line) => line.is_drained(),
+            Line::Rpc(line) => line.is_drained(),
+            Line::Rdma(line) => line.is_drained(),
         })
     }
 }

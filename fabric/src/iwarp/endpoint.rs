@@ -428,6 +428,11 @@ impl Endpoint {
         self.inbound.poll()
     }
 
+    /// The next completion that is no message. Those stay, the one that was polled last does not.
+    pub fn poll_send_queue(&mut self) -> Option<Completion> {
+        self.inbound.poll_send_queue()
+    }
+
     /// The message of the last [`Completion::Recv`].
     pub fn message(&self) -> &[u8] {
         self.inbound.message()

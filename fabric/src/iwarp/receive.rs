@@ -53,6 +53,10 @@ enum Life {
     Over(Option<Fatal>),
 }
 
+fn is_message(completion: &Completion) -> bool {
+    matches!(completion, Completion::Recv { .. })
+}
+
 /// The receiving half of an endpoint.
 pub struct Inbound {
     life: Life,
@@ -146,12 +150,23 @@ impl Inbound {
     }
 
     pub fn poll(&mut self) -> Option<Completion> {
+        self.release();
+        let completion = self.completions.pop_front()?;
+        self.delivered = is_message(&completion);
+        Some(completion)
+    }
+
+    pub fn poll_send_queue(&mut self) -> Option<Completion> {
+        self.release();
+        let mine = (self.completions.iter()).position(|completion| !is_message(completion))?;
+        self.completions.remove(mine)
+    }
+
+    /// The message that was polled is needed no more.
+    fn release(&mut self) {
         if std::mem::take(&mut self.delivered) {
             self.message.clear();
         }
-        let completion = self.completions.pop_front()?;
-        self.delivered = matches!(completion, Completion::Recv { .. });
-        Some(completion)
     }
 
     /// Ends the stream; what was read fails.

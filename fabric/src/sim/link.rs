@@ -303,6 +303,12 @@ impl LinkState {
         end.posted.len() + end.wire.len() + self.ends[1 - from].inbox.len()
     }
 
+    /// Whether all that an end has posted has arrived.
+    pub fn has_left(&self, from: usize) -> bool {
+        let end = &self.ends[from];
+        end.posted.is_empty() && end.wire.is_empty()
+    }
+
     fn due(&mut self, from: usize, now: Nanos, config: &NetworkConfig) -> Option<Post> {
         let (due, post) = self.ends[from].wire.front()?;
         if *due > now || self.waits(from, post, config) {

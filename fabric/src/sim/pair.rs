@@ -180,6 +180,16 @@ impl QueuePair for Pair {
         })
     }
 
+    fn poll_send_queue(&mut self) -> Option<Completion> {
+        self.message.clear();
+        self.link.lock().ends[self.end].completions.pop_front()
+    }
+
+    fn is_settled(&mut self) -> bool {
+        let state = self.link.lock();
+        state.cut || state.has_left(self.end)
+    }
+
     fn message(&self) -> &[u8] {
         &self.message
     }

@@ -69,6 +69,12 @@ impl Stream {
         }
     }
 
+    /// What became of a post. Nobody may flush for what fills the queue.
+    fn posted(&mut self, posted: Result<Posted, PostError>) -> Result<Posted, PostError> {
+        self.stuck |= posted == Err(PostError::Full);
+        posted
+    }
+
     /// Gives the connection below what it takes.
     fn transmit(&mut self) {
         self.stuck = self.endpoint.is_mute();
@@ -119,6 +125,25 @@ impl Stream {
         }
     }
 
+    /// Takes and answers until there is a completion, or nothing more to do.
+    fn advance(&mut self) {
+        loop {
+            self.take();
+            if self.endpoint.has_completion() || self.taken < self.input.len() {
+                break;
+            }
+            if !self.fill() {
+                if self.below.is_closed() {
+                    self.endpoint.close();
+                }
+                break;
+            }
+        }
+        if self.owes() {
+            self.transmit();
+        }
+    }
+
     /// Whether the answers to the peer's reads, or what found no room, are to be sent.
     fn owes(&self) -> bool {
         self.stuck || self.endpoint.owes_answers()
@@ -139,7 +164,8 @@ impl QueuePair for Stream {
 
     fn post_send(&mut self, _id: u64, parts: &[&[u8]]) -> Result<Posted, PostError> {
         self.open()?;
-        self.endpoint.post_send(parts, None)
+        let posted = self.endpoint.post_send(parts, None);
+        self.posted(posted)
     }
 
     fn post_send_invalidate(
@@ -149,18 +175,20 @@ impl QueuePair for Stream {
         invalidate: SteeringTag,
     ) -> Result<Posted, PostError> {
         self.open()?;
-        self.endpoint.post_send(parts, Some(invalidate))
+        let posted = self.endpoint.post_send(parts, Some(invalidate));
+        self.posted(posted)
     }
 
     fn post_write(&mut self, id: u64, from: Source<'_>, to: Remote) -> Result<Posted, PostError> {
         self.open()?;
-        self.endpoint.post_write(id, from, to)
+        let posted = self.endpoint.post_write(id, from, to);
+        self.posted(posted)
     }
 
     fn post_read(&mut self, id: u64, into: Sink<'_>, from: Remote) -> Result<Posted, PostError> {
         self.open()?;
-        self.endpoint.post_read(id, into, from)?;
-        Ok(Posted::Pending)
+        let posted = self.endpoint.post_read(id, into, from);
+        self.posted(posted.map(|()| Posted::Pending))
     }
 
     fn reads_max(&self) -> u32 {
@@ -182,22 +210,20 @@ impl QueuePair for Stream {
         if let Some(completion) = self.endpoint.poll() {
             return Some(completion);
         }
-        loop {
-            self.take();
-            if self.endpoint.has_completion() || self.taken < self.input.len() {
-                break;
-            }
-            if !self.fill() {
-                if self.below.is_closed() {
-                    self.endpoint.close();
-                }
-                break;
-            }
-        }
-        if self.owes() {
-            self.transmit();
-        }
+        self.advance();
         self.endpoint.poll()
+    }
+
+    fn poll_send_queue(&mut self) -> Option<Completion> {
+        if let Some(completion) = self.endpoint.poll_send_queue() {
+            return Some(completion);
+        }
+        self.advance();
+        self.endpoint.poll_send_queue()
+    }
+
+    fn is_settled(&mut self) -> bool {
+        self.is_closed() || self.endpoint.queued() == 0 && self.below.is_settled()
     }
 
     fn message(&self) -> &[u8] {

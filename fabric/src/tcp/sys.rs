@@ -121,3 +121,15 @@ pub fn segment_max(socket: BorrowedFd<'_>) -> io::Result<usize> {
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+/// Bytes sent that the peer's kernel has not said it has.
+pub fn unacknowledged(socket: BorrowedFd<'_>) -> usize {
+    let mut value: libc::c_int = 0;
+    // SAFETY: the kernel writes a `c_int` to `value`.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut value) };
+    match result {
+        0 => value.max(0) as usize,
+        // Not even a socket any more.
+        _ => 0,
+    }
+}

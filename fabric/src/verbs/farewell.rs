@@ -131,6 +131,14 @@ impl QueuePair for Polite {
         self.pair_mut().poll()
     }
 
+    fn poll_send_queue(&mut self) -> Option<Completion> {
+        self.pair_mut().poll_send_queue()
+    }
+
+    fn is_settled(&mut self) -> bool {
+        self.pair_mut().is_settled()
+    }
+
     fn message(&self) -> &[u8] {
         self.pair().message()
     }

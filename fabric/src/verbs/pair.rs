@@ -211,15 +211,6 @@ impl Pair {
         }
     }
 
-    /// Whether all that was sent has left.
-    pub fn is_settled(&mut self) -> bool {
-        self.ring();
-        if !self.closed {
-            self.reap();
-        }
-        self.closed || self.flights.is_empty()
-    }
-
     /// Whether the device uses memory that is the caller's again when the connection goes: a frame, a region.
     pub fn borrows(&self) -> bool {
         self.told > 0
@@ -255,6 +246,8 @@ impl Pair {
     fn room(&mut self, count: usize) -> Result<(), PostError> {
         self.open()?;
         if self.flights.len() + count > DEPTH {
+            // Nobody may flush for what fills the queue.
+            self.ring();
             self.reap();
             self.open()?;
         }
@@ -312,6 +305,7 @@ impl Pair {
     /// There may be memory once something is over that is under way; if nothing is, the caller would try for ever.
     fn without_memory(&mut self, error: &io::Error) -> PostError {
         self.starved = true;
+        self.ring();
         if !self.flights.is_empty() {
             return PostError::Full;
         }

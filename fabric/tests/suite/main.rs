@@ -200,7 +200,7 @@ macro_rules! suite {
         suite!(@ $subject $(, #[$when])?; binding: bound_ranges, rights, invalidated, frame_sinks, no_reads);
     };
     ($subject:expr $(, #[$when:meta])?) => {
-        suite!(@ $subject $(, #[$when])?; messages: in_order_and_whole, first_words, gathered, too_long, full, private_data, refused, nobody_listens);
+        suite!(@ $subject $(, #[$when])?; messages: in_order_and_whole, first_words, gathered, too_long, full, without_room, private_data, refused, nobody_listens);
         suite!(@ $subject $(, #[$when])?; memory: regions, written_before_sent, frames, marked, reads, out_of_range, arena, page_and_stamp, page_then_stamp);
         suite!(@ $subject $(, #[$when])?; waiting: ping_pong, wake_sets, timeouts);
         suite!(@ $subject $(, #[$when])?; closing: dropped_ends, last_words, many_connections);

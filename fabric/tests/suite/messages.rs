@@ -141,6 +141,48 @@ pub fn full(subject: &dyn Subject) {
     }
 }
 
+/// Posts until there is no room, which needs no flush. How many.
+fn fill(qp: &mut dyn QueuePair) -> u32 {
+    let length = qp.max_message().min(40_000);
+    let post = |number| qp.post_send(0, &[&message(number, length)]).is_ok();
+    // Not every fabric is ever full.
+    (0..100).map(post).take_while(|posted| *posted).count() as u32
+}
+
+/// Who takes no messages sends all the same, and notices when nobody is there any more.
+pub fn without_room(subject: &dyn Subject) {
+    if !subject.is_patient() {
+        return;
+    }
+    let mut ends = connected(subject);
+    send(&mut *ends.server, b"for later");
+    let length = ends.client.max_message().min(40_000);
+    let sent = fill(&mut *ends.client);
+    if sent == 100 {
+        ends.client.flush();
+    }
+    let give_up = clock::now() + Nanos::from_secs(20);
+    let mut received = 0;
+    while received < sent || !ends.client.is_settled() {
+        assert!(clock::now() < give_up, "{received} of {sent} came");
+        assert_eq!(ends.client.poll_send_queue(), None);
+        if ends.server.poll().is_some() {
+            assert!(ends.server.message() == message(received, length));
+            received += 1;
+        }
+    }
+    assert_eq!(receive(&mut *ends.client), b"for later");
+    send(&mut *ends.server, b"for nobody");
+    if fill(&mut *ends.client) == 100 {
+        ends.client.flush();
+    }
+    drop(ends.server);
+    while !ends.client.is_closed() {
+        assert!(clock::now() < give_up, "the end is not noticed");
+        ends.client.poll_send_queue();
+    }
+}
+
 pub fn private_data(subject: &dyn Subject) {
     let mut listener = subject.listen();
     std::thread::scope(|scope| {

@@ -31,7 +31,7 @@ pub(super) struct DirectLine {
     owed: u32,
     /// Inline data on its way from a frame into a message.
     scratch: Vec<u8>,
-    /// Takes nothing new until something under way has ended.
+    /// Takes no message until something under way has ended.
     gated: bool,
     /// Nothing but a message of the peer's gives it something to do.
     resting: bool,
@@ -94,10 +94,13 @@ impl DirectLine {
         if events > 0 || self.waiting.is_empty() {
             self.waiting_since = now.time;
         }
-        while events < now.config.batch && self.takes_more(now) {
-            let Some(completion) = self.qp.poll() else {
-                break;
+        self.repay(now);
+        while events < now.config.batch && !self.dead {
+            let next = match self.has_room(now) {
+                true => self.qp.poll(),
+                false => self.qp.poll_send_queue(),
             };
+            let Some(completion) = next else { break };
             events += 1;
             self.event(completion, nic, now);
         }
@@ -106,7 +109,7 @@ impl DirectLine {
         if events > 0 {
             self.qp.flush();
         }
-        self.gated = !self.takes_more(now);
+        self.gated = !self.has_room(now);
         self.resting = !self.gated && !self.under_way() && self.connection.session().is_some();
         if self.dead || self.qp.is_closed() || self.overdue(now) {
             Turn::Dead
@@ -119,12 +122,10 @@ impl DirectLine {
         }
     }
 
-    /// What waits for room is bounded: beyond that, requests stay with the peer. Completions of our own must be
-    /// polled for all the same, as they make room.
-    fn takes_more(&self, now: &Now<'_>) -> bool {
+    /// What waits for room is bounded: beyond that, requests stay with the peer.
+    fn has_room(&self, now: &Now<'_>) -> bool {
         let kept = self.waiting.len() + usize::from(self.next.is_some());
-        let room = !now.draining && kept < now.config.receives as usize;
-        !self.dead && (room || !self.leaving.is_empty())
+        !now.draining && kept < now.config.receives as usize
     }
 
     fn event(&mut self, completion: Completion, nic: &Nic, now: &Now<'_>) {
@@ -168,9 +169,10 @@ impl DirectLine {
         self.leaving.len() + waiting.count()
     }
 
-    /// Posts again the receives that were used, as long as the peer takes its answers.
+    /// Posts again the receives that were used, as long as the peer takes its answers. A turn begins with all of them, or
+    /// takes no message.
     fn repay(&mut self, now: &Now<'_>) {
-        if self.owed > 0 && self.waiting.len() < now.config.receives as usize {
+        if self.owed > 0 && self.has_room(now) {
             self.qp.post_receives(std::mem::take(&mut self.owed));
         }
     }
@@ -348,7 +350,12 @@ impl DirectLine {
         self.gated || self.qp.arm()
     }
 
-    pub fn under_way(&self) -> bool {
+    fn under_way(&self) -> bool {
         !self.waiting.is_empty() || !self.leaving.is_empty()
+    }
+
+    /// Whether its end would lose nothing.
+    pub fn is_drained(&mut self) -> bool {
+        !self.under_way() && self.qp.is_settled()
     }
 }

@@ -253,4 +253,9 @@ impl Outbox {
     pub fn under_way(&self) -> bool {
         !self.waiting.is_empty() || !self.leaving.is_empty()
     }
+
+    /// Whether an end of the connection would lose nothing.
+    pub fn is_drained(&mut self) -> bool {
+        !self.under_way() && self.qp.is_settled()
+    }
 }

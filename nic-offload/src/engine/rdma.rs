@@ -522,8 +522,9 @@ impl RdmaLine {
         self.out.qp.arm()
     }
 
-    pub fn under_way(&self) -> bool {
-        self.out.under_way() || !self.running.is_empty() || !self.pulling.is_empty()
+    /// Whether its end would lose nothing.
+    pub fn is_drained(&mut self) -> bool {
+        self.running.is_empty() && self.pulling.is_empty() && self.out.is_drained()
     }
 
     /// The procedures hear of the end when nothing is pinned any more.

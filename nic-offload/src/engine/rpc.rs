@@ -19,7 +19,7 @@ pub(super) struct RpcLine {
     deferred: usize,
     /// Receives that were used and not posted again.
     owed: u32,
-    /// Takes nothing new until something under way has ended.
+    /// Takes no message until something under way has ended.
     gated: bool,
     /// Nothing but a message of the peer's gives it something to do.
     resting: bool,
@@ -60,10 +60,13 @@ impl RpcLine {
     /// Serves what is there, up to a batch, with one flush. `at`: this line's place.
     pub fn turn(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> Turn {
         let mut events = self.out.begin(now);
-        while events < now.config.batch && self.takes_more(now) {
-            let Some(completion) = self.out.qp.poll() else {
-                break;
+        self.repay(now);
+        while events < now.config.batch && !self.out.dead {
+            let next = match self.has_room(now) {
+                true => self.out.qp.poll(),
+                false => self.out.qp.poll_send_queue(),
             };
+            let Some(completion) = next else { break };
             events += 1;
             match completion {
                 Completion::Recv { .. } => self.call(at, reply, now),
@@ -77,7 +80,7 @@ impl RpcLine {
         if events > 0 {
             self.out.qp.flush();
         }
-        self.gated = !self.takes_more(now);
+        self.gated = !self.has_room(now);
         self.resting = !self.gated && !self.out.under_way();
         if self.out.dead || self.out.qp.is_closed() || self.out.is_overdue(now) {
             Turn::Dead
@@ -92,13 +95,10 @@ impl RpcLine {
 
     /// What waits, is pinned, or is with the workers is bounded: beyond that, calls stay with the peer.
     fn has_room(&self, now: &Now<'_>) -> bool {
-        self.out.has_room(now)
+        !now.draining
+            && self.out.has_room(now)
             && self.deferred < now.config.deferred_max
             && !now.holds_back(self.number())
-    }
-
-    fn takes_more(&self, now: &Now<'_>) -> bool {
-        !self.out.dead && (!now.draining && self.has_room(now) || self.out.is_leaving())
     }
 
     fn call(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) {
@@ -142,7 +142,8 @@ impl RpcLine {
         }
     }
 
-    /// Posts again the receives that were used, as long as the peer takes its answers.
+    /// Posts again the receives that were used, as long as the peer takes its answers. A turn begins with all of them, or
+    /// takes no message.
     fn repay(&mut self, now: &Now<'_>) {
         if self.owed > 0 && self.has_room(now) {
             self.out.qp.post_receives(std::mem::take(&mut self.owed));
@@ -158,8 +159,9 @@ impl RpcLine {
         self.gated || self.out.qp.arm()
     }
 
-    pub fn under_way(&self) -> bool {
-        self.out.under_way() || self.deferred > 0
+    /// Whether its end would lose nothing.
+    pub fn is_drained(&mut self) -> bool {
+        self.deferred == 0 && self.out.is_drained()
     }
 
     /// The procedures hear of the end when nothing is pinned any more.

@@ -3,6 +3,8 @@
 mod calls;
 mod direct;
 mod lives;
+#[cfg(not(any(shuttle, loom)))]
+mod pressure;
 mod rdma;
 mod wire;
 mod world;

@@ -170,6 +170,14 @@ impl QueuePair for Tap {
         }
     }
 
+    fn poll_send_queue(&mut self) -> Option<Event> {
+        self.pair.poll_send_queue()
+    }
+
+    fn is_settled(&mut self) -> bool {
+        self.pair.is_settled()
+    }
+
     fn post_receives(&mut self, count: u32) {
         self.pair.post_receives(count);
     }

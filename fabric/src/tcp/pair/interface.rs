@@ -8,6 +8,7 @@ use crate::fabric::{
 };
 use crate::iwarp::MESSAGE_MAX;
 use crate::memory::{Arena, ArenaView, LifeWord};
+use crate::tcp::sys;
 use crate::wake::WakeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -69,6 +70,19 @@ impl QueuePair for Pair {
         }
         self.advance();
         self.endpoint.poll()
+    }
+
+    fn poll_send_queue(&mut self) -> Option<Completion> {
+        if let Some(completion) = self.endpoint.poll_send_queue() {
+            return Some(completion);
+        }
+        self.advance();
+        self.endpoint.poll_send_queue()
+    }
+
+    fn is_settled(&mut self) -> bool {
+        let socket = self.socket.as_fd();
+        self.closed || self.endpoint.queued() == 0 && sys::unacknowledged(socket) == 0
     }
 
     fn message(&self) -> &[u8] {

@@ -21,12 +21,13 @@ impl Pair {
         if self.closed {
             return;
         }
+        let before = self.events.len();
         self.gather();
         let sends = self.told > 0 || self.starved || self.flights.len() > DEPTH / 2;
         if sends && !self.closed {
             self.reap();
         }
-        if self.events.is_empty() && !self.closed {
+        if self.events.len() == before && !self.closed {
             self.looks += 1;
             if self.looks >= LOOKS {
                 self.heed(self.waiting.ready(), EVENTS);

@@ -129,6 +129,25 @@ impl QueuePair for Pair {
         }
     }
 
+    fn poll_send_queue(&mut self) -> Option<Completion> {
+        self.message_bytes = 0;
+        self.look();
+        let over = |event: &Event| matches!(event, Event::Over(_));
+        let first = self.events.iter().position(over)?;
+        match self.events.remove(first)? {
+            Event::Over(completion) => Some(completion),
+            Event::Came { .. } => None,
+        }
+    }
+
+    fn is_settled(&mut self) -> bool {
+        self.ring();
+        if !self.closed {
+            self.reap();
+        }
+        self.closed || self.flights.is_empty()
+    }
+
     fn message(&self) -> &[u8] {
         &self.message[..self.message_bytes]
     }

@@ -11,7 +11,7 @@ use odafs_common::reference::{AccessKey, Handle, Reference};
 use odafs_common::session::SessionKey;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::{Arena, ArenaConfig, FrameNumber};
-use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
+use odafs_fabric::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, mpsc, thread};
 use odafs_fabric::{Remote, SteeringTag};
 
@@ -29,12 +29,14 @@ use crate::tpt::TptEntry;
 pub(super) struct Echo {
     pub(super) arena: Arc<Arena>,
     pub(super) gone: Mutex<Vec<u64>>,
+    pub(super) calls: AtomicUsize,
 }
 
 pub(super) const FRAME: FrameNumber = FrameNumber(2);
 
 impl Calls for Echo {
     fn call(&self, _caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome {
+        self.calls.fetch_add(1, Ordering::Relaxed);
         reply.extend_from_slice(message);
         match message.first() {
             Some(b'd') => {
@@ -166,6 +168,7 @@ impl World {
         let echo = Arc::new(Echo {
             arena: Arc::clone(&arena),
             gone: Mutex::default(),
+            calls: AtomicUsize::new(0),
         });
         let hands = Arc::new(Hands::default());
         let serves = Serves {
