@@ -31,6 +31,8 @@ pub struct Reading {
 /// An RDMA Read of the peer's.
 pub struct Serving {
     pub request: ReadRequest,
+    /// The segment that asked for it: headers alone.
+    pub segment: [u8; HEADER_MAX],
     pub done: u32,
 }
 
@@ -368,7 +370,11 @@ impl Inbound {
                 )
                 .map_err(|refusal| refusal.of_read())?;
         }
-        self.serving.push_back(Serving { request, done: 0 });
+        self.serving.push_back(Serving {
+            request,
+            segment: self.header,
+            done: 0,
+        });
         Ok(())
     }
 

@@ -8,7 +8,7 @@ pub fn packet(bytes: &[u8]) {
     let Ok(mut packet) = Packet::decode(&bytes[..bytes.len().min(PACKET_MAX)]) else {
         return;
     };
-    if let Packet::Refused { reason } = &mut packet {
+    if let Packet::Refused { reason } | Packet::NoRegion { reason, .. } = &mut packet {
         reason.truncate(reason.floor_char_boundary(REASON_MAX));
     }
     let again = packet.encode();

@@ -31,7 +31,7 @@ const DESCRIPTORS_MAX: usize = 3;
 const MAGIC: u32 = 0x4f44_4653;
 
 /// Version of the packets and of the rings' layout.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// What a packet says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +44,8 @@ pub enum Packet {
     Welcome { private_data: Vec<u8> },
     /// The server does not: why.
     Refused { reason: String },
+    /// The region that the client asked for with this number is not made: why.
+    NoRegion { request: u32, reason: String },
     /// A region, with its memory. `request` is the client's number of it, 0 for the server's own.
     Region { tag: u32, length: u64, request: u32 },
     /// An arena, with the memory of frames, stamps and life word.
@@ -63,11 +65,8 @@ impl Packet {
             Packet::Wake => return vec![0],
             Packet::Hello { private_data } => (1, &[], private_data),
             Packet::Welcome { private_data } => (2, &[], private_data),
-            Packet::Refused { reason } => (
-                3,
-                &[],
-                &reason.as_bytes()[..reason.floor_char_boundary(REASON_MAX)],
-            ),
+            Packet::Refused { reason } => (3, &[], cut(reason)),
+            Packet::NoRegion { request, reason } => (6, &[u64::from(*request)], cut(reason)),
             Packet::Region {
                 tag,
                 length,
@@ -145,9 +144,18 @@ impl Packet {
                 beside: beside == 1,
                 life,
             }),
+            (6, &[request, ..]) => Ok(Packet::NoRegion {
+                request: request as u32,
+                reason: String::from_utf8_lossy(&tail[8..]).into_owned(),
+            }),
             _ => Err(invalid("a packet of an unknown kind")),
         }
     }
+}
+
+/// As much of a reason as is sent.
+fn cut(reason: &str) -> &[u8] {
+    &reason.as_bytes()[..reason.floor_char_boundary(REASON_MAX)]
 }
 
 fn invalid(what: &'static str) -> io::Error {
@@ -339,6 +347,10 @@ mod tests {
             },
             Packet::Refused {
                 reason: "no".into(),
+            },
+            Packet::NoRegion {
+                request: 8,
+                reason: "too long".into(),
             },
             Packet::Region {
                 tag: 3,

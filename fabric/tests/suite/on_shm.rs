@@ -1,6 +1,7 @@
-use crate::{Subject, suite};
+use crate::{Ends, Subject, next_incoming, suite, while_polled};
+use odafs_fabric::clock::Nanos;
 use odafs_fabric::shm::{self, ConnectOptions, Limits};
-use odafs_fabric::{Listener, QueuePair};
+use odafs_fabric::{Access, Listener, QueuePair};
 use std::io;
 use std::path::PathBuf;
 
@@ -36,6 +37,33 @@ impl Subject for Shm {
     fn marks(&self) -> bool {
         true
     }
+}
+
+/// The answer to a registration that was given up is not taken for that to the next one.
+#[test]
+fn a_late_refusal_hits_no_other_registration() {
+    let shm = Shm::new();
+    let mut listener = shm.listen();
+    let options = ConnectOptions {
+        timeout: Nanos::from_secs(1),
+    };
+    let (client, server) = std::thread::scope(|scope| {
+        let client = scope.spawn(|| shm::connect(&shm.path(), b"", &options).unwrap());
+        let server = next_incoming(&mut *listener).accept(b"", 0).unwrap();
+        (client.join().unwrap(), server)
+    });
+    let mut ends = Ends {
+        client,
+        server,
+        _listener: listener,
+    };
+    let given_up = ends.client.register(1 << 50, Access::BOTH);
+    assert_eq!(
+        given_up.err().map(|error| error.kind()),
+        Some(io::ErrorKind::TimedOut)
+    );
+    let region = while_polled(&mut ends, |client| client.register(4096, Access::BOTH));
+    assert_eq!(region.map(|region| region.len()).ok(), Some(4096));
 }
 
 suite!(Shm::new());

@@ -276,6 +276,31 @@ fn responses() {
     }
 }
 
+/// A read that is refused as it is answered is told of by its own headers, whatever came behind it (RFC 5040 section 4.8).
+#[test]
+fn a_read_that_is_refused_late() {
+    let mut endpoint = Endpoint::new(&agreed(false, false));
+    endpoint.post_receives(1);
+    let region = endpoint.register(100, Access::READ).unwrap();
+    let request = ReadRequest {
+        sink_tag: 9,
+        sink_offset: 0,
+        length: 100,
+        source_tag: region.tag().0,
+        source_offset: 0,
+    };
+    let request = untagged(Opcode::ReadRequest, 1, 1, 0, true, &request.encode());
+    feed(&mut endpoint, &framed(&request, false));
+    feed(
+        &mut endpoint,
+        &framed(&send(1, 0, true, b"behind it"), false),
+    );
+    endpoint.invalidate(region.tag());
+    let message = rdmap::terminate(Fatal::READ_TAG, request.len(), &request);
+    let message = untagged(Opcode::Terminate, 2, 1, 0, true, &message);
+    assert_eq!(outgoing(&mut endpoint), framed(&message, false));
+}
+
 /// Who is refused a read learns it from a Terminate message, whichever way its nibbles are.
 #[test]
 fn a_refused_read() {
