@@ -8,12 +8,18 @@
 //! A write of our own looks at the attributes right before it and right after it ([`Recording`]), and only what was
 //! as recorded before is recorded after.
 //!
+//! A writer sets the file's times before it copies the bytes, and is reported when both are done. A look in between sees
+//! an outside change, and a fill after it may read old bytes. So the report counts even if the attributes say nothing new,
+//! unless it is of a write of our own ([`Reports`](crate::reports)): the pages are dropped again, and the file is shown
+//! with later times.
+//!
 //! What this cannot see: an outside change between these two looks, if size, mode and owner are the same (the time of
 //! one `pwrite`); one in the same tick of the file system's clock as our record; writes through a mapping, until
-//! their times are updated; changes that set the times back on a file system without a change time; the bytes of a write
-//! that were copied after its time was set and looked at, and after the page was filled anew.
+//! their times are updated; changes that set the times back on a file system without a change time; of an outside write
+//! that goes on for more than two seconds, what was filled in the meantime, if the file has no watch or we write to it
+//! ourselves.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use odafs_common::wire::nfs3::{Attributes, Status};
@@ -47,16 +53,57 @@ pub(crate) fn recheck_unwatched(
 /// Compares the store's attributes with those recorded, and takes note of an outside change. May block.
 pub(crate) fn check(export: &Export, file: &Arc<File>) -> Result<(), Status> {
     let now = clock::now();
-    let seen = {
-        let _recording = file.recording.lock();
-        export.store().getattr(file.object())
-    };
-    if seen.is_ok_and(|seen| is_same(&seen, &file.attributes())) {
+    if is_as_recorded(export, file) {
+        if !file.is_watched() && file.reports().others_may_be_at_it(now) {
+            // Nothing will say when they are through.
+            return drop_again(export, file);
+        }
         file.set_checked(now);
         return Ok(());
     }
     // Perhaps it is a change of our own, not recorded yet: whoever makes it is inside of the gate.
     look(export, file, |seen| !is_same(seen, &file.attributes()))
+}
+
+fn is_as_recorded(export: &Export, file: &Arc<File>) -> bool {
+    let _recording = file.recording.lock();
+    let seen = export.store().getattr(file.object());
+    seen.is_ok_and(|seen| is_same(&seen, &file.attributes()))
+}
+
+/// The store has reported that something was written to the file. May block.
+fn written(export: &Export, file: &Arc<File>) -> Result<(), Status> {
+    let own = file.reports().is_own();
+    if !is_as_recorded(export, file) {
+        return check(export, file);
+    }
+    let now = clock::now();
+    match (own, file.reports().others_may_be_at_it(now)) {
+        (true, false) => Ok(()),
+        (true, true) => drop_again(export, file),
+        (false, true) => {
+            file.reports().note_foreign(now);
+            drop_again(export, file)
+        }
+        (false, false) => {
+            export.times().changed_by_others(file.object());
+            take_note(export, file)
+        }
+    }
+}
+
+/// Someone else has changed the file, and perhaps went on after that was taken note of.
+fn drop_again(export: &Export, file: &Arc<File>) -> Result<(), Status> {
+    export.times().changed_by_others(file.object());
+    let now = clock::now();
+    let standing = file.close();
+    if standing.gone {
+        return Err(Status::Stale);
+    }
+    let seen = export.store().getattr(file.object());
+    start_anew(export, file, &seen.map_err(|error| error.status)?);
+    file.set_checked(now);
+    Ok(())
 }
 
 /// A write of our own found that someone else was at the file. Its attributes need not tell any more: a write may
@@ -107,6 +154,12 @@ fn rights(of: &Attributes) -> (u32, u32, u32) {
 /// The file was changed from outside, and these are its attributes now. The caller has closed the gate.
 pub(crate) fn absorb(export: &Export, file: &Arc<File>, now: &Attributes) {
     export.metrics().outside_changes.increment();
+    file.reports().note_foreign(clock::now());
+    start_anew(export, file, now);
+}
+
+/// Nothing is kept of the file, and these are its attributes. The caller has closed the gate.
+fn start_anew(export: &Export, file: &Arc<File>, now: &Attributes) {
     drop_pages(export, file, 0, Reason::Outside);
     revoke_counter(export, file);
     file.counter().bump();
@@ -296,30 +349,46 @@ pub(crate) fn seen(export: &Export, object: ObjectId, attributes: &Attributes) -
 
 /// Waits for reports of outside changes and acts on them. For one thread at a time.
 pub fn observe(export: &Export, timeout: Duration) {
-    // In an order of its own, so that a run of the simulator can be repeated.
-    let mut changed = BTreeSet::new();
+    // In an order of its own, so that a run of the simulator can be repeated; and whether it was written.
+    let mut changed = BTreeMap::new();
     for event in export.store().wait_events(timeout) {
         match event {
+            OutsideEvent::Written(object) => {
+                changed.insert(object, true);
+            }
             OutsideEvent::Changed(object) => {
-                changed.insert(object);
+                changed.entry(object).or_insert(false);
             }
             OutsideEvent::Removed(object) => {
                 if let Some(file) = export.live(object) {
-                    file.end_watch();
+                    end_watch(export, &file);
                 }
-                changed.insert(object);
+                changed.entry(object).or_insert(false);
             }
             OutsideEvent::Overflow => {
-                changed.extend(export.live_files().iter().map(|file| file.object()));
+                for file in export.live_files() {
+                    changed.entry(file.object()).or_insert(false);
+                }
             }
         }
     }
     // Our own writes are reported too, each one: once for each file is enough.
-    for object in changed {
+    for (object, is_written) in changed {
         if let Some(file) = export.live(object) {
-            let _ = check(export, &file);
+            let _ = match is_written {
+                true => written(export, &file),
+                false => check(export, &file),
+            };
         }
     }
+}
+
+/// Changes of the file are reported no more, so an unchanged counter says nothing.
+fn end_watch(export: &Export, file: &Arc<File>) {
+    let _closed = file.close();
+    file.end_watch();
+    revoke_counter(export, file);
+    file.counter().bump();
 }
 
 /// Looks at the files that have no watch.

@@ -331,6 +331,110 @@ fn our_own_changes_are_not_taken_for_others() {
     assert_eq!(world.read(&file, 0, 10), b"x\x01\x01\x01\x01yz\x01\x01\x01");
 }
 
+/// An outside write to the first page, of which a reader gets the old bytes with the new times. Gives what it was told.
+fn outside_write_under_way(world: &World, file: &Arc<File>) -> Attributes {
+    let object = file.object();
+    let change = OutsideChange::BeginWrite;
+    world.store.outside_change(object, change).expect("begun");
+    let seen = crate::write::attributes(&world.export, object).expect("there");
+    assert_eq!(world.read(file, 0, 1), [1]);
+    seen
+}
+
+const END: OutsideChange<'_> = OutsideChange::EndWrite {
+    offset: 0,
+    data: b"2",
+};
+
+#[test]
+fn what_was_read_while_an_outside_write_was_under_way_is_read_again() {
+    for ours_between in [false, true] {
+        let world = World::new(64);
+        let file = world.file("a", &[1; 2 * P]);
+        world.read(&file, 0, 2 * P as u32);
+        let mut seen = outside_write_under_way(&world, &file);
+        if ours_between {
+            world.write(&file, PAGE, b"ours");
+            world.observe();
+            assert_eq!(world.read(&file, 0, 1), [1]);
+            seen = crate::write::attributes(&world.export, file.object()).expect("there");
+        }
+        let reference = world
+            .client(&owner())
+            .reference(&file, 0)
+            .expect("resident");
+        world
+            .store
+            .outside_change(file.object(), END)
+            .expect("ended");
+        world.observe();
+        assert_eq!(world.read(&file, 0, 1), *b"2");
+        assert!(
+            !world
+                .view()
+                .read(reference.address, &mut [0; 1], reference.epoch)
+        );
+        // Clients that keep pages see another version.
+        let now = crate::write::attributes(&world.export, file.object()).expect("there");
+        assert!(now.ctime > seen.ctime && now.mtime > seen.mtime);
+        assert_eq!(world.export.metrics().outside_changes.get(), 1);
+    }
+}
+
+#[test]
+fn what_was_read_while_a_file_without_a_watch_was_written_is_read_again() {
+    let world = World::new(64);
+    world.store.set_watchable(false);
+    let file = world.file("a", &[1; P]);
+    outside_write_under_way(&world, &file);
+    world
+        .store
+        .outside_change(file.object(), END)
+        .expect("ended");
+    let deadline = clock::now() + Nanos::from_secs(60);
+    while world.read(&file, 0, 1) != *b"2" {
+        assert!(clock::now() < deadline, "an old page for good");
+        clock::sleep(Nanos::from_millis(50));
+    }
+}
+
+#[test]
+fn reports_of_our_own_writes_cost_no_page() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; 4 * P]);
+    world.read(&file, 0, 4 * P as u32);
+    for round in 0..10 {
+        let writes = [1, 2, 0, 3][round % 4];
+        for page in 0..writes {
+            world.write(&file, page * PAGE, &[round as u8; P]);
+        }
+        let change = file.change();
+        world.observe();
+        assert_eq!(file.change(), change, "{round}");
+        let found = world.try_read(&file, 0, 4 * P as u32, Effort::ResidentOnly);
+        assert!(found.is_ok(), "{round}");
+    }
+    assert_eq!(world.export.metrics().outside_changes.get(), 0);
+}
+
+#[test]
+fn a_counter_ends_with_its_watch() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; P]);
+    world.read(&file, 0, 1);
+    let mut client = world.client(&owner());
+    let counter = client.counter(&file).expect("watched");
+    let before = client.read(&counter).expect("readable");
+    world.store.end_watches();
+    world.observe();
+    // Whoever reads it past the NIC sees that it moves, once.
+    let view = world.view();
+    let now = view.read_word(counter.address, counter.epoch);
+    assert_ne!(now.map(|now| now.to_le_bytes().to_vec()), Some(before));
+    assert_eq!(client.read(&counter), Err(Exception::Stale));
+    assert_eq!(client.counter(&file), None);
+}
+
 #[test]
 fn what_we_remove_or_replace_is_gone() {
     let world = World::new(64);

@@ -69,6 +69,8 @@ impl Default for ExportConfig {
 pub struct Export {
     config: ExportConfig,
     store: Arc<dyn Store>,
+    /// The same.
+    times: Arc<Advancing>,
     cache: Arc<Cache>,
     nic: Option<Arc<Nic>>,
     shards: [Shard; Export::SHARDS],
@@ -129,9 +131,11 @@ impl Export {
             cache.set_nic(&nic);
             nic
         });
+        let times = Arc::new(Advancing::new(store));
         Self {
             config,
-            store: Arc::new(Advancing::new(store)),
+            store: Arc::clone(&times) as Arc<dyn Store>,
+            times,
             cache,
             nic,
             shards: std::array::from_fn(|_| Shard::default()),
@@ -159,6 +163,11 @@ impl Export {
     /// What holds the files.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
+    }
+
+    /// What shows the times of its objects.
+    pub(crate) fn times(&self) -> &Advancing {
+        &self.times
     }
 
     /// What judges direct reads; `None` where they are off.

@@ -28,6 +28,7 @@ use odafs_nic::capability::ReaderClass;
 
 use crate::counters::Counter;
 use crate::read::Effort;
+use crate::reports::Reports;
 use crate::store::{HandleBytes, ObjectId};
 use crate::syncs::Syncs;
 
@@ -45,6 +46,7 @@ pub struct File {
     watched: AtomicBool,
     /// When the attributes were last compared with the store's.
     checked: AtomicU64,
+    reports: Reports,
     sequence: Sequence,
 }
 
@@ -86,6 +88,7 @@ impl File {
             counter,
             watched: AtomicBool::new(watched),
             checked: AtomicU64::new(now.0),
+            reports: Reports::default(),
             sequence: Sequence::default(),
         }
     }
@@ -147,6 +150,10 @@ impl File {
 
     pub(crate) fn sequence(&self) -> &Sequence {
         &self.sequence
+    }
+
+    pub(crate) fn reports(&self) -> &Reports {
+        &self.reports
     }
 
     pub(crate) fn is_watched(&self) -> bool {

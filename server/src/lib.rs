@@ -10,6 +10,7 @@ mod handles;
 mod keys;
 mod pageout;
 mod references;
+mod reports;
 mod sessions;
 mod spare;
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::ops::RangeInclusive;
 
 use odafs_common::wire::nfs3::{
-    Attributes, FileType, SetAttributes, Stable, Status, Time, WccAttributes, WccData,
+    Attributes, FileType, SetAttributes, SetTime, Stable, Status, Time, WccAttributes, WccData,
 };
 use odafs_fabric::memory::FrameNumber;
 use odafs_fabric::sync::Arc;
@@ -242,10 +242,12 @@ impl Put<'_> {
         let recording = Recording::begin(self.export, self.file);
         // No other write comes between these attributes and those behind ours.
         let before = WccAttributes::from(&self.file.attributes());
+        self.file.reports().expect_own();
         let written =
             self.export
                 .store()
                 .write_at(self.who, self.file.object(), self.offset, self.data);
+        self.file.reports().expect_own();
         let new_size = match &written {
             Ok(count) => size.max(self.offset + *count as u64),
             Err(_) => size,
@@ -453,7 +455,12 @@ fn set_file(
     check_guard(guard, &before)?;
     change::absorb_if_foreign(export, file, &before);
 
+    // A time of modification that is set is reported as a write is.
+    let is_reported = new.size.is_some() || new.mtime != SetTime::Keep;
+    let expect = || is_reported.then(|| file.reports().expect_own());
+    expect();
     let set = store.setattr(who, object, new);
+    expect();
     // A refusal may come after a part of it was done.
     let after = set.or_else(|_| store.getattr(object));
     let asked = match &set {

@@ -180,6 +180,12 @@ impl Advancing {
         made
     }
 
+    /// The content of an object was changed by someone else, and its times may not tell.
+    pub(crate) fn changed_by_others(&self, object: ObjectId) {
+        self.note(object);
+        self.changed(object, Change::Content);
+    }
+
     /// The object is about to be changed.
     fn note(&self, object: ObjectId) {
         if self.shard(object).lock().get(object).is_some() {

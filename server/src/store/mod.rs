@@ -291,9 +291,11 @@ pub struct Unlinked {
 /// who made them tells them apart by the attributes recorded afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OutsideEvent {
-    /// Bytes, size, attributes, ACL or place changed.
+    /// A write to a file, or a change of its size, is over.
+    Written(ObjectId),
+    /// Attributes, ACL, entries or place changed, or who wrote to a file has closed it.
     Changed(ObjectId),
-    /// The last link went, or the file system. The watch has ended.
+    /// The watch has ended: the last link went, or the file system.
     Removed(ObjectId),
     /// Events were lost: anything watched may have changed.
     Overflow,

@@ -401,6 +401,8 @@ impl Store for LocalStore {
                 self.watches.remove(object);
                 OutsideEvent::Removed(object)
             }
+            Raw::Ended(object) => OutsideEvent::Removed(object),
+            Raw::Written(object) => OutsideEvent::Written(object),
             Raw::Perhaps(object) | Raw::Touched(object) => OutsideEvent::Changed(object),
         };
         self.watches.wait(timeout).into_iter().map(tell).collect()

@@ -29,10 +29,14 @@ const BATCH_MAX: usize = 4096;
 /// What the kernel said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Raw {
-    /// Something about the object.
+    /// Its bytes or its size.
+    Written(ObjectId),
+    /// Something else about the object.
     Touched(ObjectId),
     /// Something that may have been its end.
     Perhaps(ObjectId),
+    /// There is no watch any more.
+    Ended(ObjectId),
     /// Events were lost.
     Overflow,
 }
@@ -167,9 +171,12 @@ impl Watches {
         if what.contains(ReadFlags::IGNORED) {
             table.objects.remove(&watch);
             table.watches.remove(&object);
+            return Some(Raw::Ended(object));
         }
-        let end =
-            ReadFlags::ATTRIB | ReadFlags::DELETE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED;
+        if what.contains(ReadFlags::MODIFY) {
+            return Some(Raw::Written(object));
+        }
+        let end = ReadFlags::ATTRIB | ReadFlags::DELETE_SELF | ReadFlags::UNMOUNT;
         Some(if what.intersects(end) {
             Raw::Perhaps(object)
         } else {

@@ -52,6 +52,15 @@ pub enum OutsideChange<'a> {
         /// What.
         data: &'a [u8],
     },
+    /// A write begins: it moves the times and nothing else yet, and is not reported.
+    BeginWrite,
+    /// A write that has begun puts bytes into a file, within its size, and is over. The times are from its beginning.
+    EndWrite {
+        /// Where, bytes.
+        offset: u64,
+        /// What.
+        data: &'a [u8],
+    },
     /// Cuts or extends a file to that many bytes.
     Resize(u64),
     /// Changes the permission bits.
@@ -131,6 +140,12 @@ impl MemoryStore {
     /// A change from outside; it is reported if the object is watched.
     pub fn outside_change(&self, object: ObjectId, change: OutsideChange<'_>) -> Result<()> {
         self.changing(|tree| tree.outside_change(object, change))
+    }
+
+    /// All watches end by themselves, as when the file system is taken away.
+    pub fn end_watches(&self) {
+        self.tree.lock().end_watches();
+        self.news.notify_all();
     }
 
     /// Events were lost, as an overrun inotify queue would.

@@ -119,7 +119,7 @@ fn changes_from_outside_are_reported_where_watched() {
     store.outside_change(file, write).unwrap();
     assert_eq!(
         store.wait_events(Duration::ZERO),
-        [OutsideEvent::Changed(file)]
+        [OutsideEvent::Written(file)]
     );
     assert_eq!(content(&store, file), b"\0\0hey");
     store

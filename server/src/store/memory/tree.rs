@@ -153,8 +153,21 @@ impl Tree {
         }
     }
 
+    fn report_written(&mut self, object: ObjectId) {
+        if self.watched.contains(&object) {
+            self.push_event(OutsideEvent::Written(object));
+        }
+    }
+
     pub fn report_removed(&mut self, object: ObjectId) {
         if self.watched.remove(&object) {
+            self.push_event(OutsideEvent::Removed(object));
+        }
+    }
+
+    /// All watches end, and say so.
+    pub fn end_watches(&mut self) {
+        for object in std::mem::take(&mut self.watched) {
             self.push_event(OutsideEvent::Removed(object));
         }
     }
@@ -327,7 +340,10 @@ impl Tree {
     ) -> Result<Attributes> {
         self.may_change(Operation::SetAttributes)?;
         self.set(who, object, new)?;
-        self.report(object);
+        match new.size {
+            Some(_) => self.report_written(object),
+            None => self.report(object),
+        }
         Ok(self.node(object)?.attributes)
     }
 
@@ -405,7 +421,7 @@ impl Tree {
         let written = self.put(object, offset, data)?;
         let attributes = &mut self.node_mut(object)?.attributes;
         attributes.mode = mode_after_change(attributes, who);
-        self.report(object);
+        self.report_written(object);
         Ok(written)
     }
 
@@ -469,21 +485,35 @@ impl Tree {
         match change {
             OutsideChange::Write { offset, data } => {
                 self.put(object, offset, data)?;
+                self.report_written(object);
             }
-            OutsideChange::Resize(size) => self.resize(object, size)?,
+            OutsideChange::BeginWrite => self.node_mut(object)?.touch_data(now),
+            OutsideChange::EndWrite { offset, data } => {
+                let node = self.node_mut(object)?;
+                if offset + data.len() as u64 > node.attributes.size {
+                    return Err(Status::Inval.into());
+                }
+                node.file()?.write(offset, data);
+                self.report_written(object);
+            }
+            OutsideChange::Resize(size) => {
+                self.resize(object, size)?;
+                self.report_written(object);
+            }
             OutsideChange::Mode(mode) => {
                 let attributes = &mut self.node_mut(object)?.attributes;
                 attributes.mode = mode & 0o7777;
                 attributes.ctime = now;
+                self.report(object);
             }
             OutsideChange::Owner(uid) => {
                 let attributes = &mut self.node_mut(object)?.attributes;
                 attributes.uid = uid;
                 attributes.ctime = now;
+                self.report(object);
             }
-            OutsideChange::Remove => return self.remove_everywhere(object, now),
+            OutsideChange::Remove => self.remove_everywhere(object, now)?,
         }
-        self.report(object);
         Ok(())
     }
 

@@ -318,7 +318,7 @@ pub(super) fn events(store: &dyn Store) {
     assert!(store.watch(f));
     store.write_at(&me(), unwatched, 0, b"unheard").unwrap();
     store.write_at(&me(), f, 0, b"heard").unwrap();
-    expect_event(store, OutsideEvent::Changed(f));
+    expect_event(store, OutsideEvent::Written(f));
     store.setattr(&me(), f, &new_mode(0o600)).unwrap();
     expect_event(store, OutsideEvent::Changed(f));
     store.interrupt();
@@ -331,7 +331,7 @@ pub(super) fn events(store: &dyn Store) {
     store.write_at(&me(), unwatched, 0, b"unheard").unwrap();
     let late = store.wait_events(Duration::from_millis(20));
     assert!(
-        !late.contains(&OutsideEvent::Changed(unwatched)),
+        !late.contains(&OutsideEvent::Written(unwatched)),
         "{late:?}"
     );
 }

@@ -454,7 +454,7 @@ fn changes_by_others_are_seen() {
     let g = file(&served, &me(), "g", 0o644);
     assert!(served.watch(f) && served.watch(g) && served.watch(served.root()));
     std::fs::write(path.join("f"), b"by another").unwrap();
-    expect_event(&served, OutsideEvent::Changed(f));
+    expect_event(&served, OutsideEvent::Written(f));
     std::fs::set_permissions(path.join("f"), std::fs::Permissions::from_mode(0o600)).unwrap();
     expect_event(&served, OutsideEvent::Changed(f));
     std::fs::rename(path.join("f"), path.join("h")).unwrap();
