@@ -135,25 +135,32 @@ impl Advancing {
 
     /// Attributes as they are shown, of those that the store gave.
     fn shown(&self, object: ObjectId, mut attributes: Attributes) -> Result<Attributes> {
-        for look in 1.. {
-            if let Some(known) = self.shard(object).lock().get(object) {
-                let now = Times::of(&attributes);
-                if now.ctime >= known.stored.ctime || look >= Self::LOOKS {
-                    known.see(now);
-                    let Times { mtime, ctime } = known.shown;
-                    return Ok(Attributes {
-                        mtime,
-                        ctime,
-                        ..attributes
-                    });
-                }
-            } else {
-                break;
+        for _ in 1..Self::LOOKS {
+            if let Some(shown) = self.show(object, attributes, false) {
+                return Ok(shown);
             }
-            // Someone else has looked since, and seen a later change.
             attributes = self.store.getattr(object)?;
         }
-        Ok(attributes)
+        Ok(self.show(object, attributes, true).unwrap_or(attributes))
+    }
+
+    /// As [`Self::shown`]. `None`: someone else has looked since, and seen a later change; unless the clock went `back`.
+    fn show(&self, object: ObjectId, attributes: Attributes, back: bool) -> Option<Attributes> {
+        let mut shard = self.shard(object).lock();
+        let Some(known) = shard.get(object) else {
+            return Some(attributes);
+        };
+        let now = Times::of(&attributes);
+        if now.ctime < known.stored.ctime && !back {
+            return None;
+        }
+        known.see(now);
+        let Times { mtime, ctime } = known.shown;
+        Some(Attributes {
+            mtime,
+            ctime,
+            ..attributes
+        })
     }
 
     /// As [`Self::shown`], where the attributes are gone if the object is.
@@ -280,8 +287,10 @@ impl Store for Advancing {
         directory: ObjectId,
         name: &[u8],
     ) -> Option<Result<(ObjectId, Attributes)>> {
-        let found = self.store.lookup_at_hand(who, directory, name)?;
-        Some(found.and_then(|(object, seen)| Ok((object, self.shown(object, seen)?))))
+        match self.store.lookup_at_hand(who, directory, name)? {
+            Ok((object, attributes)) => Some(Ok((object, self.show(object, attributes, false)?))),
+            refused => Some(refused),
+        }
     }
 
     fn write_at(

@@ -23,6 +23,13 @@ fn make(store: &Advancing, name: &[u8]) -> ObjectId {
     made.expect("created").object
 }
 
+/// Attributes by their name, and on a thread that must not wait.
+fn looked_up(store: &Advancing, name: &[u8]) -> [Attributes; 2] {
+    let (who, root) = (who(), store.root());
+    let at_hand = store.lookup_at_hand(&who, root, name).expect("in memory");
+    [store.lookup(&who, root, name), at_hand].map(|found| found.expect("there").1)
+}
+
 fn times(store: &Advancing, object: ObjectId) -> Times {
     Times::of(&store.getattr(object).expect("there"))
 }
@@ -44,6 +51,11 @@ fn each_change_shows_later_times() {
         store.write_at(&who(), file, 0, b"x").expect("written");
         let now = times(&store, file);
         assert!(now.ctime > last.ctime && now.mtime > last.mtime);
+        assert!(
+            looked_up(&store, b"a")
+                .iter()
+                .all(|seen| Times::of(seen) == now)
+        );
         last = now;
     }
     let new = SetAttributes {
