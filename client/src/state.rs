@@ -197,7 +197,8 @@ impl FileState {
         let mut version = self.version.lock();
         let same = version.change == Some(change);
         if !same {
-            version.change = Some(change);
+            // What lies there may be another file's by now: the next reply says.
+            version.change = None;
             version.tagged = false;
             self.drop_pages();
         }

@@ -64,6 +64,17 @@ fn attributes_tie_a_counter_to_the_pages_of_their_version() {
 }
 
 #[test]
+fn a_counter_that_is_not_as_told_ties_nothing_either() {
+    let file = file();
+    file.observe(Some(1), Some(&attributes(1)));
+    // The file's watch has ended, and its counter's place is another file's.
+    assert!(!keeps(&file, |file| assert!(!file.revalidate_change(8))));
+    // A page is read directly and cached; the other file does not change, this one may have.
+    assert_eq!(file.change(), None);
+    assert!(!file.revalidate_change(8));
+}
+
+#[test]
 fn a_counter_that_is_told_no_more_is_not_read() {
     let file = file();
     let reference = Reference {
