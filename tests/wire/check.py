@@ -3,6 +3,7 @@
 import os
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -20,6 +21,7 @@ from odafs_wire.direct import (
     Exceptional,
 )
 from odafs_wire.program import BLAKE3, HMAC_SHA_256, ONE_SIDED, Refused, Session
+from odafs_wire.xdr import Packer
 
 PAGE = 4096
 CACHE = 8 << 20
@@ -374,6 +376,25 @@ class OverFabric:
             self.assertEqual(sorted(one.sequence for one in done), list(range(first, first + 128)))
             self.assertEqual({(one.status, one.data) for one in done}, {(0, self.data[:8])})
 
+    def test_calls_flow(self):
+        """2: 128 calls without a reply, each of which may have to wait for the file."""
+        sweep, longest = self.handles[b"sweep"], 60000
+
+        def post(xid):
+            call = Packer().u32(xid, 0, 2, *rpc.ODAFS, program.READ, 0, 0, 0, 0)
+            call.opaque(sweep).u64(xid * 131 % 200 * 65536).u32(longest, 0, 0, 0)
+            self.call_pair.send(bytes(call.data))
+
+        replied = []
+        for xid in range(1000):
+            post(xid)
+            if xid >= 127:
+                replied.append(self.call_pair.receive())
+        replied += [self.call_pair.receive() for _ in range(127)]
+        xids = {struct.unpack_from(">I", reply)[0] for reply in replied}
+        self.assertEqual(xids, set(range(1000)))
+        self.assertTrue(all(reply[20:28] == bytes(8) and len(reply) > longest for reply in replied))
+
     def test_session_of_another(self):
         """3.2: references are good where they were issued."""
         session, other = self.open(), self.open()
@@ -415,6 +436,14 @@ class OverShm(OverFabric, WithServer):
         for length in list(range(0, 60000, 997)) * 10:
             done = program.read(self.caller, self.file, length, length)
             self.assertEqual(done.data, self.data[length : 2 * length])
+
+    def test_regions(self):
+        """13: one too many is refused, and nothing else comes of it."""
+        regions = [self.call_pair.register(100) for _ in range(64)]
+        with self.assertRaises(shm.Refused):
+            self.call_pair.register(100)
+        done = program.read(self.caller, self.file, 0, 10, chunk=(*regions[63].at(0), 10))
+        self.assertEqual((done.data, regions[63].load(0, 10)), (b"", self.data[:10]))
 
     def test_refused(self):
         """13, 2: what is of no protocol served here."""

@@ -9,8 +9,8 @@ import struct
 import threading
 import time
 
-MAGIC, VERSION = 0x4F444653, 2
-HELLO, WELCOME, REFUSED, REGION, EXPOSED = 1, 2, 3, 4, 5
+MAGIC, VERSION = 0x4F444653, 3
+HELLO, WELCOME, REFUSED, REGION, EXPOSED, NO_REGION = 1, 2, 3, 4, 5, 6
 RING, SLOTS_AT, DATA_AT, DATA = 593920, 256, 65792, 512 << 10
 MESSAGE, REGISTRATION = 0, 1
 
@@ -182,8 +182,9 @@ class Pair:
         while not self.answers:
             self.take_packet()
         kind, said, memories = self.answers.pop()
-        if kind == REFUSED:
-            raise Refused(said.decode())
+        if kind == NO_REGION:
+            assert struct.unpack_from("=Q", said)[0] == self.registrations
+            raise Refused(said[8:].decode())
         tag, bytes_, number = struct.unpack("=QQQ", said)
         assert (kind, bytes_, number) == (REGION, length, self.registrations)
         assert tag == self.tags + 1 and len(memories) == 1
