@@ -300,6 +300,9 @@ impl Store for Advancing {
         offset: u64,
         data: &[u8],
     ) -> Result<usize> {
+        if data.is_empty() {
+            return self.store.write_at(who, object, offset, data);
+        }
         self.change(&[(object, Change::Content)], |store| {
             store.write_at(who, object, offset, data)
         })

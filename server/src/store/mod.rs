@@ -177,11 +177,15 @@ impl Special {
         }
     }
 
-    fn device(self) -> Device {
+    /// INVAL beyond the 12 and 20 bits that the kernel's numbers have.
+    fn device(self) -> Result<Device> {
         match self {
-            Self::Fifo | Self::Socket => Device::default(),
+            Self::Fifo | Self::Socket => Ok(Device::default()),
             Self::CharacterDevice { major, minor } | Self::BlockDevice { major, minor } => {
-                Device { major, minor }
+                if major >> 12 != 0 || minor >> 20 != 0 {
+                    return Err(Status::Inval.into());
+                }
+                Ok(Device { major, minor })
             }
         }
     }
@@ -204,8 +208,10 @@ impl ReaddirRange {
     /// Cookies of a store never go stale, so that one verifier does for all time.
     const VERIFIER: [u8; 8] = [0; 8];
 
-    fn check_verifier(&self) -> Result<()> {
-        if self.cookie == 0 || self.verifier == Self::VERIFIER {
+    /// BAD_COOKIE for what no store has given: positions in a directory are signed.
+    fn check(&self) -> Result<()> {
+        let ours = self.verifier == Self::VERIFIER && i64::try_from(self.cookie).is_ok();
+        if self.cookie == 0 || ours {
             Ok(())
         } else {
             Err(Status::BadCookie.into())
@@ -359,7 +365,7 @@ pub trait Store: Send + Sync {
     fn read_at(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
 
     /// Writes all of `data`, or fewer bytes (at least one) if the space ran out in between. The owner
-    /// may write whatever the mode says (RFC 1813 section 4.4).
+    /// may write whatever the mode says (RFC 1813 section 4.4). Without data, who may not write is still refused.
     fn write_at(
         &self,
         credential: &Credential,
@@ -377,7 +383,8 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// Sets what is given; a sync is the caller's business. The attributes afterwards.
+    /// Sets what is given; a sync is the caller's business. The attributes afterwards. NOTSUPP for the mode of a
+    /// symbolic link.
     fn setattr(
         &self,
         credential: &Credential,
@@ -385,7 +392,8 @@ pub trait Store: Send + Sync {
         new: &SetAttributes,
     ) -> Result<Attributes>;
 
-    /// A regular file.
+    /// A regular file. What makes something gives it to the caller and its group: others' ids are for root to name, and
+    /// are ignored where someone else names them, as Linux' server does.
     fn create(
         &self,
         credential: &Credential,
@@ -448,7 +456,8 @@ pub trait Store: Send + Sync {
     fn rmdir(&self, credential: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId>;
 
     /// Lists a directory. A directory that does not change is listed completely and each name once; one
-    /// that does, apart from the names that came or went meanwhile. BAD_COOKIE for a verifier that is not ours.
+    /// that does, apart from the names that came or went meanwhile. BAD_COOKIE for a cookie or a verifier that is not
+    /// ours.
     fn readdir(
         &self,
         credential: &Credential,

@@ -156,6 +156,16 @@ pub(crate) fn check_set(
     Ok(())
 }
 
+/// What of `new` its maker may set of a new object: root names any owner and group, others their own.
+pub(crate) fn settable_at_first(credential: &Credential, new: &SetAttributes) -> SetAttributes {
+    let root = credential.uid == 0;
+    SetAttributes {
+        uid: new.uid.filter(|uid| root || *uid == credential.uid),
+        gid: new.gid.filter(|gid| root || credential.is_member(*gid)),
+        ..*new
+    }
+}
+
 /// The mode of a new object in that directory: mkdir(2) takes no set-id bits, and set-group-id for a group that
 /// comes from the directory is for its members.
 pub(crate) fn made_mode(

@@ -4,8 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, SetTime, Status, access};
 use rustix::fs::{
-    Access, AtFlags, CWD, Gid, Mode, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, chmodat,
-    chownat, fstatvfs, ftruncate, getxattr_query, utimensat,
+    Access, AtFlags, CWD, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
+    Uid, chmodat, chownat, fstatvfs, ftruncate, getxattr_query, openat, seek, utimensat,
 };
 use rustix::io::Errno;
 
@@ -29,7 +29,7 @@ pub(super) fn mode_decides(object: &Descriptor) -> Result<bool> {
 
 impl LocalStore {
     pub(super) fn access_of(&self, who: &Credential, object: ObjectId, mask: u32) -> Result<u32> {
-        let found = self.descriptor(object, Use::Path)?;
+        let found = self.reach(object)?;
         let attributes = self.attributes(object, &*found)?;
         if found.kind == FileType::Symlink {
             return Ok(attributes_permit(&attributes, who, mask));
@@ -50,7 +50,7 @@ impl LocalStore {
         object: ObjectId,
         new: &SetAttributes,
     ) -> Result<Attributes> {
-        let path = self.descriptor(object, Use::Path)?;
+        let path = self.reach(object)?;
         let before = self.attributes(object, &*path)?;
         let file = match new.size {
             Some(size) if size > i64::MAX as u64 => return Err(Status::FBig.into()),
@@ -59,6 +59,9 @@ impl LocalStore {
         };
         let touch_as_ourselves = {
             let judge = self.judge_set(who, &path, &before, new)?;
+            if path.kind == FileType::Symlink && new.mode.is_some() {
+                return Err(Status::NotSupp.into());
+            }
             // What may be refused comes first, and the mode after what takes set-id bits away.
             apply_ids(path.as_fd(), new)?;
             if let Some((file, size)) = &file {
@@ -129,7 +132,7 @@ impl LocalStore {
             // No call tells it; ext4's is the lowest of those in common use.
             link_max: 65_000,
             name_max: found.f_namemax.min(255) as u32,
-            size_max: i64::MAX as u64,
+            size_max: self.size_max,
             time_delta_ns: 1,
             no_trunc: true,
             chown_restricted: true,
@@ -160,6 +163,23 @@ fn permitted_by_kernel(object: &Descriptor, mask: u32) -> u32 {
         }
     }
     granted
+}
+
+/// The largest size of a file. No call tells it, but no file can be positioned beyond. `None`: the file system makes no
+/// file without a name.
+pub(super) fn size_max(directory: BorrowedFd<'_>) -> Option<u64> {
+    let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+    let file = openat(directory, c".", flags, Mode::from_raw_mode(0o600)).ok()?;
+    let reaches = |size| seek(&file, SeekFrom::Start(size)).is_ok();
+    let (mut most, mut beyond) = (0, 1 << 63);
+    while beyond - most > 1 {
+        let middle = most + (beyond - most) / 2;
+        match reaches(middle) {
+            true => most = middle,
+            false => beyond = middle,
+        }
+    }
+    Some(most)
 }
 
 pub(super) fn apply_ids(object: BorrowedFd<'_>, new: &SetAttributes) -> Result<()> {

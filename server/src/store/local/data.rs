@@ -19,7 +19,7 @@ const OFFSET_MAX: u64 = i64::MAX as u64;
 
 impl LocalStore {
     pub(super) fn link_target(&self, object: ObjectId) -> Result<Vec<u8>> {
-        let link = self.descriptor(object, Use::Path)?;
+        let link = self.reach(object)?;
         if link.kind != FileType::Symlink {
             return Err(Status::Inval.into());
         }
@@ -52,7 +52,13 @@ impl LocalStore {
         offset: u64,
         data: &[u8],
     ) -> Result<usize> {
-        let file = self.file(object, Use::Write)?;
+        // Nothing is opened for writing that will not be written to.
+        let wanted = if data.is_empty() {
+            Use::Path
+        } else {
+            Use::Write
+        };
+        let file = self.file(object, wanted)?;
         if offset.saturating_add(data.len() as u64) > OFFSET_MAX {
             return Err(Status::FBig.into());
         }
@@ -81,7 +87,7 @@ impl LocalStore {
         {
             return Ok(found);
         }
-        match self.descriptor(object, Use::Path)?.kind {
+        match self.reach(object)?.kind {
             FileType::Regular => self.descriptor(object, wanted),
             FileType::Directory => Err(Status::IsDir.into()),
             _ => Err(Status::Inval.into()),
@@ -108,7 +114,7 @@ impl LocalStore {
     }
 
     pub(super) fn sync_object(&self, object: ObjectId, data_only: bool) -> Result<()> {
-        let path = self.descriptor(object, Use::Path)?;
+        let path = self.reach(object)?;
         if path.kind != FileType::Regular {
             return self.sync_attributes(object, &path);
         }

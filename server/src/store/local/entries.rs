@@ -16,7 +16,7 @@ use super::descriptors::{Descriptor, Use};
 use super::identity::{Judge, without_umask};
 use super::objects::{BENEATH, open_path};
 use crate::store::names::{Name, check_target, verifier_times};
-use crate::store::permission::{check_add, check_take};
+use crate::store::permission::{check_add, check_take, settable_at_first};
 use crate::store::{
     CreateHow, Created, Credential, ObjectId, Result, Special, Unlinked, default_mode,
 };
@@ -122,7 +122,7 @@ impl LocalStore {
                 self.take_back(place, AtFlags::empty());
                 return Err(errno.into());
             }
-            self.dress(place, &fd, &new)?;
+            self.dress(who, place, &fd, &new)?;
             fd
         };
         fsync(&fd)?;
@@ -130,9 +130,16 @@ impl LocalStore {
     }
 
     /// The attributes of a new object, as its maker. It is taken back if they are refused.
-    fn dress(&self, place: &NewName<'_>, fd: &OwnedFd, new: &SetAttributes) -> Result<()> {
+    fn dress(
+        &self,
+        who: &Credential,
+        place: &NewName<'_>,
+        fd: &OwnedFd,
+        new: &SetAttributes,
+    ) -> Result<()> {
         // It was made with its mode, or with as much of it as a default ACL left.
-        let dressed = apply_ids(fd.as_fd(), new).and_then(|()| apply_times(fd.as_fd(), new));
+        let new = settable_at_first(who, new);
+        let dressed = apply_ids(fd.as_fd(), &new).and_then(|()| apply_times(fd.as_fd(), &new));
         if dressed.is_err() {
             let directory = fstat(fd).is_ok_and(|stat| stat.st_mode & 0o170_000 == 0o040_000);
             let flags = if directory {
@@ -183,7 +190,7 @@ impl LocalStore {
         })?;
         {
             let _judge = self.judge_maker(who)?;
-            self.dress(&place, &fd, new)?;
+            self.dress(who, &place, &fd, new)?;
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(opened) = openat(&fd, c".", flags, Mode::empty()) {
@@ -207,7 +214,7 @@ impl LocalStore {
         })?;
         {
             let _judge = self.judge_maker(who)?;
-            self.dress(&place, &fd, new)?;
+            self.dress(who, &place, &fd, new)?;
         }
         self.finish(&place, fd, Use::Path)
     }
@@ -227,7 +234,8 @@ impl LocalStore {
             Special::CharacterDevice { .. } => rustix::fs::FileType::CharacterDevice,
             Special::BlockDevice { .. } => rustix::fs::FileType::BlockDevice,
         };
-        let device = makedev(what.device().major, what.device().minor);
+        let device = what.device()?;
+        let device = makedev(device.major, device.minor);
         let mode = new.mode.unwrap_or(default_mode(what.kind())) & 0o7777;
         let fd = self.make(who, &place, |place| {
             mknodat(
@@ -240,7 +248,7 @@ impl LocalStore {
         })?;
         {
             let _judge = self.judge_maker(who)?;
-            self.dress(&place, &fd, new)?;
+            self.dress(who, &place, &fd, new)?;
         }
         self.finish(&place, fd, Use::Path)
     }
@@ -266,7 +274,7 @@ impl LocalStore {
         name: &[u8],
     ) -> Result<Attributes> {
         let place = self.new_name(directory, name)?;
-        let linked = self.descriptor(object, Use::Path)?;
+        let linked = self.reach(object)?;
         if linked.kind == FileType::Directory {
             return Err(Status::IsDir.into());
         }

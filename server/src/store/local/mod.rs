@@ -92,6 +92,8 @@ pub struct LocalStore {
     handles: HandleMaker,
     watches: Watches,
     read_only: bool,
+    /// The largest size of a file, bytes.
+    size_max: u64,
     /// Attributes of an open object are in memory: there is a disk or nothing behind it, no network.
     in_memory: bool,
 }
@@ -140,6 +142,9 @@ impl LocalStore {
             ),
         };
         let in_memory = sys::keeps_inodes_in_memory(whole.as_fd());
+        // Where nothing can be made there is nothing to be said.
+        let made = (!options.read_only).then(|| attributes::size_max(whole.as_fd()));
+        let size_max = made.flatten().unwrap_or(i64::MAX as u64);
         let private = state
             .private_directories()
             .iter()
@@ -158,6 +163,7 @@ impl LocalStore {
             handles: HandleMaker::new(state.handle_key(), export),
             watches: Watches::new()?,
             read_only: options.read_only,
+            size_max,
             in_memory,
         })
     }
@@ -199,7 +205,7 @@ impl Store for LocalStore {
     }
 
     fn getattr(&self, object: ObjectId) -> Result<Attributes> {
-        self.attributes(object, &*self.descriptor(object, Use::Path)?)
+        self.attributes(object, &*self.reach(object)?)
     }
 
     fn access(&self, who: &Credential, object: ObjectId, mask: u32) -> Result<u32> {
@@ -354,17 +360,17 @@ impl Store for LocalStore {
         directory: ObjectId,
         range: ReaddirRange,
     ) -> Result<Listing> {
-        range.check_verifier()?;
+        range.check()?;
         self.list(who, directory, range)
     }
 
     fn statfs(&self, object: ObjectId) -> Result<Space> {
-        self.descriptor(object, Use::Path)?;
+        self.reach(object)?;
         self.space()
     }
 
     fn pathconf(&self, object: ObjectId) -> Result<Limits> {
-        self.descriptor(object, Use::Path)?;
+        self.reach(object)?;
         self.limits()
     }
 
@@ -374,7 +380,7 @@ impl Store for LocalStore {
 
     fn open_handle(&self, handle: &[u8]) -> Result<ObjectId> {
         let object = self.handles.open(handle).map_err(|_| Status::BadHandle)?;
-        self.descriptor(object, Use::Path)?;
+        self.reach(object)?;
         Ok(object)
     }
 

@@ -46,6 +46,16 @@ impl LocalStore {
         Ok(opened)
     }
 
+    /// An object that may be used: a directory that lies within the export. Someone may have moved it away.
+    pub(super) fn reach(&self, object: ObjectId) -> Result<Arc<Descriptor>> {
+        let found = self.descriptor(object, Use::Path)?;
+        if found.kind == FileType::Directory && object != self.root {
+            self.attributes(object, &*found)?;
+            self.check_within(found.as_fd())?;
+        }
+        Ok(found)
+    }
+
     fn find(&self, object: ObjectId) -> Result<Arc<Descriptor>> {
         match &self.finding {
             Finding::ByHandle(scheme) => {
@@ -147,15 +157,11 @@ impl LocalStore {
 
     /// A directory in which names may be resolved: it is one, is not removed, and lies within the export.
     pub(super) fn directory(&self, object: ObjectId) -> Result<Arc<Descriptor>> {
-        let found = self.descriptor(object, Use::Path)?;
-        if found.kind != FileType::Directory {
-            return Err(Status::NotDir.into());
+        let found = self.reach(object)?;
+        match found.kind {
+            FileType::Directory => Ok(found),
+            _ => Err(Status::NotDir.into()),
         }
-        if object != self.root {
-            self.attributes(object, &*found)?;
-            self.check_within(found.as_fd())?;
-        }
-        Ok(found)
     }
 
     /// STALE for a directory that is not below the root: someone has moved it away.

@@ -317,7 +317,7 @@ impl Store for MemoryStore {
         what: Special,
         new: &SetAttributes,
     ) -> Result<(ObjectId, Attributes)> {
-        let (kind, device) = (what.kind(), what.device());
+        let (kind, device) = (what.kind(), what.device()?);
         if device != Device::default() && who.uid != 0 {
             return Err(Status::Perm.into());
         }
@@ -364,7 +364,7 @@ impl Store for MemoryStore {
         directory: ObjectId,
         range: ReaddirRange,
     ) -> Result<Listing> {
-        range.check_verifier()?;
+        range.check()?;
         let tree = self.tree.lock();
         let node = tree.node(directory)?;
         let names = node.names()?;

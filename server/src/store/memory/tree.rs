@@ -11,7 +11,7 @@ use super::{Meddler, Operation, OutsideChange};
 use crate::store::names::{Name, verifier_times};
 use crate::store::permission::{
     check_add, check_search, check_set, made_mode, may_write, mode_after_change, mode_after_giving,
-    settable_mode,
+    settable_at_first, settable_mode,
 };
 use crate::store::{CreateHow, Created, Credential, ObjectId, OutsideEvent, Result, default_mode};
 
@@ -254,7 +254,10 @@ impl Tree {
         let mode = made_mode(new.mode.unwrap_or(default_mode(kind)), kind, &parent, who);
         let object = self.insert(who, Some(&parent), kind, body, mode);
         self.node_mut(object)?.attributes.device = device;
-        let rest = SetAttributes { mode: None, ..*new };
+        let rest = SetAttributes {
+            mode: None,
+            ..settable_at_first(who, new)
+        };
         if let Err(refused) = self.set(who, object, &rest) {
             self.forget(object);
             return Err(refused);
@@ -353,6 +356,9 @@ impl Tree {
             node.file()?;
         }
         check_set(&node.attributes, who, new)?;
+        if node.attributes.kind == FileType::Symlink && new.mode.is_some() {
+            return Err(Status::NotSupp.into());
+        }
         if let Some(size) = new.size {
             self.resize(object, size)?;
         }
@@ -417,6 +423,9 @@ impl Tree {
         node.file()?;
         if !may_write(&node.attributes, who) {
             return Err(Status::Access.into());
+        }
+        if data.is_empty() {
+            return Ok(0);
         }
         let written = self.put(object, offset, data)?;
         let attributes = &mut self.node_mut(object)?.attributes;

@@ -228,6 +228,14 @@ pub(super) fn listing(store: &dyn Store, count: usize) {
         ..range
     };
     refused(store.readdir(&me(), d, range), Status::BadCookie);
+    for cookie in [1 << 63, u64::MAX] {
+        let range = ReaddirRange {
+            cookie,
+            verifier: [0; 8],
+            ..range
+        };
+        refused(store.readdir(&me(), d, range), Status::BadCookie);
+    }
 }
 
 pub(super) fn listing_while_it_changes(store: &dyn Store) {

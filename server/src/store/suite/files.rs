@@ -156,6 +156,15 @@ pub(super) fn specials(store: &dyn Store) {
             assert_eq!((attributes.device.major, attributes.device.minor), (1, 3));
             refused(store.read_at(null, 0, &mut [0; 8]), Status::Inval);
         }
+        // The kernel's numbers have 12 and 20 bits.
+        for (major, minor) in [(1 << 12, 3), (1, 1 << 20), (5000, 1 << 21)] {
+            let character = Special::CharacterDevice { major, minor };
+            refused(mknod("beyond", character), Status::Inval);
+            refused(
+                mknod("beyond", Special::BlockDevice { major, minor }),
+                Status::Inval,
+            );
+        }
     }
 }
 
@@ -231,6 +240,15 @@ pub(super) fn attributes(store: &dyn Store) {
         .unwrap();
     assert_eq!(store.setattr(&me(), link, &times).unwrap().mtime, m);
     assert_ne!(store.getattr(object).unwrap().mtime, m);
+    // A link's mode cannot be set, and then nothing of the others is.
+    let before = store.getattr(link).unwrap();
+    let all = SetAttributes {
+        uid: Some(before.uid),
+        mtime: SetTime::ServerTime,
+        ..new_mode(0o600)
+    };
+    refused(store.setattr(&me(), link, &all), Status::NotSupp);
+    assert_eq!(store.getattr(link).unwrap(), before);
 }
 
 pub(super) fn types(store: &dyn Store) {

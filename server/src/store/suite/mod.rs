@@ -52,6 +52,7 @@ pub(crate) fn all<S: Store>(make: impl Fn() -> S, entries: usize) {
 pub(crate) fn others<S: Store>(make: impl Fn() -> S) {
     let tests: &[(&str, Test)] = &[
         ("classes", users::classes),
+        ("foreign ids", users::foreign_ids),
         ("owners", users::owners),
         ("sticky", users::sticky),
         ("giving away", users::giving_away),

@@ -25,6 +25,33 @@ pub(super) fn open_to_all(store: &dyn Store, mode: u32) -> ObjectId {
     d
 }
 
+/// Owner and group of a new object are for root to name; others get what is theirs.
+pub(super) fn foreign_ids(store: &dyn Store) {
+    let d = open_to_all(store, 0o777);
+    let new = SetAttributes {
+        uid: Some(ALICE),
+        gid: Some(ALICE),
+        ..new_mode(0o640)
+    };
+    let made = |name: &str, who: &Credential| {
+        let name = name.as_bytes();
+        let file = store.create(who, d, &[name, b"f"].concat(), CreateHow::Guarded(&new));
+        let (_, directory) = store.mkdir(who, d, &[name, b"d"].concat(), &new).unwrap();
+        let (_, fifo) = store
+            .mknod(who, d, &[name, b"p"].concat(), Special::Fifo, &new)
+            .unwrap();
+        let (_, link) = store
+            .symlink(who, d, &[name, b"l"].concat(), b"f", &new)
+            .unwrap();
+        let all = [file.unwrap().attributes, directory, fifo, link];
+        all.map(|of| (of.uid, of.gid))
+    };
+    assert_eq!(made("bob's", &bob()), [(BOB, BOB); 4]);
+    assert_eq!(made("alice's", &alice()), [(ALICE, ALICE); 4]);
+    let root = Credential::of(0, 0, &[]);
+    assert_eq!(made("root's", &root), [(ALICE, ALICE); 4]);
+}
+
 pub(super) fn classes(store: &dyn Store) {
     let d = open_to_all(store, 0o777);
     let new = SetAttributes {
@@ -49,6 +76,8 @@ pub(super) fn classes(store: &dyn Store) {
         assert_eq!(pure, granted(&who));
     }
     refused(store.write_at(&bob(), f.object, 0, b"no"), Status::Access);
+    refused(store.write_at(&bob(), f.object, 0, b""), Status::Access);
+    assert_eq!(store.write_at(&alice(), f.object, 0, b"").unwrap(), 0);
     store.write_at(&alice(), f.object, 0, b"yes").unwrap();
     // Directories.
     let (private, attributes) = store

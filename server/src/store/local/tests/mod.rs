@@ -305,6 +305,18 @@ fn no_way_leads_out() {
             plus: true,
         };
         refused(served.readdir(&me(), d, range), Status::Stale);
+        refused(served.getattr(d), Status::Stale);
+        refused(served.access(&me(), d, 0x3f), Status::Stale);
+        refused(served.setattr(&me(), d, &new_mode(0o700)), Status::Stale);
+        refused(served.readlink(d), Status::Stale);
+        refused(served.read_at(d, 0, &mut [0; 8]), Status::Stale);
+        refused(served.write_at(&me(), d, 0, b"x"), Status::Stale);
+        refused(served.sync(d, false), Status::Stale);
+        refused(served.statfs(d), Status::Stale);
+        refused(served.pathconf(d), Status::Stale);
+        refused(served.link(&me(), d, root, b"x"), Status::Stale);
+        let handle = served.handle(d).unwrap();
+        refused(served.open_handle(&handle), Status::Stale);
         // Its neighbour whose name begins alike is no inside either.
         std::fs::create_dir(path.join("e")).unwrap();
         let (e, _) = served.lookup(&me(), root, b"e").unwrap();
@@ -532,5 +544,21 @@ fn what_is_open_is_looked_up_at_hand() {
         assert_eq!(at_hand(b"f"), Some(Ok(other)));
         std::fs::rename(&path, served.place.outside("d")).unwrap();
         assert_eq!(at_hand(b"f"), Some(Err(Status::Stale)));
+    }
+}
+
+#[test]
+fn the_largest_size_is_the_file_systems() {
+    let served = Place::on_disk().open(true);
+    let most = served.pathconf(served.root()).unwrap().size_max;
+    let f = file(&served, &me(), "f", 0o644);
+    let sized = |size| SetAttributes {
+        size: Some(size),
+        ..SetAttributes::default()
+    };
+    let set = served.setattr(&me(), f, &sized(most));
+    assert_eq!(set.unwrap().size, most);
+    if most < i64::MAX as u64 {
+        refused(served.setattr(&me(), f, &sized(most + 1)), Status::FBig);
     }
 }
