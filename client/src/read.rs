@@ -256,6 +256,7 @@ impl Reading<'_> {
         let order = self.asked.order;
         let source = source(&order, self.session.as_deref());
         for part in parts.iter_mut().filter(|part| part.step == Step::Look) {
+            self.shared.note_page(self.file, part.page);
             let cached = match order.keeps {
                 true => self
                     .shared

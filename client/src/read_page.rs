@@ -110,6 +110,7 @@ impl PageRead<'_> {
     #[inline]
     fn run(&self, buf: &mut [u8], waits: Waits) -> Ended {
         // 1. The data cache.
+        self.shared.note_page(self.file, self.page);
         if self.asked.order.keeps
             && let Some(bytes) =
                 self.shared

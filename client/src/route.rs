@@ -8,8 +8,10 @@ mod keep;
 mod order;
 mod policy;
 mod refusals;
+mod reuse;
 mod trial;
 
 pub use config::Config;
 pub use order::{CLASSES, Choice, Order, Orders, Purpose, SizeClass};
 pub use policy::{Policy, Record};
+pub use reuse::{PageName, Reuse};

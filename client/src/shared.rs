@@ -16,8 +16,8 @@ use crate::{
     link::Link,
     mount::{self, Mounted},
     nfs::{Nfs, NfsError},
-    options::{Cache, Options},
-    route::{Config, Policy, SizeClass},
+    options::{Cache, Options, Route},
+    route::{Config, Policy, Reuse, SizeClass},
     session::Session,
     state::{FileState, Moment},
     url::Url,
@@ -72,6 +72,8 @@ pub struct Shared {
     pub written: AtomicU64,
     /// The policy.
     pub policy: Mutex<Policy>,
+    /// Where the policy is to say which pages are kept: which of them would be read again.
+    reuse: Option<Reuse>,
     cache: Option<Box<[Mutex<DataCache>]>>,
     budget: Mutex<Budget>,
     files: Mutex<Files>,
@@ -113,7 +115,10 @@ impl Shared {
         };
         let data_cache = options.cache != Cache::Off;
         let cached = data_cache.then(|| PageSize::DEFAULT.bytes());
+        let by_policy = data_cache && options.route == Route::Policy;
         let budget = Budget::new(options.memory_bytes, data_cache);
+        let kept_bytes = usize::try_from(budget.data_bytes(0)).unwrap_or(usize::MAX);
+        let frames = kept_bytes / PageSize::DEFAULT.bytes();
         let shard = |_| Mutex::new(DataCache::new(budget.data_bytes(0) / SHARDS as u64));
         let directory = Directory::new(options.memory_bytes);
         directory.set_limit(budget.directory_bytes());
@@ -135,6 +140,7 @@ impl Shared {
             learned: AtomicU64::new(0),
             written: AtomicU64::new(0),
             policy: Mutex::new(Policy::new(Config::default(), options.seed, cached)),
+            reuse: by_policy.then(|| Reuse::new(frames)),
             cache: data_cache.then(|| (0..SHARDS).map(shard).collect()),
             budget: Mutex::new(budget),
             files: Mutex::new(Files {

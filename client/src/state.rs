@@ -161,6 +161,11 @@ impl FileState {
         }
     }
 
+    /// The generation of the cached pages: those of others are of another version.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Relaxed)
+    }
+
     /// Is what was read since `moment` still the version that is cached? To be asked under the cache's lock.
     pub fn still(&self, moment: Moment) -> bool {
         self.moment() == moment

@@ -40,6 +40,18 @@ impl Keep {
         self.put.add(ns);
     }
 
+    /// The chance of a hit, were all pages kept; `None` while it is not known.
+    pub fn set_chance(&mut self, chance: Option<f64>) {
+        self.chance = chance;
+    }
+
+    /// What a read takes in the mean, where pages are kept that come by a route which takes `route_ns`.
+    pub fn mean_ns(&self, class: usize, route_ns: f64) -> f64 {
+        let chance = self.chance.unwrap_or(CHANCE);
+        let hit_ns = self.hits[class].known().unwrap_or(HIT_NS.min(route_ns));
+        chance * hit_ns + (1.0 - chance) * (route_ns + self.put.known().unwrap_or(PUT_NS))
+    }
+
     /// What a hit takes, if one was timed.
     pub fn hit_ns(&self, class: usize) -> Option<f64> {
         self.hits[class].known()

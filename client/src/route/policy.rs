@@ -130,9 +130,10 @@ impl Policy {
             Leave::Probe if refusals.take_try() => (costs.best_direct(), Purpose::Probe),
             Leave::Probe | Leave::Rpc => (Choice::Rpc, Purpose::Standing),
         };
+        let trial = matches!(purpose, Purpose::Trial { .. });
         Order {
             choice,
-            keeps: self.keeps(class, choice),
+            keeps: !trial && self.keeps(class, choice),
             purpose,
         }
     }
@@ -212,10 +213,14 @@ impl Policy {
         self.probes += u64::from(probes);
     }
 
-    /// The data cache had the page; that took so long.
-    pub fn hit(&mut self, class: SizeClass, ns: u64) {
+    /// The data cache had the pages of `count` reads, one of which took so long.
+    pub fn hit(&mut self, file: &Record, class: SizeClass, count: u32, ns: u64, now_ns: u64) {
         if let Some((keep, _)) = &mut self.cache {
             keep.hit(class.index(), ns);
+        }
+        let passed_ns = keep_below(ns, self.hit_ns(class)) * u64::from(count);
+        if self.classes[class.index()].passed(passed_ns) {
+            self.begin_trial(file, class, now_ns);
         }
     }
 
@@ -223,6 +228,13 @@ impl Policy {
     pub fn put(&mut self, ns: u64) {
         if let Some((keep, _)) = &mut self.cache {
             keep.put(ns);
+        }
+    }
+
+    /// The chance that a read hits, were all pages kept.
+    pub fn set_chance(&mut self, chance: Option<f64>) {
+        if let Some((keep, _)) = &mut self.cache {
+            keep.set_chance(chance);
         }
     }
 
@@ -307,12 +319,27 @@ impl Policy {
             }
             Purpose::Probe => {}
             Purpose::Standing => {
-                let free = file.refusals[class.index()].leave() == Leave::Any;
-                if costs.took(choice, count, ns) && free && costs.begin_trial(now_ns) {
-                    self.trials += 1;
+                if costs.took(choice, count, ns) {
+                    self.begin_trial(file, class, now_ns);
                 }
             }
         }
+    }
+
+    /// Begins a trial, if one is due and the file may be read by any route.
+    fn begin_trial(&mut self, file: &Record, class: SizeClass, now_ns: u64) {
+        if file.refusals[class.index()].leave() != Leave::Any {
+            return;
+        }
+        let best = self.classes[class.index()].best();
+        let kept = self.keeps(class, best);
+        let route_ns = self.cost_ns(class, best);
+        let instead_ns = match (&self.cache, route_ns) {
+            (Some((keep, _)), Some(ns)) if kept => Some(keep.mean_ns(class.index(), ns) as u64),
+            _ => None,
+        };
+        let begins = self.classes[class.index()].begin_trial(instead_ns, now_ns);
+        self.trials += u64::from(begins);
     }
 
     fn conclude(&mut self, class: SizeClass, verdict: Option<Verdict>) {
@@ -380,6 +407,11 @@ impl Policy {
             stale_ns: nearest(&stale).unwrap_or(direct_ns),
         }
     }
+}
+
+/// A time, but no more than a few times the mean: one preempted read is not much time spent reading.
+fn keep_below(ns: u64, mean_ns: Option<f64>) -> u64 {
+    mean_ns.map_or(ns, |mean_ns| ns.min(mean_ns as u64 * 8))
 }
 
 #[cfg(test)]

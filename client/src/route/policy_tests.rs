@@ -351,6 +351,55 @@ fn what_a_refusal_took_is_learned_without_a_choice() {
     );
 }
 
+/// What is kept is weighed against the route as it is by now, not as it was when pages began to be kept.
+#[test]
+fn pages_are_kept_no_longer_than_a_hit_saves_something() {
+    let mut policy = Policy::new(Config::default(), 11, Some(4096));
+    policy.grant(Choice::OneSided);
+    let mut file = policy.record();
+    policy.set_chance(Some(0.99));
+    let cold_ns = 5_000;
+    let by = (Choice::OneSided, Purpose::Standing);
+    policy.completed(&mut file, CLASS, by, 1, Some(cold_ns), 0);
+    let standing = policy.standing(&file, CLASS).expect("no trial yet");
+    assert!(standing.keeps, "a cold read took much longer than a hit");
+    let (mut now_ns, mut hits) = (0, 0);
+    while policy
+        .standing(&file, CLASS)
+        .is_none_or(|order| order.keeps)
+    {
+        let order = policy.standing(&file, CLASS);
+        match order.unwrap_or_else(|| policy.order(&mut file, CLASS, now_ns)) {
+            Order { keeps: true, .. } => {
+                now_ns += 64 * 380;
+                hits += 64;
+                policy.hit(&file, CLASS, 64, 380, now_ns);
+            }
+            Order {
+                choice: Choice::Rpc,
+                purpose,
+                ..
+            } => {
+                now_ns += 1_450;
+                let ordered = (Choice::Rpc, purpose);
+                policy.by_rpc(&mut file, CLASS, ordered, 1, Some(1_450), now_ns);
+            }
+            Order {
+                choice, purpose, ..
+            } => {
+                let ns = if choice == Choice::Guarded {
+                    1_320
+                } else {
+                    250
+                };
+                now_ns += ns;
+                policy.completed(&mut file, CLASS, (choice, purpose), 1, Some(ns), now_ns);
+            }
+        }
+        assert!(hits < 1_000_000, "it keeps on keeping");
+    }
+}
+
 fn phase() -> impl Strategy<Value = Phase> {
     let permille = prop_oneof![Just(0), Just(1000), 0u32..=1000];
     let cost = || 300u64..60_000;

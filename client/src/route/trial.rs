@@ -1,7 +1,8 @@
 //! What the routes of one size class cost at one server, and the trials that compare them.
 //!
 //! In a trial two routes take turns for a few reads each, all timed alike. The first reads after each change of route
-//! are not measured: a server that sleeps, a cold cache, a connection that has to be made are no route's cost.
+//! are not measured: a server that sleeps, a cold cache, a connection that has to be made are no route's cost. The data
+//! cache is passed over meanwhile, so that its worth can be told from what the routes cost.
 
 use super::{
     config::Config,
@@ -61,9 +62,11 @@ struct Trial {
     missed: u32,
     measured: ByRoute<u32>,
     measured_ns: ByRoute<u64>,
-    /// Time of all the challenger's reads, and how many those were.
-    challenger_ns: u64,
-    challenger_reads: u32,
+    /// What each read would have taken without the trial, where that is not what the standing route takes.
+    instead_ns: Option<u64>,
+    /// Time of all reads, and how many those were.
+    took_ns: u64,
+    reads: u32,
 }
 
 impl Class {
@@ -146,7 +149,6 @@ impl Class {
             return false;
         }
         let mut passed_ns = ns;
-        let mut hurry = false;
         if let Some(judged_ns) = self.judged_ns[choice.index()] {
             passed_ns = ns.min(judged_ns as u64 * 8);
             if ns as f64 > judged_ns * DRIFT.0 {
@@ -154,22 +156,26 @@ impl Class {
             } else {
                 self.drift = self.drift.saturating_sub(1);
             }
-            hurry = self.drift >= DRIFT.1;
-            if hurry {
+            if self.drift >= DRIFT.1 {
                 self.drift = 0;
+                for due in &mut self.due {
+                    due.left_ns = due.left_ns.min(due.interval_ns / 16);
+                }
             }
         }
+        self.passed(passed_ns * u64::from(count))
+    }
+
+    /// Reads took so long. True if a trial may begin.
+    pub fn passed(&mut self, ns: u64) -> bool {
         for due in &mut self.due {
-            due.left_ns = due.left_ns.saturating_sub(passed_ns * u64::from(count));
-            if hurry {
-                due.left_ns = due.left_ns.min(due.interval_ns / 16);
-            }
+            due.left_ns = due.left_ns.saturating_sub(ns);
         }
         self.trial.is_none()
     }
 
-    /// Begins a trial, if one is due.
-    pub fn begin_trial(&mut self, now_ns: u64) -> bool {
+    /// Begins a trial, if one is due. `instead_ns` is what a read takes now, if that is not what the best route takes.
+    pub fn begin_trial(&mut self, instead_ns: Option<u64>, now_ns: u64) -> bool {
         let due = |choice: &Choice| {
             let waited = self.due[choice.index()].left_ns == 0;
             *choice != self.best && self.granted[choice.index()] && waited
@@ -177,7 +183,10 @@ impl Class {
         // The one with the shortest interval has been tried least.
         let interval = |choice: &Choice| self.due[choice.index()].interval_ns;
         let challenger = Choice::ALL.into_iter().filter(due).min_by_key(interval);
-        let trial = challenger.map(|challenger| Trial::new(challenger, self.best, now_ns));
+        let trial = challenger.map(|challenger| Trial {
+            instead_ns,
+            ..Trial::new(challenger, self.best, now_ns)
+        });
         self.trial = trial;
         trial.is_some()
     }
@@ -240,8 +249,9 @@ impl Trial {
             missed: 0,
             measured: Default::default(),
             measured_ns: Default::default(),
-            challenger_ns: 0,
-            challenger_reads: 0,
+            instead_ns: None,
+            took_ns: 0,
+            reads: 0,
         }
     }
 
@@ -257,10 +267,8 @@ impl Trial {
     }
 
     fn took(&mut self, choice: Choice, measured: bool, ns: u64) {
-        if choice == self.challenger {
-            self.challenger_ns = self.challenger_ns.saturating_add(ns);
-            self.challenger_reads += 1;
-        }
+        self.took_ns = self.took_ns.saturating_add(ns);
+        self.reads += 1;
         if measured {
             let measured_ns = &mut self.measured_ns[choice.index()];
             *measured_ns = measured_ns.saturating_add(ns);
@@ -281,10 +289,11 @@ impl Trial {
         self.given >= TRIAL_READS || self.given >= 2 * TURN && hopeless
     }
 
-    /// What the challenger's reads took longer than the standing route's would have.
+    /// What its reads took longer than they would have without it.
     fn excess_ns(&self) -> u64 {
-        let standing_ns = self.mean_ns(self.standing).unwrap_or(0);
-        self.challenger_ns
-            .saturating_sub(standing_ns * u64::from(self.challenger_reads))
+        let standing_ns = || self.mean_ns(self.standing).unwrap_or(0);
+        let instead_ns = self.instead_ns.unwrap_or_else(standing_ns);
+        self.took_ns
+            .saturating_sub(instead_ns * u64::from(self.reads))
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     options::Route,
     part::Told,
     read_page::Fetched,
-    route::{CLASSES, Choice, Order, Orders, Policy, Purpose, Record, SizeClass},
+    route::{CLASSES, Choice, Order, Orders, PageName, Policy, Purpose, Record, SizeClass},
     session::Session,
     state::FileState,
     trace::Taken,
@@ -113,6 +113,18 @@ impl Shared {
         }
     }
 
+    /// A page of the file is read.
+    #[inline]
+    pub fn note_page(&self, file: &FileState, page: u64) {
+        if let Some(reuse) = &self.reuse {
+            reuse.note(PageName {
+                file: file.number,
+                generation: file.generation(),
+                page,
+            });
+        }
+    }
+
     /// A read of one page was served from the data cache, with so many bytes.
     #[inline]
     pub fn was_hit(&self, file: &FileState, asked: &Asked, bytes: usize) {
@@ -125,9 +137,16 @@ impl Shared {
     #[inline]
     fn tell_hit(&self, file: &FileState, asked: &Asked) {
         let hits = &file.ticks[asked.lane.index()].hits;
-        if let Some((_, ns)) = count(hits, asked) {
-            self.policy.lock().hit(asked.class, ns);
+        if let Some((untold, ns)) = count(hits, asked) {
+            self.tell_hits(file, asked, untold, ns);
         }
+    }
+
+    #[cold]
+    fn tell_hits(&self, file: &FileState, asked: &Asked, count: u32, ns: u64) {
+        self.tell(file, asked.class, |policy, record, now| {
+            policy.hit(record, asked.class, count, ns, now);
+        });
     }
 
     /// A read of one page was served so.
@@ -211,6 +230,9 @@ impl Shared {
         let mut policy = self.policy.lock();
         let mut record = file.record.lock();
         what(&mut policy, &mut record, now);
+        if let Some(reuse) = &self.reuse {
+            policy.set_chance(reuse.chance());
+        }
         file.orders.set(class, policy.standing(&record, class));
     }
 }

@@ -1,0 +1,154 @@
+//! The chance that a page is read again while it would still be kept.
+//!
+//! It is asked about pages that may not be kept at all, so a small cache of names stands for the data cache: one page in
+//! some, picked by its name, and as many names as that share of the frames (the spatial sampling of SHARDS, Waldspurger
+//! et al., FAST 2015). What hits there would have hit here.
+
+use lru::LruCache;
+use odafs_fabric::sync::Mutex;
+use std::num::NonZeroUsize;
+
+/// Names that are kept: enough that chance moves the answer by a few hundredths.
+const NAMES: usize = 256;
+/// Reads of picked pages that an answer needs.
+const ENOUGH: u32 = 64;
+/// Reads after which one has decayed to 1/e.
+const HORIZON: f64 = 256.0;
+
+/// Which page of which version of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PageName {
+    /// Number of the file.
+    pub file: u64,
+    /// Generation of its pages.
+    pub generation: u64,
+    /// Index of the page.
+    pub page: u64,
+}
+
+/// What is known of reads to come from those that were.
+#[derive(Debug)]
+pub struct Reuse {
+    /// One page in so many is picked.
+    one_in: u64,
+    picked: Mutex<Picked>,
+}
+
+#[derive(Debug)]
+struct Picked {
+    names: LruCache<PageName, ()>,
+    chance: f64,
+    seen: u32,
+}
+
+impl Reuse {
+    /// For a cache of so many frames.
+    pub fn new(frames: usize) -> Self {
+        let one_in = (frames / NAMES).max(1);
+        let names = NonZeroUsize::new(frames / one_in).unwrap_or(NonZeroUsize::MIN);
+        Self {
+            one_in: one_in as u64,
+            picked: Mutex::new(Picked {
+                names: LruCache::new(names),
+                chance: 0.0,
+                seen: 0,
+            }),
+        }
+    }
+
+    /// A page is read, whether it is kept or not.
+    #[inline]
+    pub fn note(&self, name: PageName) {
+        let mixed = (name.file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ name.page)
+            .wrapping_mul(0xd6e8_feb8_6659_fd93);
+        // The high half, scaled: no division on the way of a read.
+        if (mixed >> 32) * self.one_in < 1 << 32 {
+            self.picked.lock().note(name);
+        }
+    }
+
+    /// The chance that a read hits, were all pages kept; `None` while too little is known.
+    pub fn chance(&self) -> Option<f64> {
+        let picked = self.picked.lock();
+        (picked.seen >= ENOUGH).then_some(picked.chance)
+    }
+}
+
+impl Picked {
+    fn note(&mut self, name: PageName) {
+        let full = self.names.len() == self.names.cap().get();
+        let hit = self.names.put(name, ()).is_some();
+        // A page that was never read says nothing, as long as there was room for all that were.
+        if hit || full {
+            self.seen = self.seen.saturating_add(1);
+            let weight = 1.0 / f64::from(self.seen).min(HORIZON);
+            self.chance += (f64::from(u8::from(hit)) - self.chance) * weight;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRAMES: usize = 16384;
+
+    fn chance_of(pages: impl Iterator<Item = u64>) -> Option<f64> {
+        let reuse = Reuse::new(FRAMES);
+        let name = |page| PageName {
+            file: 7,
+            generation: 0,
+            page,
+        };
+        pages.for_each(|page| reuse.note(name(page)));
+        reuse.chance()
+    }
+
+    /// Evenly from so many pages.
+    fn uniform(pages: u64) -> impl Iterator<Item = u64> {
+        let mut dice = 88_172_645_463_325_252u64;
+        (0..400_000).map(move |_| {
+            dice ^= dice << 13;
+            dice ^= dice >> 7;
+            dice ^= dice << 17;
+            dice % pages
+        })
+    }
+
+    #[test]
+    fn what_fits_is_found_again() {
+        let chance = chance_of(uniform(FRAMES as u64 / 2)).expect("known");
+        assert!(chance > 0.99, "{chance}");
+    }
+
+    #[test]
+    fn a_quarter_of_the_pages_is_a_quarter_of_the_hits() {
+        let chance = chance_of(uniform(FRAMES as u64 * 4)).expect("known");
+        assert!((0.15..0.35).contains(&chance), "{chance}");
+    }
+
+    #[test]
+    fn a_scan_finds_nothing_again() {
+        assert_eq!(chance_of(0..400_000), Some(0.0));
+    }
+
+    #[test]
+    fn nothing_is_known_from_a_first_look() {
+        assert_eq!(chance_of(0..FRAMES as u64 / 2), None);
+    }
+
+    #[test]
+    fn a_changed_file_begins_anew() {
+        let reuse = Reuse::new(256);
+        for generation in 0..10 {
+            for page in 0..128 {
+                reuse.note(PageName {
+                    file: 1,
+                    generation,
+                    page,
+                });
+            }
+        }
+        assert_eq!(reuse.chance(), Some(0.0));
+    }
+}
