@@ -9,7 +9,7 @@ import tempfile
 import time
 import unittest
 
-from odafs_wire import direct, iwarp, program, rpc, shm
+from odafs_wire import direct, iwarp, program, rdma, rpc, shm
 from odafs_wire.direct import (
     DENIED,
     NOT_RESIDENT,
@@ -21,7 +21,7 @@ from odafs_wire.direct import (
     Exceptional,
 )
 from odafs_wire.program import BLAKE3, HMAC_SHA_256, ONE_SIDED, Refused, Session
-from odafs_wire.xdr import Packer
+from odafs_wire.xdr import Packer, Unpacker
 
 PAGE = 4096
 CACHE = 8 << 20
@@ -129,6 +129,21 @@ class OverTcp(WithServer):
             with self.assertRaises(rpc.Rejected) as caught:
                 self.tcp.call(*call)
             self.assertEqual(caught.exception.args, expected)
+
+    def test_headers(self):
+        """2: calls that are not served."""
+        tcp = rpc.Tcp(self.server.nfs)
+        nfs = [*rpc.NFS, 1]
+        for words, expected in (
+            ([7, 0, 3, *nfs, 0, 0, 0, 0], [7, 1, 1, 0, 2, 2]),
+            ([7, 0, 2, *nfs], [7, 1, 0, 0, 0, 4]),
+            ([7, 0, 2, *nfs, 1, 4, 9, 0, 0], [7, 1, 1, 1, 1]),
+            ([7, 0, 2, *nfs, 0, 0, 1, 4, 9], [7, 1, 1, 1, 3]),
+            ([7, 0, 2, *nfs, 6, 0, 0, 0], [7, 1, 1, 1, 1]),
+            ([7, 0, 2, *rpc.NFS, 0, 6, 0, 0, 0], [7, 1, 0, 0, 0, 0]),
+        ):
+            reply = tcp(bytes(Packer().u32(*words).data))
+            self.assertEqual(list(struct.unpack(">%dI" % (len(reply) // 4), reply)), expected)
 
     def test_sessions_are_not_opened_here(self):
         for fabric in (b"tcp", b"shm", b"nfs"):
@@ -548,6 +563,125 @@ class OverIwarp(OverFabric, WithServer):
         self.assertEqual(self.terminated(line, lambda: line.pair.send(b"x")), (1, 2, 3))
         line = self.attached(session)
         self.assertEqual(self.terminated(line, lambda: line.pair.send(bytes(70000), split=9000)), (1, 2, 5))
+
+
+class OverRdma(WithServer):
+    """2.1: RPC-over-RDMA."""
+
+    def setUp(self):
+        self.pair = iwarp.Pair(self.server.rdma, rdma.private_data())
+        self.addCleanup(self.pair.close)
+        self.rdma = rdma.Caller(self.pair)
+        self.region = self.pair.register(200_000)
+        self.xid = 100
+
+    def message(self, program, procedure, arguments=b""):
+        self.xid += 1
+        call = Packer().u32(self.xid, 0, 2, *program, procedure, 0, 0, 0, 0)
+        return bytes(call.data) + bytes(arguments)
+
+    def results(self, body):
+        """Behind the header of a reply that was accepted."""
+        r = Unpacker(body)
+        self.assertEqual([r.u32() for _ in range(6)], [self.xid, 1, 0, 0, 0, 0])
+        return r
+
+    def segment(self, offset, length):
+        tag, at = self.region.at(offset)
+        return tag, length, at
+
+    def fails(self, *words, **how):
+        with self.assertRaises(rdma.Failed) as caught:
+            self.rdma.exchange(self.message(rpc.NFS, 0), **how)
+        self.assertEqual(caught.exception.args, words)
+        # And nothing else comes of it.
+        self.results(self.rdma.exchange(self.message(rpc.NFS, 0)).body).end()
+
+    def test_who_is_one(self):
+        """Private data: RFC 8797's at any offset, or none, or somebody's."""
+        for private in (b"", rdma.private_data(before=b"xyz"), b"something else"):
+            pair = iwarp.Pair(self.server.rdma, private)
+            caller = rpc.Caller(rdma.Caller(pair))
+            self.assertEqual(rpc.mount(caller, b"/"), self.root)
+            pair.close()
+
+    def test_read(self):
+        """Data go to the write chunk, whatever their length; its segments come back with what was written to each."""
+        data = self.server.files[b"file"]
+        for program_, procedure, more in (rpc.NFS, 6, b""), (rpc.ODAFS, program.READ, bytes(12)):
+            for length in 90_000, 10:
+                arguments = Packer().opaque(self.handles[b"file"]).u64(5).u32(length).data
+                chunk = [self.segment(1000, 50_000), self.segment(90_000, 60_000)]
+                message = self.message(program_, procedure, arguments + more)
+                done = self.rdma.exchange(message, write=chunk)
+                self.assertEqual([one[1] for one in done.write], [min(length, 50_000), max(length - 50_000, 0)])
+                self.assertEqual([one[::2] for one in done.write], [one[::2] for one in chunk])
+                found = b"".join(self.region.load(at, count) for _, count, at in done.write)
+                self.assertEqual(found, data[5 : 5 + length])
+                r = self.results(done.body)
+                self.assertEqual((r.u32(), r.u32()), (0, 1))
+                r.take(84)
+                expected = (length, 0) if program_ == rpc.NFS else None
+                if expected:
+                    self.assertEqual((r.u32(), r.u32()), expected)
+                else:
+                    r.u64()
+                    self.assertEqual((r.u32(), r.u32()), (0, length))
+                self.assertEqual(r.u32(), length, "of the data only the length is left")
+                if expected:
+                    r.end()
+
+    def test_write(self):
+        """The server reads the data out of a read chunk of two segments."""
+        data = os.urandom(70_001)
+        self.region.memory[: len(data)] = data
+        file = self.handles[b"sweep"]
+        arguments = Packer().opaque(file).u64(0).u32(len(data), 2, len(data)).data
+        message = self.message(rpc.NFS, 7, arguments)
+        parts = [(len(message), *self.segment(0, 50_000)), (len(message), *self.segment(50_000, 20_001))]
+        done = self.rdma.exchange(message, reads=parts)
+        self.assertEqual(self.results(done.body).u32(), 0)
+        self.assertEqual(rpc.read(self.tcp, file, 0, 100_000)[: len(data)], data)
+        # Not for what has to be in the message.
+        handle = Packer().opaque(file).data
+        message = self.message(rpc.NFS, 1)
+        self.region.memory[: len(handle)] = handle
+        done = self.rdma.exchange(message, reads=[(len(message), *self.segment(0, len(handle)))])
+        self.assertEqual(done.body[20:24], (4).to_bytes(4, "big"), "GARBAGE_ARGS")
+
+    def test_long_messages(self):
+        """A call in a chunk at position zero; a reply in a reply chunk, which comes back empty if there was no need."""
+        session = Session(rpc.Caller(self.rdma), b"tcp")
+        for offset in range(0, 1 << 20, 1 << 16):
+            rpc.read(self.tcp, self.handles[b"file"], offset, 1 << 16)
+        ranges = [(self.handles[b"file"], 0, 1 << 20)] * 40
+        arguments = Packer().u32(session.number, len(ranges))
+        for file, offset, length in ranges:
+            arguments.opaque(file).u64(offset, length)
+        message = self.message(rpc.ODAFS, program.GET_REFS, arguments.u64(0).data)
+        self.region.memory[: len(message)] = message
+        done = self.rdma.exchange(
+            message,
+            kind=rdma.NOMSG,
+            reads=[(0, *self.segment(0, len(message)))],
+            reply=[self.segment(10_000, 100_000), self.segment(120_000, 50_000)],
+        )
+        self.assertGreater(len(done.body), 50_000)
+        self.assertEqual(self.results(done.body).u32(), 0)
+        short = self.rdma.exchange(self.message(rpc.NFS, 0), reply=[self.segment(0, 5000)])
+        self.assertEqual(short.reply, [self.segment(0, 0)])
+
+    def test_errors(self):
+        """ERR_CHUNK and ERR_VERS."""
+        chunk = [self.segment(0, 8)]
+        self.fails(1, rdma.ERR_CHUNK, kind=rdma.MSGP)
+        self.fails(1, rdma.ERR_CHUNK, kind=rdma.NOMSG)
+        self.fails(1, rdma.ERR_CHUNK, kind=9)
+        self.fails(1, rdma.ERR_CHUNK, reads=[(6, *chunk[0])])
+        self.fails(1, rdma.ERR_CHUNK, reads=[(400, *chunk[0])])
+        self.fails(1, rdma.ERR_CHUNK, reads=[(0, *chunk[0])])
+        self.fails(1, rdma.ERR_CHUNK, write=chunk * 17)
+        self.fails(2, rdma.ERR_VERS, 1, 1, version=2)
 
 
 class Identified(WithServer):

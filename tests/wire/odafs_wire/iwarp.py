@@ -34,9 +34,9 @@ def crc32c(data):
     return crc ^ 0xFFFFFFFF
 
 
-def request_frame(private, flags=ENHANCED, revision=2, reads=READS, key=b"MPA ID Req Frame"):
+def request_frame(private, flags=ENHANCED, revision=2, key=b"MPA ID Req Frame"):
     """A request; enhanced, with peer-to-peer by an RDMA Write, if the flags say so."""
-    parts = struct.pack(">HH", 0x8000, 0x8000 | reads) if flags & ENHANCED else b""
+    parts = struct.pack(">HH", 0x8000 | READS, 0x8000 | READS) if flags & ENHANCED else b""
     return key + bytes([flags, revision]) + struct.pack(">H", len(parts + private)) + parts + private
 
 
@@ -75,7 +75,7 @@ class Pair:
         self.reads_max = min(inbound & 0x3FFF, READS)
         assert (self.reads_max > 0) == reads, "a responder offers reads where they may come"
         self.private_data = said[4:]
-        self.sent, self.reads, self.taken = 0, 0, 0
+        self.sent, self.reads, self.taken, self.served = 0, 0, 0, 0
         self.regions, self.messages, self.pending = {}, deque(), deque()
         self.message = bytearray()
         # RFC 6581, section 9.2: an RDMA Write of no bytes comes first.
@@ -137,6 +137,11 @@ class Pair:
             self.tagged(opcode, last, tag, offset, segment[14:])
         else:
             queue, number, offset = struct.unpack_from(">III", segment, 6)
+            if opcode == READ_REQUEST:
+                assert (queue, number, offset, last) == (1, self.served + 1, 0, True)
+                self.served += 1
+                self.serve(*struct.unpack(">IQIIQ", segment[18:]))
+                return
             self.queued(opcode, last, queue, number, offset, segment[18:])
 
     def tagged(self, opcode, last, tag, offset, payload):
@@ -151,6 +156,16 @@ class Pair:
         assert last == (len(data) == length)
         if last:
             self.pending.popleft()
+
+    def serve(self, sink, at, length, tag, offset):
+        """The server reads a region of ours."""
+        data = self.regions[tag].load(offset, length)
+        assert len(data) == length, "a read beyond the region"
+        for start in range(0, max(length, 1), 50000):
+            part = data[start : start + 50000]
+            last = 0x40 if start + len(part) == length else 0
+            head = struct.pack(">BBIQ", 0x81 | last, 0x40 | READ_RESPONSE, sink, at + start)
+            self.frame(head + part)
 
     def queued(self, opcode, last, queue, number, offset, payload):
         if opcode == TERMINATE:
