@@ -145,6 +145,23 @@ class OverTcp(WithServer):
             reply = tcp(bytes(Packer().u32(*words).data))
             self.assertEqual(list(struct.unpack(">%dI" % (len(reply) // 4), reply)), expected)
 
+    def test_records(self):
+        """2: fragments, calls in a row, records that are too long."""
+        tcp = rpc.Tcp(self.server.nfs)
+        calls = [bytes(Packer().u32(xid, 0, 2, *rpc.NFS, 0, 0, 0, 0, 0).data) for xid in range(40)]
+        for xid, call in enumerate(calls):
+            tcp.send(call, fragment=xid + 1)
+        replies = {struct.unpack(">6I", tcp.receive()) for _ in calls}
+        self.assertEqual(replies, {(xid, 1, 0, 0, 0, 0) for xid in range(40)})
+        tcp.socket.sendall(struct.pack(">I", 1 << 31 | (1 << 20) + (64 << 10) + 1))
+        self.assertEqual(tcp.socket.recv(1), b"")
+
+    def test_portmapper(self):
+        """2: one port answers every program."""
+        for program_ in rpc.NFS, rpc.MOUNT:
+            reply = self.tcp.call(rpc.PORTMAP, 3, Packer().u32(*program_, 6, 0).data)
+            self.assertEqual(reply.u32(), self.server.nfs[1])
+
     def test_sessions_are_not_opened_here(self):
         for fabric in (b"tcp", b"shm", b"nfs"):
             self.raises(program.UNSUPPORTED, Session, self.tcp, fabric)
@@ -217,6 +234,8 @@ class OverFabric:
             self.assertEqual(line.read(found[3]), self.page(found[3], 3))
             session.close()
             self.raises(program.NOSESSION, session.close)
+        # The first message may have a payload, which nobody looks at.
+        self.open(hello=b"hello").close()
         for wrong in ({"export": b"/other"}, {"macs": 4}, {"server": bytes(range(32))}):
             with self.assertRaises(Refused) as caught:
                 self.open(**wrong)
@@ -235,6 +254,9 @@ class OverFabric:
             self.assertEqual(line.read(reference), expected)
             self.assertEqual(line.read_to(reference, region, 100), expected)
             self.assertEqual(line.read_to(reference, region, PAGE, marked=True), expected)
+            if self.fabric == b"shm":
+                marks = [region.load(2 * PAGE + 64 * mark, 8) for mark in range(3)]
+                self.assertEqual(marks, [line.sequence.to_bytes(8, "little")] * 3)
             part = line.read(reference, address=reference.address + 7, length=1000)
             self.assertEqual(part, expected[7:1007])
 

@@ -98,13 +98,11 @@ class Pair:
 
     def untagged(self, opcode, queue, number, payload, split=0):
         """A message in a queue; of several segments if it is to be split."""
-        parts = [payload[:split], payload[split:]] if split else [payload]
-        offset = 0
-        for part in parts:
-            last = 0x40 if part is parts[-1] else 0
-            head = struct.pack(">BBIIII", last | 1, 0x40 | opcode, 0, queue, number, offset)
-            self.frame(head + part)
-            offset += len(part)
+        cuts = [0, split, len(payload)] if split else [0, len(payload)]
+        for start, end in zip(cuts, cuts[1:]):
+            last = 0x40 if end == len(payload) else 0
+            head = struct.pack(">BBIIII", last | 1, 0x40 | opcode, 0, queue, number, start)
+            self.frame(head + payload[start:end])
 
     def send(self, message, split=0):
         self.sent += 1

@@ -112,7 +112,7 @@ def hkdf_expand(key, info):
 class Session:
     """OPEN_SESSION (4.2, 5.1) over `caller`, whose connection the session lives by."""
 
-    def __init__(self, caller, fabric, macs=1, mode=GUARDED, export=b"/", server=None, identity=None):
+    def __init__(self, caller, fabric, macs=1, mode=GUARDED, export=b"/", server=None, identity=None, hello=b""):
         self.caller = caller
         pattern = NN if server is None else NK if identity is None else KK
         parameters = Packer().u32(1).u64(0).u32(macs, mode, pattern).opaque(export).opaque(fabric)
@@ -129,7 +129,7 @@ class Session:
             noise.set_keypair_from_private_bytes(Keypair.STATIC, identity)
             message = noise.noise_protocol.keypairs["s"].public_bytes
         noise.start_handshake()
-        message += bytes(noise.write_message())
+        message += bytes(noise.write_message(hello))
         arguments = Packer().opaque(parameters).opaque(message)
         r = checked(caller.call(ODAFS, OPEN_SESSION, arguments.data))
         payload = bytes(noise.read_message(r.opaque()))

@@ -6,7 +6,7 @@ import struct
 
 from .xdr import Packer, Unpacker
 
-NFS, MOUNT, ODAFS = (100003, 3), (100005, 3), (0x200DAF50, 1)
+PORTMAP, NFS, MOUNT, ODAFS = (100000, 2), (100003, 3), (100005, 3), (0x200DAF50, 1)
 OK = 0
 
 
@@ -47,7 +47,17 @@ class Tcp:
         self.socket = socket.create_connection(address, timeout=20)
 
     def __call__(self, message):
-        self.socket.sendall(struct.pack(">I", 1 << 31 | len(message)) + message)
+        self.send(message)
+        return self.receive()
+
+    def send(self, message, fragment=1 << 30):
+        """In fragments of so many bytes."""
+        parts = [message[at : at + fragment] for at in range(0, len(message), fragment)]
+        marks = [len(part) for part in parts]
+        marks[-1] |= 1 << 31
+        self.socket.sendall(b"".join(struct.pack(">I", m) + p for m, p in zip(marks, parts)))
+
+    def receive(self):
         (mark,) = struct.unpack(">I", self.exactly(4))
         assert mark >> 31, "a reply in fragments"
         return self.exactly(mark & 0x7FFFFFFF)
