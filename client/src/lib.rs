@@ -80,6 +80,8 @@ mod error;
 mod facts;
 mod file;
 mod handle;
+#[cfg(test)]
+mod judge;
 mod lane;
 mod link;
 mod metadata;
