@@ -482,6 +482,20 @@ class OverShm(OverFabric, WithServer):
         done = program.read(self.caller, self.file, 0, 10, chunk=(*regions[63].at(0), 10))
         self.assertEqual((done.data, regions[63].load(0, 10)), (b"", self.data[:10]))
 
+    def test_sinks(self):
+        """6.3: memory that the client does not have."""
+        session = self.open()
+        line = self.attached(session)
+        region = line.pair.register(PAGE + 100)
+        reference = self.references(session)[0]
+        self.assertEqual(line.read_to(reference, region, 100), self.page(reference, 0))
+        self.raises(OUT_OF_BOUNDS, line.read_to, reference, region, 101)
+        self.raises(OUT_OF_BOUNDS, line.read_to, reference, region, 0, marked=True)
+        for sink in (region.tag + 1, 0), (0, 0), (region.tag, 1 << 63):
+            done = line.judge(line.request(reference, flags=0, sink=sink))
+            self.assertEqual(done.status, OUT_OF_BOUNDS)
+        self.assertEqual(line.read_to(reference, region), self.page(reference, 0))
+
     def test_refused(self):
         """13, 2: what is of no protocol served here."""
         for private in (b"", b"ODAF\x02\x01" + bytes(18), b"ODAF\x01\x03" + bytes(18)):
