@@ -24,8 +24,8 @@ pub use requester::{
     RequesterConfig, Stream,
 };
 pub use responder::{
-    Answer, Expose, ExposureId, Ignored, Incoming, ReadRead, Responder, ResponderConfig, Step,
-    Ticket,
+    Answer, Expose, ExposureId, Ignored, Incoming, ReadRead, Responder, ResponderConfig,
+    SPARE_RECEIVES, Step, Ticket,
 };
 
 #[cfg(test)]

@@ -445,6 +445,18 @@ pub trait QueuePair: Send {
         let _ = tag;
     }
 
+    /// Whether [`QueuePair::invalidate`] of this tag returns at once. Else it waits until what was posted before the tag
+    /// was bound is over, which may be for the peer to say.
+    fn ends_at_once(&mut self, tag: SteeringTag) -> bool {
+        let _ = tag;
+        true
+    }
+
+    /// As many receives as [`QueuePair::post_receives`] ever makes room for.
+    fn receives_max(&self) -> u32 {
+        u32::MAX
+    }
+
     /// Which tags of ours the peer can end by itself.
     fn remote_invalidation(&self) -> RemoteInvalidation;
 
@@ -485,6 +497,11 @@ pub trait Listener: Send {
 
     /// Where clients connect to.
     fn name(&self) -> String;
+
+    /// How long it and its connections may be left alone, not even armed again. `None`: for ever, their events tell all.
+    fn patience(&self) -> Option<Nanos> {
+        None
+    }
 }
 
 /// A connection request. Dropping it rejects it.

@@ -20,6 +20,7 @@ pub use explore::{explore, explore_in_time};
 
 use crate::clock::Nanos;
 use crate::fabric::{self, Peer, QueuePair};
+use crate::sync::atomic::AtomicUsize;
 use crate::sync::{Arc, Condvar, Mutex};
 use crate::wake::WakeSet;
 use link::{CLIENT, Link, SERVER};
@@ -53,6 +54,9 @@ pub struct NetworkConfig {
     pub rising: bool,
     /// Posts and messages (or pieces) that a direction holds. 0: 1024.
     pub depth: u32,
+    /// Bytes that a server's connections together may have registered at a time, as a limit of locked memory has it. 0: no
+    /// bound. Not for `iwarp`.
+    pub locked_max: usize,
 }
 
 /// A network of simulated nodes.
@@ -75,6 +79,8 @@ struct State {
 /// One life of a server: from its listen to its end.
 struct Life {
     requests: Mutex<Requests>,
+    /// Bytes that its connections have registered.
+    locked: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -157,6 +163,7 @@ impl Network {
         }
         let life = Arc::new(Life {
             requests: Mutex::default(),
+            locked: Arc::default(),
         });
         state.lives.insert(name.to_owned(), Arc::clone(&life));
         Ok(Box::new(Listener {
@@ -263,6 +270,7 @@ impl Network {
             client,
             state.random.next(),
             inbound_reads,
+            Arc::clone(&life.locked),
         ));
         state.links.retain(|(_, link)| !link.is_cut());
         state.links.push((name.to_owned(), Arc::clone(&link)));

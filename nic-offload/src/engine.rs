@@ -14,7 +14,7 @@ use odafs_fabric::wake::WakeSet;
 
 use crate::calls::{Calls, Errand, Job, Transport, Workers};
 use crate::nic::Nic;
-use crate::registration::{Budget, Frames, Supply};
+use crate::registration::{Frames, Supply};
 
 mod admission;
 mod backlog;
@@ -226,12 +226,12 @@ impl Engine {
     /// An engine without listeners.
     pub fn new(config: EngineConfig, serves: Serves) -> io::Result<Engine> {
         let wake = Arc::new(WakeSet::new()?);
-        let supply = Supply {
-            frames: serves.frames.clone(),
-            arena: Arc::clone(&serves.arena),
-            budget: Budget::new(config.rdma.registration.bytes_max),
-            counters: Arc::clone(&serves.rdma.registration),
-        };
+        let supply = Supply::new(
+            serves.frames.clone(),
+            Arc::clone(&serves.arena),
+            config.rdma.registration.bytes_max,
+            Arc::clone(&serves.rdma.registration),
+        );
         Ok(Engine {
             config,
             serves,
@@ -472,11 +472,12 @@ impl Engine {
             Line::Rpc(line) => line.has_deadline(),
             Line::Rdma(line) => line.has_deadline(),
         });
+        let patience = self.listeners.iter().filter_map(|e| e.listener.patience());
         // The workers' room is told of by the end of their calls, and those may be another's.
         match (self.blocked || !self.backlog.is_empty(), deadlines) {
             (true, _) => Some(BLOCKED_NAP),
             (false, true) => Some(DEADLINE_NAP),
-            (false, false) => None,
+            (false, false) => patience.min(),
         }
     }
 

@@ -1,10 +1,10 @@
 //! Memory by every strategy, and its bounds.
 
 use odafs_common::page::{Layout, PageSize};
-use odafs_fabric::Remote;
 use odafs_fabric::memory::ArenaConfig;
 use odafs_fabric::sim::{Network, NetworkConfig};
 use odafs_fabric::sync::{Mutex, thread};
+use odafs_fabric::{Access, Local, QueuePair, Remote, Sink};
 
 use super::*;
 
@@ -38,6 +38,18 @@ impl Room {
     }
 
     fn at(strategy: Strategy, adapter: Adapter, network: NetworkConfig) -> Room {
+        Room::all::<1>(strategy, adapter, network)
+            .into_iter()
+            .next()
+            .unwrap()
+    }
+
+    /// So many connections.
+    fn all<const N: usize>(
+        strategy: Strategy,
+        adapter: Adapter,
+        network: NetworkConfig,
+    ) -> [Room; N] {
         let arena = Arena::create(&ArenaConfig {
             frames: FRAMES,
             layout: Layout::apart(PageSize::DEFAULT),
@@ -52,36 +64,55 @@ impl Room {
             bytes_max: 64 << 10,
             ..RegistrationConfig::default()
         };
-        let supply = Supply {
-            frames: Some(Arc::clone(&spare) as Arc<dyn Frames>),
-            arena: Arc::new(arena.unwrap()),
-            budget: Budget::new(config.bytes_max),
-            counters: Arc::default(),
-        };
+        let supply = Supply::new(
+            Some(Arc::clone(&spare) as Arc<dyn Frames>),
+            Arc::new(arena.unwrap()),
+            config.bytes_max,
+            Arc::default(),
+        );
         let network = Network::new(1, network);
         let mut listener = network.listen("server").unwrap();
-        let client = thread::spawn(move || network.connect("server", b"").unwrap());
-        let incoming = loop {
-            match listener.poll_accept().unwrap() {
-                Some(incoming) => break incoming,
-                None => thread::yield_now(),
+        std::array::from_fn(|_| {
+            let network = network.clone();
+            let client = thread::spawn(move || network.connect("server", b"").unwrap());
+            let incoming = loop {
+                match listener.poll_accept().unwrap() {
+                    Some(incoming) => break incoming,
+                    None => thread::yield_now(),
+                }
+            };
+            Room {
+                registrar: Registrar::new(config, adapter, supply.clone()),
+                supply: supply.clone(),
+                spare: Arc::clone(&spare),
+                qp: incoming.accept(b"", 8).unwrap(),
+                peer: client.join().unwrap(),
             }
-        };
-        Room {
-            registrar: Registrar::new(config, adapter, supply.clone()),
-            supply,
-            spare,
-            qp: incoming.accept(b"", 8).unwrap(),
-            peer: client.join().unwrap(),
+        })
+    }
+
+    fn lease(&mut self, length: usize) -> Option<Lease> {
+        match self.registrar.lease(&mut *self.qp, length) {
+            Ok(lease) => Some(lease),
+            Err(NoLease::Later) => None,
+            Err(NoLease::Never(error)) => panic!("{error}"),
         }
     }
 
-    fn lease(&mut self, length: usize, access: Access) -> Option<Lease> {
-        self.registrar.lease(&mut *self.qp, length, access)
+    fn expose(&mut self, length: usize) -> Option<Lease> {
+        self.registrar.expose(&mut *self.qp, length)
     }
 
     fn release(&mut self, lease: Lease) {
-        self.registrar.release(&mut *self.qp, lease);
+        self.release_at(lease, Nanos(0));
+    }
+
+    fn release_at(&mut self, lease: Lease, now: Nanos) {
+        self.registrar.release(&mut *self.qp, lease, now);
+    }
+
+    fn trim(&mut self, now: Nanos) -> bool {
+        self.registrar.trim(&mut *self.qp, now)
     }
 
     fn counts(&self) -> [u64; 4] {
@@ -117,7 +148,7 @@ fn each_strategy_pays_when_it_should() {
     ] {
         let mut room = Room::new(strategy);
         for _ in 0..5 {
-            let lease = room.lease(5000, Access::LOCAL).unwrap();
+            let lease = room.lease(5000).unwrap();
             assert!(lease.remote().is_none() || strategy != Strategy::Cached);
             room.release(lease);
         }
@@ -136,7 +167,7 @@ fn a_device_binds_nothing_that_the_peer_has_no_right_to() {
     ] {
         let mut room = Room::at(strategy, Adapter::Device, NetworkConfig::default());
         for _ in 0..5 {
-            let lease = room.lease(5000, Access::LOCAL).unwrap();
+            let lease = room.lease(5000).unwrap();
             room.release(lease);
         }
         assert_eq!(room.counts(), expected, "{strategy:?}");
@@ -151,13 +182,16 @@ fn without_tags_for_ranges_memory_is_registered_for_each_use() {
         ..NetworkConfig::default()
     };
     for strategy in [Strategy::Pooled, Strategy::Cached, Strategy::AllPhysical] {
+        let mut room = Room::at(strategy, Adapter::Soft, bare);
+        let lease = room.lease(5 * 4096).unwrap();
+        assert_eq!(lease.remote(), None, "{strategy:?}");
         let mut room = Room::at(strategy, Adapter::Device, bare);
         let mut tags = Vec::new();
         for _ in 0..3 {
-            let lease = room.lease(5000, Access::READ).unwrap();
+            let lease = room.expose(5000).unwrap();
             tags.push(lease.remote().unwrap().tag);
             room.release(lease);
-            assert_eq!(room.supply.budget.used(), 0, "{strategy:?}");
+            assert_eq!(room.supply.used(), 0, "{strategy:?}");
         }
         tags.dedup();
         assert_eq!(tags.len(), 3, "{strategy:?}");
@@ -175,7 +209,7 @@ fn what_the_peer_may_read_has_a_tag_of_its_own() {
         Strategy::AllPhysical,
     ] {
         let mut room = Room::new(strategy);
-        let lease = room.lease(5000, Access::READ).unwrap();
+        let lease = room.expose(5000).unwrap();
         let from = lease.remote().unwrap();
         assert!(lease.store(0, &[1; 5000]));
         assert!(room.may_read(from, 5000));
@@ -189,7 +223,7 @@ fn what_the_peer_may_read_has_a_tag_of_its_own() {
 #[test]
 fn frames_go_back_when_the_last_reader_is_gone() {
     let mut room = Room::new(Strategy::AllPhysical);
-    let lease = room.lease(5000, Access::LOCAL).unwrap();
+    let lease = room.lease(5000).unwrap();
     let (Sink::Frame { frame, length, .. }, reach) = lease.sink(4090, 910) else {
         panic!("no frame")
     };
@@ -204,9 +238,9 @@ fn frames_go_back_when_the_last_reader_is_gone() {
     assert!(!contents.load(8190, &mut bytes), "beyond them");
     drop(contents);
     assert_eq!(room.spare.0.lock().len(), 4);
-    assert_eq!(room.supply.budget.used(), 0);
+    assert_eq!(room.supply.used(), 0);
     // What no frames are left for comes from elsewhere.
-    let lease = room.lease(5 * 4096, Access::LOCAL).unwrap();
+    let lease = room.lease(5 * 4096).unwrap();
     assert!(matches!(lease.sink(0, 1).0, Sink::Region(_)));
     assert_eq!(room.spare.0.lock().len(), 4);
 }
@@ -215,14 +249,175 @@ fn frames_go_back_when_the_last_reader_is_gone() {
 fn memory_is_bounded_and_idle_memory_makes_room() {
     for strategy in [Strategy::PerOperation, Strategy::Pooled, Strategy::Cached] {
         let mut room = Room::new(strategy);
-        let leases = [0; 4].map(|_| room.lease(16 << 10, Access::LOCAL).unwrap());
-        assert!(room.lease(1, Access::LOCAL).is_none(), "{strategy:?}");
+        let leases = [0; 4].map(|_| room.lease(16 << 10).unwrap());
+        assert!(room.lease(1).is_none(), "{strategy:?}");
         leases.into_iter().for_each(|lease| room.release(lease));
-        let lease = room.lease(60 << 10, Access::LOCAL).unwrap();
+        let lease = room.lease(60 << 10).unwrap();
         room.release(lease);
-        room.registrar
-            .trim(&mut *room.qp, clock::now() + Nanos::from_secs(10));
+        room.trim(Nanos::from_secs(10));
         assert!(!room.registrar.keeps_memory());
-        assert_eq!(room.supply.budget.used(), 0, "{strategy:?}");
+        assert_eq!(room.supply.used(), 0, "{strategy:?}");
+    }
+}
+
+/// Each buffer goes when it has not been used for a while, though others of its connection are.
+#[test]
+fn buffers_age_one_by_one() {
+    for strategy in [Strategy::Pooled, Strategy::Cached] {
+        let mut room = Room::new(strategy);
+        let leases = [0; 4].map(|_| room.lease(16 << 10).unwrap());
+        leases.into_iter().for_each(|lease| room.release(lease));
+        let mut now = Nanos(0);
+        for _ in 0..50 {
+            let lease = room.lease(16 << 10).unwrap();
+            now = now + Nanos::from_millis(100);
+            room.release_at(lease, now);
+            room.trim(now);
+        }
+        // One is enough for them; of those that are pooled, others have tags that are to be flushed.
+        let enough = if strategy == Strategy::Pooled { 3 } else { 1 };
+        assert!(room.supply.used() <= enough * (16 << 10), "{strategy:?}");
+        assert_eq!(room.supply.counters.registered.load(Ordering::Relaxed), 4);
+    }
+}
+
+/// Eight connections have used all the memory, and use it now and then. A ninth has some when each of them has had a turn,
+/// and who comes behind it waits.
+#[test]
+fn who_waits_has_what_idles_elsewhere() {
+    for strategy in [Strategy::PerOperation, Strategy::Pooled, Strategy::Cached] {
+        let [mut ninth, mut others @ ..] =
+            Room::all::<9>(strategy, Adapter::Soft, NetworkConfig::default());
+        let mut leases: Vec<Lease> = others
+            .iter_mut()
+            .map(|room| room.lease(8 << 10).unwrap())
+            .collect();
+        assert!(
+            ninth.lease(64 << 10).is_none(),
+            "all is in use: {strategy:?}"
+        );
+        for (room, lease) in others.iter_mut().zip(leases.drain(..)) {
+            room.release(lease);
+            assert!(room.lease(8 << 10).is_none(), "another waits: {strategy:?}");
+            let gave = room.trim(Nanos(0));
+            assert!(gave || strategy == Strategy::PerOperation);
+            assert!(!room.registrar.keeps_memory());
+        }
+        let lease = ninth.lease(64 << 10).unwrap();
+        assert!(others[0].lease(8 << 10).is_none(), "{strategy:?}");
+        ninth.release(lease);
+        assert!(!ninth.trim(Nanos(0)) || strategy != Strategy::PerOperation);
+        // In the order of their coming, though others ask first.
+        for at in 0..others.len() {
+            for later in (at + 1..others.len()).rev() {
+                assert!(others[later].lease(8 << 10).is_none());
+            }
+            let lease = others[at].lease(8 << 10).unwrap();
+            others[at].release(lease);
+            others[at].trim(Nanos(0));
+        }
+    }
+}
+
+/// Who is gone, or needs it no more, holds nobody up; only as much as is wanted is given back.
+#[test]
+fn who_has_gone_waits_no_longer() {
+    let [mut first, mut second, mut third] =
+        Room::all::<3>(Strategy::Cached, Adapter::Soft, NetworkConfig::default());
+    let leases = [0; 4].map(|_| first.lease(16 << 10).unwrap());
+    assert!(second.lease(30 << 10).is_none());
+    assert!(third.lease(1).is_none());
+    leases.into_iter().for_each(|lease| first.release(lease));
+    assert!(first.trim(Nanos(0)));
+    assert_eq!(first.supply.used(), 32 << 10, "half was wanted");
+    drop(second);
+    let lease = third.lease(1).unwrap();
+    third.release(lease);
+    assert!(!first.trim(Nanos(0)), "nobody waits");
+    let leases = [0; 3].map(|_| third.lease(8 << 10).unwrap());
+    assert!(third.lease(16 << 10).is_none());
+    third.registrar.waits_no_longer();
+    assert!(!first.trim(Nanos(0)), "nobody waits");
+    drop(leases);
+}
+
+/// Where the system locks no more memory, all that idles is given back before a call fails; it is not asked again before
+/// anything has changed.
+#[test]
+fn what_the_system_refuses_is_waited_for_as_long_as_some_is_in_use() {
+    let network = NetworkConfig {
+        locked_max: 32 << 10,
+        ..NetworkConfig::default()
+    };
+    for strategy in [Strategy::PerOperation, Strategy::Pooled, Strategy::Cached] {
+        let [mut first, mut second] = Room::all::<2>(strategy, Adapter::Device, network);
+        let leases = [0; 4].map(|_| first.lease(8 << 10).unwrap());
+        for _ in 0..3 {
+            assert!(second.lease(16 << 10).is_none(), "{strategy:?}");
+        }
+        for lease in leases {
+            first.release(lease);
+            first.trim(Nanos(0));
+            assert!(!first.registrar.keeps_memory(), "{strategy:?}");
+        }
+        let lease = second.lease(16 << 10).unwrap();
+        second.release(lease);
+        // Of its own, too.
+        let lease = second.lease(32 << 10).unwrap();
+        second.release(lease);
+        let never = second.registrar.lease(&mut *second.qp, 33 << 10);
+        let Err(NoLease::Never(error)) = never else {
+            panic!("{strategy:?}")
+        };
+        assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory);
+        assert_eq!(second.supply.used(), 0, "{strategy:?}");
+        assert!(first.lease(1).is_some(), "nobody waits: {strategy:?}");
+    }
+}
+
+/// More than there ever is.
+#[test]
+fn what_is_too_long_is_not_waited_for() {
+    let mut room = Room::new(Strategy::Cached);
+    let lease = room.lease(64 << 10).unwrap();
+    let again = room.registrar.lease(&mut *room.qp, 65 << 10);
+    assert!(matches!(again, Err(NoLease::Later)));
+    room.release(lease);
+    let again = room.registrar.lease(&mut *room.qp, 65 << 10);
+    assert!(matches!(again, Err(NoLease::Never(_))));
+}
+
+/// A peer that takes no messages holds up the end of its own tags, and nobody who asks for it.
+#[test]
+fn a_tag_whose_end_would_be_waited_for_ends_later() {
+    let network = NetworkConfig {
+        receives: true,
+        ..NetworkConfig::default()
+    };
+    for strategy in [Strategy::Pooled, Strategy::Cached] {
+        let mut room = Room::at(strategy, Adapter::Device, network);
+        room.qp
+            .post_send(0, &[b"there is no receive for it"])
+            .unwrap();
+        room.qp.flush();
+        let lease = room.expose(5000).unwrap();
+        let from = lease.remote().unwrap();
+        room.release(lease);
+        for seconds in [1, 5, 9] {
+            room.trim(Nanos::from_secs(seconds));
+            assert!(room.registrar.keeps_memory() && room.supply.used() > 0);
+            assert!(!room.registrar.is_stuck(Nanos::from_secs(seconds)));
+        }
+        assert!(
+            room.registrar.is_stuck(Nanos::from_secs(11)),
+            "{strategy:?}"
+        );
+        room.peer.post_receives(1);
+        while room.peer.poll().is_none() {
+            thread::yield_now();
+        }
+        room.trim(Nanos::from_secs(11));
+        assert_eq!(room.supply.used(), 0, "{strategy:?}");
+        assert!(!room.may_read(from, 1), "{strategy:?}");
     }
 }

@@ -188,7 +188,9 @@ pub(crate) fn rdma_text(out: &mut String, counts: &RdmaCounters) {
         ("rdma_invalidating_nanoseconds", "Time spent on ending them.", &registration.invalidating_ns),
         ("rdma_flushes", "Batches of tags invalidated.", &registration.flushes),
         ("rdma_registrations_reused", "Uses of memory registered before.", &registration.reused),
-        ("rdma_memory_waits", "Calls that waited for memory to read into.", &registration.refused),
+        ("rdma_memory_waits", "Calls that waited for memory for their data.", &registration.waited),
+        ("rdma_memory_timeouts", "Connections closed because a call waited for memory for too long.", &registration.timeouts),
+        ("rdma_memory_failures", "Calls that failed because no memory could be registered for their data.", &registration.failed),
     ];
     let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
     for (name, help, count) in plain {
@@ -208,9 +210,18 @@ pub(crate) fn rdma_text(out: &mut String, counts: &RdmaCounters) {
             get(count)
         );
     }
-    let _ = writeln!(out, "# HELP odafs_rdma_connections NFS clients over RDMA.");
-    let _ = writeln!(out, "# TYPE odafs_rdma_connections gauge");
-    let _ = writeln!(out, "odafs_rdma_connections {}", get(&counts.connections));
+    for (name, help, count) in [
+        ("connections", "NFS clients over RDMA.", &counts.connections),
+        (
+            "memory_waiting",
+            "Calls that wait for memory for their data.",
+            &registration.waiting,
+        ),
+    ] {
+        let _ = writeln!(out, "# HELP odafs_rdma_{name} {help}");
+        let _ = writeln!(out, "# TYPE odafs_rdma_{name} gauge");
+        let _ = writeln!(out, "odafs_rdma_{name} {}", get(count));
+    }
 }
 
 fn nic_text(out: &mut String, nic: &Nic) {

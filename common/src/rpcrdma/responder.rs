@@ -161,7 +161,7 @@ struct Exposure {
 }
 
 /// A receive more than is promised: an error in counting costs a client nothing.
-const SPARE_RECEIVES: u32 = 1;
+pub const SPARE_RECEIVES: u32 = 1;
 
 /// The server's side of a connection.
 #[derive(Debug)]

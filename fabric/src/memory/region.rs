@@ -48,7 +48,7 @@ impl Region {
         }
     }
 
-    pub(super) fn is_own(&self) -> bool {
+    pub(crate) fn is_own(&self) -> bool {
         self.own
     }
 
@@ -57,7 +57,6 @@ impl Region {
     }
 
     /// A region that somebody's account pays for.
-    #[cfg(not(shuttle))]
     pub(crate) fn charged(memory: Mapping, tag: SteeringTag, charge: Box<dyn Send + Sync>) -> Self {
         Self {
             memory,

@@ -5,9 +5,11 @@ use crate::clock::{self, Nanos};
 use crate::fabric::{Access, Completion, Exposed, Fault, Remote, SteeringTag};
 use crate::memory::mapping::Mapping;
 use crate::memory::{Arena, ArenaView, FrameNumber, Region, Target};
+use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard};
 use crate::wake::WakeSet;
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 
 /// Index of the connecting end.
 pub const CLIENT: usize = 0;
@@ -22,8 +24,22 @@ const CLIENT_INBOUND_READS: u32 = 128;
 pub struct Link {
     config: NetworkConfig,
     client: u32,
+    /// Bytes that the server's connections have registered.
+    locked: Arc<AtomicUsize>,
     state: Mutex<LinkState>,
     changed: Condvar,
+}
+
+/// Memory that counts as locked until it is dropped.
+pub struct Locked {
+    all: Arc<AtomicUsize>,
+    bytes: usize,
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// Both ends under one lock.
@@ -133,7 +149,13 @@ impl Bytes {
 }
 
 impl Link {
-    pub fn new(config: NetworkConfig, client: u32, seed: u64, inbound_reads: u32) -> Self {
+    pub fn new(
+        config: NetworkConfig,
+        client: u32,
+        seed: u64,
+        inbound_reads: u32,
+        locked: Arc<AtomicUsize>,
+    ) -> Self {
         let [mut connecting, mut accepting] = [End::default(), End::default()];
         connecting.reads_max = inbound_reads;
         accepting.reads_max = CLIENT_INBOUND_READS;
@@ -145,6 +167,7 @@ impl Link {
         Self {
             config,
             client,
+            locked,
             state: Mutex::new(state),
             changed: Condvar::new(),
         }
@@ -156,6 +179,22 @@ impl Link {
 
     pub fn client(&self) -> u32 {
         self.client
+    }
+
+    /// Room for a region of the server's, if its limit leaves some.
+    pub fn lock_memory(&self, bytes: usize) -> io::Result<Locked> {
+        let before = self.locked.fetch_add(bytes, Ordering::Relaxed);
+        let locked = Locked {
+            all: Arc::clone(&self.locked),
+            bytes,
+        };
+        match self.config.locked_max {
+            max if max > 0 && before + bytes > max => {
+                let why = "memory for RDMA may not be locked";
+                Err(io::Error::new(io::ErrorKind::OutOfMemory, why))
+            }
+            _ => Ok(locked),
+        }
     }
 
     pub fn is_cut(&self) -> bool {

@@ -1,4 +1,4 @@
-use super::link::{Bytes, Link, LinkState, Memory, Message, Post};
+use super::link::{Bytes, Link, LinkState, Memory, Message, Post, SERVER};
 use crate::clock::{self, Nanos};
 use crate::fabric::{
     Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, ReadOrder, Remote,
@@ -242,7 +242,11 @@ impl QueuePair for Pair {
         let mut state = self.open()?;
         let end = &mut state.ends[self.end];
         end.tags += 1;
-        let region = Arc::new(Region::new(Mapping::new(length)?, SteeringTag(end.tags)));
+        let (memory, tag) = (Mapping::new(length)?, SteeringTag(end.tags));
+        let region = Arc::new(match self.end {
+            SERVER => Region::charged(memory, tag, Box::new(self.link.lock_memory(length)?)),
+            _ => Region::new(memory, tag),
+        });
         let memory = Memory::Region {
             region: Arc::clone(&region),
             offset: 0,
@@ -283,6 +287,11 @@ impl QueuePair for Pair {
 
     fn invalidate(&mut self, tag: SteeringTag) {
         self.link.lock().ends[self.end].memories.remove(&tag.0);
+    }
+
+    /// As on a device, where tags are bound behind what the peer has not taken.
+    fn ends_at_once(&mut self, _tag: SteeringTag) -> bool {
+        !self.link.config().receives || self.link.lock().in_flight(self.end) == 0
     }
 
     fn remote_invalidation(&self) -> RemoteInvalidation {
@@ -350,5 +359,8 @@ impl QueuePair for Pair {
 impl Drop for Pair {
     fn drop(&mut self) {
         self.link.cut();
+        // What was registered here is known to nobody any more.
+        let memories = std::mem::take(&mut self.link.lock().ends[self.end].memories);
+        drop(memories);
     }
 }

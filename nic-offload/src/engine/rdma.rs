@@ -4,30 +4,36 @@
 //! The protocol itself is [`odafs_common::rpcrdma`]'s; this is the loop around it.
 
 use std::collections::{HashMap, VecDeque};
+use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
 use odafs_common::rpcrdma::{
     Data, Expose, ExposureId, INLINE_BYTES, Ignored, Incoming, PrivateData, ReadRead, Responder,
-    ResponderConfig, Results, Source, Step, Terms, Ticket,
+    ResponderConfig, Results, Step, Terms, Ticket,
 };
+use odafs_common::wire::rpc;
 use odafs_common::wire::rpcrdma::{Segment, Segments};
-use odafs_fabric::{Access, Completion, QueuePair, Remote, SteeringTag};
+use odafs_common::wire::xdr::Writer;
+use odafs_fabric::sync::atomic::Ordering;
+use odafs_fabric::{Completion, QueuePair, SteeringTag};
 
 use super::outbox::{Answer, Outbox};
 use super::returns::{Place, Returned};
 use super::{Now, Serves, Turn};
-use crate::calls::{Caller, ChunkWrite, Job, Outcome, Placed, Transport};
-use crate::registration::{Adapter, Lease, Registrar};
+use crate::calls::{Caller, Job, Outcome, Placed, Transport};
+use crate::registration::{Adapter, Lease, NoLease, Registrar};
 
 mod config;
+mod parked;
 mod pieces;
 mod pull;
 
 pub use config::{Credits, RdmaConfig, RdmaCounters};
 
 use config::{add, count};
-use pieces::Pieces;
+use parked::Parked;
+use pieces::{Pieces, cut, gather, inline};
 use pull::{Arrived, Pulling};
 
 /// What we say of ourselves when a connection is made.
@@ -48,7 +54,7 @@ pub(super) struct RdmaLine {
     responder: Responder,
     registrar: Registrar,
     /// Calls for which there is no room yet. No more than the receives that were posted.
-    parked: VecDeque<Arrived>,
+    parked: Parked,
     /// Calls whose data is being read.
     pulling: VecDeque<Pulling>,
     /// Calls that are with the workers.
@@ -57,6 +63,16 @@ pub(super) struct RdmaLine {
     exposed: HashMap<ExposureId, Vec<Lease>>,
     next_call: u64,
     next_read: u64,
+}
+
+/// Why a call whose data are to be read does not begin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    None,
+    /// There is no memory.
+    Memory,
+    /// As many calls' data are being read as may.
+    Others,
 }
 
 /// A call that is with the workers.
@@ -76,9 +92,10 @@ impl RdmaLine {
         now: &Now<'_>,
     ) -> RdmaLine {
         let config = &now.config.rdma;
+        let credits = config.credits_on(&*qp);
         let mut responder = Responder::new(ResponderConfig {
             terms,
-            credits: config.credits.policy(clients),
+            credits: credits.policy(clients),
             message_max: config.message_bytes_max,
             read_read: ReadRead {
                 exposures_max: config.exposures_max,
@@ -103,7 +120,7 @@ impl RdmaLine {
             out: Outbox::new(qp, now.time),
             responder,
             registrar: Registrar::new(config.registration, adapter, now.supply.clone()),
-            parked: VecDeque::new(),
+            parked: Parked::default(),
             pulling: VecDeque::new(),
             running: HashMap::new(),
             exposed: HashMap::new(),
@@ -118,7 +135,8 @@ impl RdmaLine {
 
     /// There are so many clients now.
     pub fn share_credits(&mut self, config: &RdmaConfig, clients: usize) {
-        self.responder.set_credits(config.credits.policy(clients));
+        let credits = config.credits_on(&*self.out.qp);
+        self.responder.set_credits(credits.policy(clients));
     }
 
     /// Serves what is there, up to a batch, with one flush. `at`: this line's place.
@@ -145,7 +163,8 @@ impl RdmaLine {
         if events > 0 {
             self.out.qp.flush();
         }
-        self.registrar.trim(&mut *self.out.qp, now.time);
+        // Who waits for what was given back here has its turn before the engine sleeps.
+        events += u32::from(self.registrar.trim(&mut *self.out.qp, now.time));
         if self.out.dead || self.out.qp.is_closed() || self.is_overdue(now) {
             Turn::Dead
         } else if events > 0 {
@@ -175,7 +194,7 @@ impl RdmaLine {
             Step::Call(incoming) => self.arrive(incoming, at, reply, now),
             Step::Done(id) => {
                 count(&now.serves.rdma.dones);
-                self.conceal(id);
+                self.conceal(id, now);
             }
             Step::Answer(mut error) => {
                 count(&now.serves.rdma.malformed);
@@ -211,7 +230,7 @@ impl RdmaLine {
         // Beyond its credits a client has no calls.
         let many = self.parked.len() >= 2 * now.config.rdma.credits.max() as usize;
         match Arrived::new(ticket, &assembly, self.out.qp.message()) {
-            Some(arrived) if !many => self.parked.push_back(arrived),
+            Some(arrived) if !many => self.parked.push(arrived),
             _ => self.out.dead = true,
         }
     }
@@ -224,39 +243,82 @@ impl RdmaLine {
             && !now.holds_back(self.number())
     }
 
-    /// Begins calls in the order of their arrival, as long as there is room. How many.
+    /// Begins calls as long as there is room, in the order of their arrival; but what needs no memory does not wait behind
+    /// what does. How many.
     fn start_parked(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> u32 {
         let mut started = 0;
+        let mut wait = Wait::None;
+        let mut place = 0;
         while self.has_room(now)
-            && let Some(arrived) = self.parked.pop_front()
+            && let Some(bytes) = self.parked.pull_bytes(place)
         {
-            let bytes = arrived.pull_bytes();
-            if bytes == 0 {
-                reply.clear();
-                self.prepare(&arrived.ticket, None);
-                let message = arrived.message.complete(None);
-                let calls = &now.serves.calls;
-                let syncs = calls.may_sync(&message);
-                let outcome = calls.call_owned(&self.caller, message, reply);
-                self.served((outcome, syncs), arrived.ticket, reply, at, now);
-            } else if let Some(lease) = self.lease(bytes, now) {
-                self.pulling
-                    .push_back(Pulling::new(arrived, lease, now.time));
-            } else {
-                self.parked.push_front(arrived);
+            let begun = match wait {
+                _ if bytes == 0 => Some(None),
+                Wait::None => self.lease(bytes, &mut wait, now).map(Some),
+                _ => None,
+            };
+            let Some(lease) = begun else {
+                if wait == Wait::Memory {
+                    self.parked.finds_no_memory(place, now);
+                }
+                place += 1;
+                continue;
+            };
+            let Some(arrived) = self.parked.take(place, now) else {
                 break;
+            };
+            match lease {
+                None => {
+                    reply.clear();
+                    self.prepare(&arrived.ticket, None);
+                    let message = arrived.message.complete(None);
+                    let calls = &now.serves.calls;
+                    let syncs = calls.may_sync(&message);
+                    let outcome = calls.call_owned(&self.caller, message, reply);
+                    self.served((outcome, syncs), arrived.ticket, reply, at, now);
+                }
+                Some(Ok(lease)) => {
+                    self.pulling
+                        .push_back(Pulling::new(arrived, lease, now.time));
+                }
+                Some(Err(error)) => self.fail(arrived.ticket, &error, now),
             }
             started += 1;
+        }
+        if wait != Wait::Memory {
+            self.registrar.waits_no_longer();
         }
         started
     }
 
-    fn lease(&mut self, bytes: usize, now: &Now<'_>) -> Option<Lease> {
+    /// Memory for the data of a call, or why there will never be any. `None`: the call has to `wait`.
+    fn lease(&mut self, bytes: usize, wait: &mut Wait, now: &Now<'_>) -> Option<io::Result<Lease>> {
         if self.pulling.len() >= now.config.rdma.pulls_max {
+            *wait = Wait::Others;
             return None;
         }
-        let qp = &mut *self.out.qp;
-        self.registrar.lease(qp, bytes, Access::LOCAL)
+        match self.registrar.lease(&mut *self.out.qp, bytes) {
+            Ok(lease) => Some(Ok(lease)),
+            Err(NoLease::Never(error)) if !self.out.qp.is_closed() => Some(Err(error)),
+            Err(_) => {
+                *wait = Wait::Memory;
+                None
+            }
+        }
+    }
+
+    /// The call is answered by an error of RPC: there will be no memory for its data.
+    fn fail(&mut self, ticket: Ticket, error: &io::Error, now: &Now<'_>) {
+        let failed = &now.serves.rdma.registration.failed;
+        count(failed);
+        let failures = failed.load(Ordering::Relaxed);
+        // Less and less often: what does not change was said.
+        if failures.is_power_of_two() {
+            tracing::warn!(peer = %self.caller.peer, %error, failures, "no memory for the data of a call: it failed");
+        }
+        let mut reply = Vec::new();
+        rpc::system_err(&mut Writer::new(&mut reply), ticket.xid());
+        self.answer(Outcome::Replied, ticket, &mut reply, now);
     }
 
     /// Posts the reads of calls that wait for their data, and serves those that have it.
@@ -307,7 +369,7 @@ impl RdmaLine {
         // Of another xid than its header is no header at all (RFC 8166, section 4.5.2).
         if failed || message.xid(&contents) != Some(ticket.xid()) {
             drop(contents);
-            self.registrar.release(&mut *self.out.qp, lease);
+            self.registrar.release(&mut *self.out.qp, lease, now.time);
             return self.refuse(ticket, now);
         }
         self.prepare(&ticket, message.apart.clone());
@@ -377,7 +439,7 @@ impl RdmaLine {
             return;
         };
         if let Some(lease) = lease {
-            self.registrar.release(&mut *self.out.qp, lease);
+            self.registrar.release(&mut *self.out.qp, lease, now.time);
         }
         // A reply is lost: the client is told by the end of its connection (RFC 8166, section 4.5.4).
         self.out.dead |= !returned.served;
@@ -451,7 +513,7 @@ impl RdmaLine {
         let mut leases = Vec::new();
         let mut expose = |expose: &Expose| {
             let bytes = gather(expose, pieces, reply, now);
-            let lease = registrar.lease(qp, bytes.len(), Access::READ)?;
+            let lease = registrar.expose(qp, bytes.len())?;
             let remote = lease.remote()?;
             let segment = Segment {
                 handle: remote.tag.0,
@@ -475,22 +537,22 @@ impl RdmaLine {
             }
             None => leases
                 .into_iter()
-                .for_each(|lease| self.registrar.release(&mut *self.out.qp, lease)),
+                .for_each(|lease| self.registrar.release(&mut *self.out.qp, lease, now.time)),
         }
         answer
     }
 
     /// The client has fetched a reply, or has had its time for it.
-    fn conceal(&mut self, id: ExposureId) {
+    fn conceal(&mut self, id: ExposureId, now: &Now<'_>) {
         for lease in self.exposed.remove(&id).unwrap_or_default() {
-            self.registrar.release(&mut *self.out.qp, lease);
+            self.registrar.release(&mut *self.out.qp, lease, now.time);
         }
     }
 
     fn expire(&mut self, now: &Now<'_>) {
         while let Some(id) = self.responder.expired(Duration::from_nanos(now.time.0)) {
             count(&now.serves.rdma.done_timeouts);
-            self.conceal(id);
+            self.conceal(id, now);
         }
     }
 
@@ -502,18 +564,22 @@ impl RdmaLine {
         }
     }
 
-    fn is_overdue(&self, now: &Now<'_>) -> bool {
+    fn is_overdue(&mut self, now: &Now<'_>) -> bool {
         let since = self
             .pulling
             .front()
             .map_or(now.time, |pulling| pulling.since);
-        now.time.since(since) > now.config.rdma.pull_time_max || self.out.is_overdue(now)
+        now.time.since(since) > now.config.rdma.pull_time_max
+            || self.parked.is_overdue(&self.caller.peer, now)
+            || self.registrar.is_stuck(now.time)
+            || self.out.is_overdue(now)
     }
 
     pub fn has_deadline(&self) -> bool {
         self.out.is_leaving()
             || !self.pulling.is_empty()
             || !self.exposed.is_empty()
+            || self.parked.has_deadline()
             || self.registrar.keeps_memory()
     }
 
@@ -528,94 +594,13 @@ impl RdmaLine {
     }
 
     /// The procedures hear of the end when nothing is pinned any more.
-    pub fn close(self, serves: &Serves) {
+    pub fn close(mut self, serves: &Serves) {
+        self.parked.clear(serves);
         drop(self.out);
         serves
             .rdma
             .connections
             .fetch_sub(1, odafs_fabric::sync::atomic::Ordering::Relaxed);
         serves.calls.closed(self.caller.connection);
-    }
-}
-
-/// The writes that bring `from` to its place.
-fn cut(
-    from: &Source,
-    to: Segment,
-    pieces: &mut Pieces,
-    reply: &[u8],
-    now: &Now<'_>,
-    writes: &mut VecDeque<ChunkWrite>,
-) {
-    let mut to = Remote {
-        tag: SteeringTag(to.handle),
-        offset: to.offset,
-    };
-    match from {
-        Source::Message(range) => {
-            let bytes = reply.get(range.clone()).unwrap_or_default().to_vec();
-            let from = crate::calls::ChunkSource::Bytes(bytes);
-            writes.push_back(ChunkWrite { from, to });
-        }
-        Source::Data(range) => {
-            let mut left = range.end.saturating_sub(range.start);
-            while left > 0
-                && let Some(from) = pieces.take(left, &now.serves.arena)
-            {
-                let length = from.length();
-                writes.push_back(ChunkWrite { from, to });
-                to.offset = to.offset.wrapping_add(length.into());
-                left -= length;
-            }
-        }
-    }
-}
-
-/// The parts of a reply that go with the header.
-fn inline(parts: &[std::ops::Range<usize>; 2], reply: &mut Vec<u8>) -> Vec<u8> {
-    let [first, second] = parts;
-    if *first == (0..reply.len()) && second.is_empty() {
-        return std::mem::take(reply);
-    }
-    let part = |range: &std::ops::Range<usize>| reply.get(range.clone()).unwrap_or_default();
-    [part(first), part(second)].concat()
-}
-
-/// The bytes that a client shall fetch.
-fn gather(expose: &Expose, pieces: &mut Pieces, reply: &[u8], now: &Now<'_>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for part in &expose.parts {
-        match part {
-            Source::Message(range) => {
-                bytes.extend_from_slice(reply.get(range.clone()).unwrap_or_default());
-            }
-            Source::Data(range) => {
-                let mut left = range.end.saturating_sub(range.start);
-                while left > 0
-                    && let Some(piece) = pieces.take(left, &now.serves.arena)
-                {
-                    left -= piece.length();
-                    append(&mut bytes, &piece, now);
-                }
-            }
-        }
-    }
-    bytes
-}
-
-fn append(bytes: &mut Vec<u8>, piece: &crate::calls::ChunkSource, now: &Now<'_>) {
-    use crate::calls::ChunkSource;
-    match piece {
-        ChunkSource::Bytes(copy) => bytes.extend_from_slice(copy),
-        ChunkSource::Frame {
-            frame,
-            offset,
-            length,
-        } => {
-            let start = bytes.len();
-            bytes.resize(start + *length as usize, 0);
-            let arena = &now.serves.arena;
-            arena.copy_out(frame.frame(), *offset, &mut bytes[start..]);
-        }
     }
 }

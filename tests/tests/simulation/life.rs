@@ -11,7 +11,7 @@ use odafs_nic::engine::{EngineConfig, RdmaConfig};
 use odafs_nic::nic::NicConfig;
 use odafs_server::access::Access;
 use odafs_server::assembly::{Assembly, Parts};
-use odafs_server::config::Squash;
+use odafs_server::config::{RegistrationConfig, Squash};
 use odafs_server::export::{Direct, ExportConfig};
 use odafs_server::odafs::SessionPolicy;
 use odafs_server::portmap::Port;
@@ -30,12 +30,13 @@ pub struct Life {
 }
 
 impl Life {
-    /// Starts the life `number` (from 1) on `store`, with room for so many pages that lie so.
+    /// Starts the life `number` (from 1) on `store`, with room for so many pages that lie so, and for the data of calls.
     pub fn start(
         store: &Arc<MemoryStore>,
         network: &Network,
         number: u64,
         (frames, layout): (u32, Layout),
+        registration: RegistrationConfig,
         state: &Path,
     ) -> Self {
         let store = Arc::new(Mortal::new(store));
@@ -73,6 +74,7 @@ impl Life {
                 spin: Nanos(0),
                 rdma: RdmaConfig {
                     read_read: number % 2 == 1,
+                    registration,
                     ..RdmaConfig::default()
                 },
                 ..EngineConfig::default()

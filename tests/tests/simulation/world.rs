@@ -19,6 +19,7 @@ use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sim::{Network, NetworkConfig};
 use odafs_fabric::sync::{Arc, Mutex, thread};
 use odafs_fabric::{Completion as Event, QueuePair, RemoteInvalidation, entropy};
+use odafs_server::config::{RegistrationConfig, Strategy};
 use odafs_server::store::{CreateHow, Credential, MemoryStore, ObjectId, OutsideChange, Store};
 use odafs_tests::linear::Action;
 use odafs_tests::page::PAGE;
@@ -87,11 +88,13 @@ pub fn below(bound: u64) -> u64 {
     entropy::word() % bound
 }
 
-/// One of the ways in which calls travel over RDMA.
-fn rdma() -> Rdma {
+/// One of the ways in which calls travel over RDMA. A reply that the client would fetch does not wait for memory: so not
+/// where it is `tight`.
+fn rdma(tight: bool) -> Rdma {
     use Registration::*;
+    let designs = 2 - u64::from(tight);
     Rdma {
-        design: [RdmaDesign::ReadWrite, RdmaDesign::ReadRead][below(2) as usize],
+        design: [RdmaDesign::ReadWrite, RdmaDesign::ReadRead][below(designs) as usize],
         credits: [RdmaCredits::Fixed(2), RdmaCredits::Adaptive][below(2) as usize],
         registration: [PerOperation, Pooled, Cached][below(3) as usize],
     }
@@ -144,6 +147,8 @@ struct World {
     iwarp: bool,
     /// Nothing goes wrong in it.
     calm: bool,
+    /// Its server has memory for the data of one call at a time.
+    tight: bool,
     history: History,
     captured: Arc<Captured>,
     tally: Mutex<Tally>,
@@ -203,6 +208,9 @@ pub fn run(seed: u64) -> (String, Tally) {
     let kinds = ["bare", "ordered", "loads", "iwarp"];
     let kind = kinds[below(kinds.len() as u64) as usize];
     let bare = kind == "bare";
+    // The server itself bounds the memory for calls, or its system does, or neither.
+    let [bounded, locked] = [[0, PAGE, 0], [0, 0, PAGE]].map(|bounds| bounds[below(3) as usize]);
+    let tight = bounded + locked > 0;
     let config = NetworkConfig {
         delay_max: Nanos(below(3) * 2000),
         cut_one_in: [0, 0, 150][below(3) as usize] * u32::from(!calm),
@@ -213,7 +221,15 @@ pub fn run(seed: u64) -> (String, Tally) {
         receives: below(2) == 0,
         iwarp: kind == "iwarp",
         depth: 0,
+        locked_max: locked,
     };
+    let mut registration = RegistrationConfig {
+        strategy: [Strategy::PerOperation, Strategy::Pooled, Strategy::Cached][below(3) as usize],
+        ..RegistrationConfig::default()
+    };
+    if bounded > 0 {
+        registration.bytes_max = bounded;
+    }
     let network = Network::new(seed, config);
     let store = Arc::new(MemoryStore::new(seed));
     let files: Vec<ObjectId> = (0..=OUTSIDE).map(|file| make(&store, file)).collect();
@@ -223,6 +239,7 @@ pub fn run(seed: u64) -> (String, Tally) {
         bare,
         iwarp: kind == "iwarp",
         calm,
+        tight,
         history: History::default(),
         captured: Arc::default(),
         tally: Mutex::default(),
@@ -232,7 +249,7 @@ pub fn run(seed: u64) -> (String, Tally) {
         0 => Layout::beside(PageSize::DEFAULT),
         _ => Layout::apart(PageSize::DEFAULT),
     };
-    let mut life = Life::start(&store, &network, 1, (FRAMES, layout), &state);
+    let mut life = Life::start(&store, &network, 1, (FRAMES, layout), registration, &state);
     let kills = below(2) * u64::from(!calm);
 
     let mut threads = Vec::new();
@@ -261,7 +278,14 @@ pub fn run(seed: u64) -> (String, Tally) {
             .history
             .record("server", places, invoked, Action::Crash, true);
         dead.push(life);
-        life = Life::start(&store, &network, number + 2, (FRAMES, layout), &state);
+        life = Life::start(
+            &store,
+            &network,
+            number + 2,
+            (FRAMES, layout),
+            registration,
+            &state,
+        );
         world.tally.lock().kills += 1;
     }
     for thread in threads {
@@ -309,7 +333,7 @@ fn client(world: &World, number: u32) {
         },
         lanes: 1,
         deadline: Duration::from_secs(5),
-        rdma: rdma(),
+        rdma: rdma(world.tight),
         seed: below(u64::MAX),
         ..Options::default()
     };

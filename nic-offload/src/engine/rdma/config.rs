@@ -1,6 +1,7 @@
 //! What RPC-over-RDMA connections are given, and what is counted of them.
 
-use odafs_common::rpcrdma::{AdaptiveGrants, GrantPolicy};
+use odafs_common::rpcrdma::{AdaptiveGrants, GrantPolicy, SPARE_RECEIVES};
+use odafs_fabric::QueuePair;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
@@ -18,6 +19,8 @@ pub struct RdmaConfig {
     pub pulls_max: usize,
     /// A call whose data has not come within this time ends its connection.
     pub pull_time_max: Nanos,
+    /// A call that has waited for memory for its data for so long ends its connection: the client repeats its calls then.
+    pub memory_time_max: Nanos,
     /// The Read-Read design, for clients that ask for it.
     pub read_read: bool,
     /// Replies of one connection that wait to be fetched in it.
@@ -28,6 +31,26 @@ pub struct RdmaConfig {
     pub registration: RegistrationConfig,
 }
 
+impl RdmaConfig {
+    /// Receives that a connection may have posted at a time: those that its credits promise, one for each reply that waits
+    /// to be fetched, and one to spare.
+    pub fn receives_max(&self) -> u32 {
+        let exposed = if self.read_read {
+            self.exposures_max
+        } else {
+            0
+        };
+        self.credits.max().saturating_add(exposed + SPARE_RECEIVES)
+    }
+
+    /// Credits of a connection: no more than it has receives for.
+    pub(in crate::engine) fn credits_on(&self, qp: &dyn QueuePair) -> Credits {
+        let beside = self.receives_max() - self.credits.max();
+        self.credits
+            .at_most(qp.receives_max().saturating_sub(beside).max(1))
+    }
+}
+
 impl Default for RdmaConfig {
     fn default() -> Self {
         RdmaConfig {
@@ -36,6 +59,7 @@ impl Default for RdmaConfig {
             message_bytes_max: (1 << 20) + (64 << 10),
             pulls_max: 32,
             pull_time_max: Nanos::from_secs(30),
+            memory_time_max: Nanos::from_secs(30),
             read_read: false,
             exposures_max: 64,
             done_time_max: Nanos::from_secs(30),
@@ -69,6 +93,17 @@ impl Credits {
     pub fn max(self) -> u32 {
         match self {
             Credits::Fixed(max) | Credits::Adaptive { max, .. } => max,
+        }
+    }
+
+    /// The same, but no more than so many for one client.
+    fn at_most(self, most: u32) -> Credits {
+        match self {
+            Credits::Fixed(credits) => Credits::Fixed(credits.min(most)),
+            Credits::Adaptive { all, max } => Credits::Adaptive {
+                all,
+                max: max.min(most),
+            },
         }
     }
 

@@ -1,10 +1,15 @@
 //! The data of a reply, cut as the client's chunk is.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
+use odafs_common::rpcrdma::{Expose, Source};
+use odafs_common::wire::rpcrdma::Segment;
 use odafs_fabric::memory::Arena;
+use odafs_fabric::{Remote, SteeringTag};
 
-use crate::calls::ChunkSource;
+use crate::calls::{ChunkSource, ChunkWrite};
+use crate::engine::Now;
 
 /// Data that is taken from the front.
 pub(super) struct Pieces(VecDeque<ChunkSource>);
@@ -43,4 +48,85 @@ impl Pieces {
         self.0.push_front(rest);
         Some(ChunkSource::Bytes(first))
     }
+}
+
+/// The writes that bring `from` to its place.
+pub(super) fn cut(
+    from: &Source,
+    to: Segment,
+    pieces: &mut Pieces,
+    reply: &[u8],
+    now: &Now<'_>,
+    writes: &mut VecDeque<ChunkWrite>,
+) {
+    let mut to = Remote {
+        tag: SteeringTag(to.handle),
+        offset: to.offset,
+    };
+    match from {
+        Source::Message(range) => {
+            let bytes = reply.get(range.clone()).unwrap_or_default().to_vec();
+            let from = ChunkSource::Bytes(bytes);
+            writes.push_back(ChunkWrite { from, to });
+        }
+        Source::Data(range) => {
+            let mut left = range.end.saturating_sub(range.start);
+            while left > 0
+                && let Some(from) = pieces.take(left, &now.serves.arena)
+            {
+                let length = from.length();
+                writes.push_back(ChunkWrite { from, to });
+                to.offset = to.offset.wrapping_add(length.into());
+                left -= length;
+            }
+        }
+    }
+}
+
+/// The bytes that a client shall fetch.
+pub(super) fn gather(expose: &Expose, pieces: &mut Pieces, reply: &[u8], now: &Now<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for part in &expose.parts {
+        match part {
+            Source::Message(range) => {
+                bytes.extend_from_slice(reply.get(range.clone()).unwrap_or_default());
+            }
+            Source::Data(range) => {
+                let mut left = range.end.saturating_sub(range.start);
+                while left > 0
+                    && let Some(piece) = pieces.take(left, &now.serves.arena)
+                {
+                    left -= piece.length();
+                    append(&mut bytes, &piece, now);
+                }
+            }
+        }
+    }
+    bytes
+}
+
+fn append(bytes: &mut Vec<u8>, piece: &ChunkSource, now: &Now<'_>) {
+    match piece {
+        ChunkSource::Bytes(copy) => bytes.extend_from_slice(copy),
+        ChunkSource::Frame {
+            frame,
+            offset,
+            length,
+        } => {
+            let start = bytes.len();
+            bytes.resize(start + *length as usize, 0);
+            let arena = &now.serves.arena;
+            arena.copy_out(frame.frame(), *offset, &mut bytes[start..]);
+        }
+    }
+}
+
+/// The parts of a reply that go with the header.
+pub(super) fn inline(parts: &[Range<usize>; 2], reply: &mut Vec<u8>) -> Vec<u8> {
+    let [first, second] = parts;
+    if *first == (0..reply.len()) && second.is_empty() {
+        return std::mem::take(reply);
+    }
+    let part = |range: &Range<usize>| reply.get(range.clone()).unwrap_or_default();
+    [part(first), part(second)].concat()
 }

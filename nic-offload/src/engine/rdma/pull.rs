@@ -207,17 +207,17 @@ impl Pulling {
 #[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
-    use crate::registration::{Adapter, Budget, Registrar, RegistrationConfig, Supply};
+    use crate::registration::{Adapter, Registrar, RegistrationConfig, Supply};
     use odafs_common::page::{Layout, PageSize};
     use odafs_common::rpcrdma::{
         GrantPolicy, PrivateData, ReadRead, Responder, ResponderConfig, Step, Terms,
     };
     use odafs_common::wire::rpcrdma::{Body, Chunks, Header, ReadList, ReadSegment, Segment};
     use odafs_common::wire::xdr::Encode as _;
+    use odafs_fabric::Listener as _;
     use odafs_fabric::memory::{Arena, ArenaConfig};
     use odafs_fabric::sync::{Arc, thread};
     use odafs_fabric::tcp::{ConnectOptions, Limits, Listener, connect};
-    use odafs_fabric::{Access, Listener as _};
 
     fn arrived() -> Arrived {
         let mut responder = Responder::new(ResponderConfig {
@@ -272,14 +272,10 @@ mod tests {
             huge: false,
             populate: false,
         });
-        let supply = Supply {
-            frames: None,
-            arena: Arc::new(arena.unwrap()),
-            budget: Budget::new(1 << 20),
-            counters: Arc::default(),
-        };
+        let arena = Arc::new(arena.unwrap());
+        let supply = Supply::new(None, arena, 1 << 20, Arc::default());
         let mut registrar = Registrar::new(RegistrationConfig::default(), Adapter::Soft, supply);
-        let lease = registrar.lease(&mut *qp, 100, Access::LOCAL).unwrap();
+        let lease = registrar.lease(&mut *qp, 100).unwrap();
         let mut pulling = Pulling::new(arrived(), lease, Nanos(0));
         assert_eq!(pulling.post(&mut *qp, &mut 0), Ok((0, 0)));
         assert!(pulling.is_over() && pulling.has_failed());

@@ -4,6 +4,7 @@ use odafs_common::page::{Layout, PageSize};
 use odafs_common::rpcrdma::PrivateData;
 use odafs_common::wire::rpcrdma::{Body, Chunks, Header, Segment};
 use odafs_common::wire::xdr::{Encode as _, Reader};
+use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::{Arena, ArenaConfig, FrameNumber, Region};
 use odafs_fabric::sim::{Network, NetworkConfig};
 use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -257,6 +258,12 @@ impl Client {
                 None => self.qp.wait(None).expect("the connection lives"),
             }
         }
+    }
+
+    /// Whether a message has come: it is the next to be received.
+    pub(super) fn has_message(&mut self) -> bool {
+        self.qp.wait(Some(Nanos(1))).expect("the connection lives");
+        !self.qp.arm()
     }
 
     pub(super) fn call(&mut self, chunks: Chunks, message: &[u8]) -> (Header, Vec<u8>) {
