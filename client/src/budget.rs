@@ -1,7 +1,10 @@
 //! How the data cache and the directory share one budget of memory: a little is moved, now and then, to the one whose
 //! next byte would have saved more time.
 //!
-//! Both tell of misses that a little more memory would have made hits (ghosts). Sans-IO.
+//! Both tell of misses that more memory would have made hits (ghosts): an eighth more for data, for the directory about as
+//! much again as it has. A twentieth is the directory's whatever they say: references of a file take a hundred and seventieth of it. What it has beyond that it gives up for data that
+//! would have saved more than the references that it holds do save, byte for byte: references that all fit have no ghosts,
+//! and are worth something all the same. Sans-IO.
 
 /// The split of one budget.
 #[derive(Debug)]
@@ -10,24 +13,45 @@ pub struct Budget {
     directory: u64,
     data_saved_ns: f64,
     directory_saved_ns: f64,
-    events: u32,
+    ghosts: u32,
+    /// Lookups that had found a reference when the split was looked at last.
+    hits_seen: u64,
+}
+
+/// What the directory does with the memory that it has.
+#[derive(Debug, Clone, Copy)]
+pub struct Held {
+    /// Lookups that have found a reference, ever.
+    pub hits: u64,
+    /// What each of them saves, in nanoseconds.
+    pub saved_ns: f64,
+    /// Bytes in use.
+    pub bytes: u64,
 }
 
 /// Ghost hits between two looks at the split.
 const PERIOD: u32 = 256;
-/// A reference stands for a page of so many times its size.
-const REFERENCE_BYTES: f64 = 24.2;
+/// Ghosts of data are of so much more memory, in parts of what data has.
+const DATA_GHOSTS: u64 = 8;
+/// How much more the other must save, for memory to be moved.
+const MORE: f64 = 1.5;
+/// Parts of the budget that are the directory's at least.
+const LEAST: u64 = 20;
+/// Parts of the budget that are data's at least.
+const DATA_LEAST: u64 = 8;
+/// Parts of the budget that are moved at once.
+const STEP: u64 = 32;
 
 impl Budget {
-    /// A budget of `total` bytes; without a data cache the directory has all of it, else an eighth at first.
+    /// A budget of `total` bytes; without a data cache the directory has all of it.
     pub fn new(total: u64, data_cache: bool) -> Self {
-        let directory = if data_cache { total / 8 } else { total };
         Self {
             total,
-            directory,
+            directory: if data_cache { total / LEAST } else { total },
             data_saved_ns: 0.0,
             directory_saved_ns: 0.0,
-            events: 0,
+            ghosts: 0,
+            hits_seen: 0,
         }
     }
 
@@ -43,30 +67,41 @@ impl Budget {
     }
 
     /// A page that was evicted from the data cache would have saved `saved_ns`. True when the split has moved.
-    pub fn data_ghost(&mut self, saved_ns: f64, page_bytes: u32) -> bool {
-        self.data_saved_ns += saved_ns / f64::from(page_bytes.max(1));
-        self.look()
+    pub fn data_ghost(&mut self, saved_ns: f64, held: impl FnOnce() -> Held) -> bool {
+        self.data_saved_ns += saved_ns;
+        self.look(held)
     }
 
     /// A reference that was evicted from the directory would have saved `saved_ns`. True when the split has moved.
-    pub fn directory_ghost(&mut self, saved_ns: f64) -> bool {
-        self.directory_saved_ns += saved_ns / REFERENCE_BYTES;
-        self.look()
+    pub fn directory_ghost(&mut self, saved_ns: f64, held: impl FnOnce() -> Held) -> bool {
+        self.directory_saved_ns += saved_ns;
+        self.look(held)
     }
 
-    fn look(&mut self) -> bool {
-        self.events += 1;
-        if self.events < PERIOD {
+    fn look(&mut self, held: impl FnOnce() -> Held) -> bool {
+        self.ghosts += 1;
+        if self.ghosts < PERIOD {
             return false;
         }
-        let step = self.total / 32;
+        let held = held();
+        let hits = held.hits.saturating_sub(self.hits_seen);
+        let a_byte = |saved_ns: f64, bytes: u64| saved_ns / bytes.max(1) as f64;
+        let holds_ns = a_byte(hits as f64 * held.saved_ns, held.bytes);
+        let directory_ns = a_byte(self.directory_saved_ns, self.directory);
+        let data_ns = a_byte(self.data_saved_ns, self.data_bytes(0) / DATA_GHOSTS);
+        let step = self.total / STEP;
         let before = self.directory;
-        if self.directory_saved_ns > self.data_saved_ns * 1.5 {
-            self.directory = (self.directory + step).min(self.total - self.total / 8);
-        } else if self.data_saved_ns > self.directory_saved_ns * 1.5 {
-            self.directory = self.directory.saturating_sub(step).max(self.total / 64);
+        if directory_ns > data_ns * MORE {
+            self.directory = (self.directory + step).min(self.total - self.total / DATA_LEAST);
+        } else if data_ns > directory_ns * MORE {
+            let lower = self.directory.saturating_sub(step).max(self.total / LEAST);
+            // What it does not use it gives away for nothing.
+            if lower >= held.bytes || data_ns > holds_ns * MORE {
+                self.directory = lower;
+            }
         }
-        (self.data_saved_ns, self.directory_saved_ns, self.events) = (0.0, 0.0, 0);
+        (self.data_saved_ns, self.directory_saved_ns) = (0.0, 0.0);
+        (self.ghosts, self.hits_seen) = (0, held.hits);
         self.directory != before
     }
 }
@@ -75,15 +110,22 @@ impl Budget {
 mod tests {
     use super::*;
 
+    const TOTAL: u64 = 64 << 20;
+    const NOTHING: Held = Held {
+        hits: 0,
+        saved_ns: 0.0,
+        bytes: 0,
+    };
+
     #[test]
     fn memory_goes_where_it_saves_more() {
-        let mut budget = Budget::new(64 << 20, true);
+        let mut budget = Budget::new(TOTAL, true);
         let before = budget.directory_bytes();
-        (0..100 * PERIOD).for_each(|_| _ = budget.directory_ghost(10_000.0));
-        assert_eq!(budget.directory_bytes(), (64 << 20) - (8 << 20));
-        (0..100 * PERIOD).for_each(|_| _ = budget.data_ghost(10_000.0, 4096));
-        assert_eq!(budget.directory_bytes(), 1 << 20);
-        assert!(before > 1 << 20);
+        (0..100 * PERIOD).for_each(|_| _ = budget.directory_ghost(10_000.0, || NOTHING));
+        assert_eq!(budget.directory_bytes(), TOTAL - TOTAL / DATA_LEAST);
+        (0..100 * PERIOD).for_each(|_| _ = budget.data_ghost(10_000.0, || NOTHING));
+        assert_eq!(budget.directory_bytes(), TOTAL / LEAST);
+        assert_eq!(before, TOTAL / LEAST);
         assert_eq!(
             budget.data_bytes(16 << 20),
             48 << 20,
@@ -93,12 +135,42 @@ mod tests {
 
     #[test]
     fn a_byte_of_references_stands_for_many_of_data() {
-        let mut budget = Budget::new(64 << 20, true);
+        let mut budget = Budget::new(TOTAL, true);
         let before = budget.directory_bytes();
         for _ in 0..PERIOD {
-            budget.data_ghost(10_000.0, 4096);
-            budget.directory_ghost(10_000.0);
+            budget.data_ghost(10_000.0, || NOTHING);
+            budget.directory_ghost(10_000.0, || NOTHING);
         }
         assert!(budget.directory_bytes() > before);
+    }
+
+    /// They all fit, so they have no ghosts, and data ghosts come without end.
+    #[test]
+    fn references_that_are_used_are_not_given_away() {
+        let mut budget = Budget::new(TOTAL, true);
+        (0..10 * PERIOD).for_each(|_| _ = budget.directory_ghost(10_000.0, || NOTHING));
+        let grown = budget.directory_bytes();
+        let mut hits = 0;
+        for _ in 0..100 * PERIOD {
+            hits += 4;
+            budget.data_ghost(1_000.0, || Held {
+                hits,
+                saved_ns: 1_000.0,
+                bytes: grown,
+            });
+        }
+        assert_eq!(budget.directory_bytes(), grown);
+        for _ in 0..100 * PERIOD {
+            budget.data_ghost(1_000.0, || Held {
+                hits,
+                saved_ns: 1_000.0,
+                bytes: grown,
+            });
+        }
+        assert_eq!(
+            budget.directory_bytes(),
+            TOTAL / LEAST,
+            "nobody uses them any more"
+        );
     }
 }

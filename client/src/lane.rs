@@ -182,6 +182,12 @@ impl Lanes {
         &self.0[lane.0]
     }
 
+    /// Lookups in the directory that found a reference.
+    pub fn directory_hits(&self) -> u64 {
+        let hits = |counts: &Counts| counts.directory_hits.0.load(Relaxed);
+        self.0.iter().map(hits).sum()
+    }
+
     /// Adds up what was counted.
     pub fn add_to(&self, all: &mut Statistics) {
         self.0.iter().for_each(|counts| counts.add_to(all));

@@ -13,5 +13,5 @@ mod trial;
 
 pub use config::Config;
 pub use order::{CLASSES, Choice, Order, Orders, Purpose, SizeClass};
-pub use policy::{Policy, Record};
+pub use policy::{Explanation, Policy, Record};
 pub use reuse::{PageName, Reuse};

@@ -6,7 +6,7 @@ mod sessions;
 pub use self::routes::Asked;
 use self::sessions::Sessions;
 use crate::{
-    budget::Budget,
+    budget::{Budget, Held},
     cache::{Cached, DataCache, PageKey},
     calls::Calls,
     directory::{Directory, Lookup},
@@ -17,7 +17,7 @@ use crate::{
     mount::{self, Mounted},
     nfs::{Nfs, NfsError},
     options::{Cache, Options, Route},
-    route::{Config, Policy, Reuse, SizeClass},
+    route::{Config, Explanation, Policy, Reuse, SizeClass},
     session::Session,
     state::{FileState, Moment},
     url::Url,
@@ -277,7 +277,7 @@ impl Shared {
         let moved = self
             .budget
             .lock()
-            .data_ghost(known.direct_ns.min(known.rpc_ns), size.bytes() as u32);
+            .data_ghost(known.direct_ns.min(known.rpc_ns), || self.held(&known));
         if moved {
             self.split_budget();
         }
@@ -289,9 +289,18 @@ impl Shared {
         let moved = self
             .budget
             .lock()
-            .directory_ghost((known.rpc_ns - known.direct_ns).max(0.0));
+            .directory_ghost(saved_ns(&known), || self.held(&known));
         if moved {
             self.split_budget();
+        }
+    }
+
+    /// What the directory does with its memory.
+    fn held(&self, known: &Explanation) -> Held {
+        Held {
+            hits: self.lanes.directory_hits(),
+            saved_ns: saved_ns(known),
+            bytes: self.directory.bytes(),
         }
     }
 
@@ -363,6 +372,11 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.close_session();
     }
+}
+
+/// What a reference saves when it is used.
+fn saved_ns(known: &Explanation) -> f64 {
+    (known.rpc_ns - known.direct_ns).max(0.0)
 }
 
 /// Pages of one size never stand for those of another.
