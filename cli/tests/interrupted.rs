@@ -9,6 +9,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{Server, odafs, run, text};
+use odafs::{Cache, Client, Options, Route};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn signal(pid: u32, which: Signal) {
@@ -172,4 +173,26 @@ fn one_signal_that_comes_twice_drains_a_server() {
         assert_eq!(server.wait().code(), Some(0));
         assert!(!server.shm.exists());
     }
+}
+
+/// Nobody has poisoned the life word of a server that was killed, and no successor comes: a client notices by itself.
+#[test]
+fn what_a_killed_server_exposed_counts_no_more() {
+    let served = tempfile::tempdir().unwrap();
+    std::fs::write(served.path().join("f"), [7; 4096]).unwrap();
+    let server = Server::start(served.path(), &["--direct", "one-sided"]);
+    let options = Options {
+        route: Route::OneSided,
+        cache: Cache::Off,
+        ..Options::default()
+    };
+    let client = Client::connect_with(&server.shm_url("/").parse().unwrap(), options).unwrap();
+    let file = client.open("f").unwrap();
+    let mut page = [0; 4096];
+    file.read_exact_at(&mut page, 0).unwrap();
+    assert_eq!(file.try_read_at(&mut page, 0), Some(4096));
+    drop(server);
+    await_that("the dead server's memory is still read", || {
+        file.try_read_at(&mut page, 0).is_none()
+    });
 }

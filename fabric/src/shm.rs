@@ -12,6 +12,7 @@ mod accounts;
 mod connect;
 #[cfg(all(any(test, fuzzing), not(loom)))]
 pub mod fuzz;
+mod hangup;
 mod listener;
 mod pair;
 mod protocol;

@@ -31,7 +31,7 @@ impl LifeView {
 
 #[cfg(not(shuttle))]
 mod in_file {
-    use super::{Arc, CONTROL_BYTES, LifeView, Mapping, POISON, io};
+    use super::{Arc, CONTROL_BYTES, LifeView, Mapping, Ordering, POISON, io};
     use crate::memory::mapping::Protection;
     use crate::memory::memfd;
     use rustix::fs::{Mode, OFlags, fstat, open};
@@ -145,8 +145,15 @@ mod in_file {
                     "not a life word",
                 ));
             }
-            let control = Mapping::of(fd, CONTROL_BYTES, Protection::ReadOnly)?;
+            let control = Mapping::of(fd, CONTROL_BYTES, Protection::Private)?;
             Ok(LifeView::new(Arc::new(control), life))
+        }
+
+        /// Ends the life as this process sees it: for a server that died and has no successor.
+        pub(crate) fn end_here(&self) -> io::Result<()> {
+            self.control.make_own()?;
+            self.control.word(0).store(POISON, Ordering::Release);
+            Ok(())
         }
     }
 }

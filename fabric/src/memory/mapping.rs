@@ -265,7 +265,7 @@ mod heap {
 #[cfg(not(shuttle))]
 mod mapped {
     use super::{HUGE_BYTES, Mapping, NonNull, io};
-    use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+    use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap, mmap_anonymous, mprotect, munmap};
     use std::os::fd::BorrowedFd;
     use std::ptr;
 
@@ -274,6 +274,8 @@ mod mapped {
     pub enum Protection {
         ReadOnly,
         ReadWrite,
+        /// Read only, until [`Mapping::make_own`].
+        Private,
     }
 
     impl Mapping {
@@ -285,9 +287,11 @@ mod mapped {
                     "an empty mapping",
                 ));
             }
-            let protection = match access {
-                Protection::ReadOnly => ProtFlags::READ,
-                Protection::ReadWrite => ProtFlags::READ | ProtFlags::WRITE,
+            let (protection, kind) = match access {
+                Protection::ReadOnly => (ProtFlags::READ, MapFlags::SHARED),
+                Protection::ReadWrite => (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED),
+                // Not writable yet: with `mlockall` the kernel would copy its pages at once.
+                Protection::Private => (ProtFlags::READ, MapFlags::PRIVATE),
             };
             let align = if length >= HUGE_BYTES {
                 HUGE_BYTES
@@ -301,7 +305,7 @@ mod mapped {
                     hole.cast(),
                     length,
                     protection,
-                    MapFlags::SHARED | MapFlags::FIXED,
+                    kind | MapFlags::FIXED,
                     fd,
                     0,
                 )
@@ -311,6 +315,15 @@ mod mapped {
             mapped?;
             let base = NonNull::new(hole).ok_or(io::ErrorKind::OutOfMemory)?;
             Ok(Mapping { base, length })
+        }
+
+        /// Lets this process store to a [`Protection::Private`] mapping: nobody else sees that, and from the first store on
+        /// this process no longer sees what others store to the page.
+        pub fn make_own(&self) -> io::Result<()> {
+            let protection = MprotectFlags::READ | MprotectFlags::WRITE;
+            // SAFETY: the range was mapped by `of`; the kernel refuses this of a shared mapping that is read-only.
+            unsafe { mprotect(self.base.as_ptr().cast(), self.length, protection) }
+                .map_err(io::Error::from)
         }
 
         /// Zeroed memory of this process.

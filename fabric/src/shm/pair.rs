@@ -2,6 +2,7 @@ mod interface;
 mod regions;
 
 use super::accounts::{Accounts, Charge};
+use super::hangup::Watched;
 use super::ring::{Consumer, Producer, Ring};
 use super::socket::{Packet, Socket};
 use crate::clock::Nanos;
@@ -49,7 +50,7 @@ pub enum Role {
     Client {
         timeout: Nanos,
         requests: u32,
-        views: Vec<(Exposed, ArenaView)>,
+        views: Vec<(Exposed, ArenaView, Watched)>,
     },
 }
 

@@ -376,6 +376,6 @@ fn never_torn(
     assert!(whole > 0 && stale > 0, "{whole} whole, {stale} stale");
 }
 
-fn arena_with_life() -> (Arc<Arena>, LifeWord) {
+pub fn arena_with_life() -> (Arc<Arena>, LifeWord) {
     (frames_of_eight(), LifeWord::in_memory(0x11fe).unwrap())
 }

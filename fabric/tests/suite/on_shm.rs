@@ -1,5 +1,5 @@
-use crate::{Ends, Subject, next_incoming, suite, while_polled};
-use odafs_fabric::clock::Nanos;
+use crate::{Ends, Subject, connected, memory, next_incoming, suite, while_polled};
+use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::shm::{self, ConnectOptions, Limits};
 use odafs_fabric::{Access, Listener, QueuePair};
 use std::io;
@@ -67,3 +67,19 @@ fn a_late_refusal_hits_no_other_registration() {
 }
 
 suite!(Shm::new());
+
+/// A server that dies says nothing: its life word stays as it was.
+#[test]
+fn memory_of_a_server_that_is_gone_counts_no_more() {
+    let mut ends = connected(&Shm::new());
+    let (arena, life) = memory::arena_with_life();
+    let exposed = ends.server.expose(&arena, &life).unwrap();
+    let view = ends.client.map_exposed(&exposed).unwrap().unwrap();
+    assert!(view.is_alive());
+    drop(ends.server);
+    let patience = clock::now() + Nanos::from_secs(30);
+    while view.is_alive() {
+        assert!(clock::now() < patience, "it counts without a server");
+        clock::sleep(Nanos::from_millis(1));
+    }
+}

@@ -336,8 +336,8 @@ impl QueuePair for Pair {
         let Role::Client { views, .. } = &self.role else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
-        match views.iter().find(|(tags, _)| tags == exposed) {
-            Some((_, view)) => Ok(Some(view.clone())),
+        match views.iter().find(|(tags, ..)| tags == exposed) {
+            Some((_, view, _)) => Ok(Some(view.clone())),
             None => Err(io::Error::new(
                 io::ErrorKind::NotFound,
                 "the server exposed no such arena",

@@ -5,6 +5,7 @@ use crate::clock;
 use crate::fabric::{Exposed, QueuePair, Remote, SteeringTag};
 use crate::memory::mapping::{Mapping, Protection};
 use crate::memory::{ArenaView, LifeView, Region, memfd};
+use crate::shm::hangup;
 use crate::shm::socket::Packet;
 use odafs_common::page::{Layout, PageSize};
 use std::io;
@@ -58,11 +59,12 @@ impl Pair {
                     true => Layout::beside(page),
                     false => Layout::apart(page),
                 };
+                let watched = hangup::watch(self.socket.as_fd(), life.clone())?;
                 let view = ArenaView::new(Arc::clone(&frames), Arc::clone(&marks), life, layout)
                     .ok_or_else(invalid)?;
                 self.memories
                     .extend([Memory::Exposed(frames), Memory::Exposed(marks)]);
-                views.push((exposed(arena, stamps), view));
+                views.push((exposed(arena, stamps), view, watched));
                 Ok(None)
             }
             _ => Err(invalid()),
