@@ -1,18 +1,20 @@
 //! The options of `odafs serve`, from the command line and from a file.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use ipnet::IpNet;
 use odafs_common::page::PageSize;
 use odafs_common::session::PublicKey;
 use odafs_fabric::{ReadOrder, verbs};
 use odafs_server::config::{
     Costs, Credits, Direct, RdmaConfig, RegistrationConfig, ServerConfig, Squash, Strategy,
 };
+use odafs_server::memory;
 use serde::{Deserialize, Deserializer};
 
 use crate::{Usage, listeners, units};
@@ -34,16 +36,23 @@ pub struct ServeOptions {
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
     nfs: Option<SocketAddr>,
-    /// Serve shared memory through this socket [default: odafs.sock in the runtime directory]
+    /// Serve shared memory through this socket, or through odafs.sock in the runtime directory. (A directory behind
+    /// --shm is no socket: it is DIR, if no other is named)
     #[arg(
         long,
         value_name = "SOCKET",
-        num_args = 0..=1,
-        default_missing_value = "",
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
     #[serde(deserialize_with = "socket")]
-    shm: Option<PathBuf>,
+    shm: Option<Option<PathBuf>>,
+    /// Connections of one user over shared memory, with 2 MiB of memory for each; a client makes four, one with many
+    /// threads more [default: 8192]
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
+    )]
+    shm_connections: Option<u32>,
     /// Serve NFS over RDMA and direct reads here, by iWARP over TCP [default: 127.0.0.1:20049]
     #[arg(
         long,
@@ -68,7 +77,7 @@ pub struct ServeOptions {
     /// What must survive a restart is kept here [default: below /var/lib/odafs or $XDG_STATE_HOME/odafs]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Memory for the page cache [default: 1GiB]
+    /// Memory for the page cache, no more than is available [default: 1GiB, or half of what is if that is less]
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     #[serde(deserialize_with = "size")]
     cache: Option<u64>,
@@ -79,9 +88,9 @@ pub struct ServeOptions {
     /// Refuse every change
     #[arg(long)]
     read_only: bool,
-    /// Let these addresses in too; loopback always may [may be repeated]
-    #[arg(long, value_name = "CIDR")]
-    allow: Vec<ipnet::IpNet>,
+    /// Let these addresses in over TCP and RDMA, beside loopback; no-loopback leaves that out [may be repeated]
+    #[arg(long, value_name = "CIDR|no-loopback")]
+    allow: Vec<Allow>,
     /// Of other machines, let those open sessions whose public keys stand in this file [may be repeated]
     ///
     /// A key is 64 hexadecimal digits; one a line, `#` begins a comment. Their own secret and the server's key
@@ -91,6 +100,10 @@ pub struct ServeOptions {
     /// Whose rights TCP callers have [default: all]
     #[arg(long, value_enum, value_name = "WHO")]
     squash: Option<SquashName>,
+    /// With --squash root and none: believe callers on ports of 1024 and above too. Then whoever runs a program on a machine
+    /// that is let in, this one included, can be any user
+    #[arg(long)]
+    insecure: bool,
     /// Direct reads of the cache's pages [default: guarded]
     #[arg(long, value_enum, value_name = "MODE")]
     direct: Option<DirectName>,
@@ -129,6 +142,47 @@ pub struct ServeOptions {
     #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "RDMA")]
     #[serde(deserialize_with = "duration")]
     pinning_cost: Option<Duration>,
+}
+
+/// What `--allow` says.
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+enum Allow {
+    Network(IpNet),
+    NoLoopback,
+}
+
+impl Allow {
+    fn network(&self) -> Option<IpNet> {
+        match self {
+            Self::Network(network) => Some(*network),
+            Self::NoLoopback => None,
+        }
+    }
+}
+
+impl FromStr for Allow {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "no-loopback" {
+            return Ok(Self::NoLoopback);
+        }
+        let network = text
+            .parse()
+            .or_else(|_| text.parse().map(|address: IpAddr| address.into()));
+        network
+            .map(Self::Network)
+            .map_err(|_| "say a network such as 10.0.0.0/8, an address, or no-loopback".to_owned())
+    }
+}
+
+impl TryFrom<String> for Allow {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum, Deserialize)]
@@ -171,6 +225,7 @@ impl ServeOptions {
             export: self.export.or(file.export),
             nfs: self.nfs.or(file.nfs),
             shm: self.shm.or(file.shm),
+            shm_connections: self.shm_connections.or(file.shm_connections),
             rdma: self.rdma.or(file.rdma),
             verbs: self.verbs.or(file.verbs),
             metrics: self.metrics.or(file.metrics),
@@ -189,6 +244,7 @@ impl ServeOptions {
                 self.admit
             },
             squash: self.squash.or(file.squash),
+            insecure: self.insecure || file.insecure,
             direct: self.direct.or(file.direct),
             spin: self.spin.or(file.spin),
             workers: self.workers.or(file.workers),
@@ -203,13 +259,30 @@ impl ServeOptions {
         }
     }
 
+    /// A directory is no socket, so it is the one to serve if that is still open.
+    pub fn shm_before_dir(mut self) -> Self {
+        match &self.shm {
+            Some(Some(path)) if self.dir.is_none() && path.is_dir() => {
+                self.dir = self.shm.replace(None).flatten();
+            }
+            _ => {}
+        }
+        self
+    }
+
     /// What the server is asked to do.
     pub fn server_config(self) -> Result<ServerConfig> {
         self.check()?;
         let Some(dir) = &self.dir else {
-            bail!(Usage(
-                "which directory? Name one: odafs serve DIR".to_owned()
-            ));
+            let taken = match &self.shm {
+                Some(Some(socket)) => {
+                    format!(" ({} is the socket of --shm)", socket.display())
+                }
+                _ => String::new(),
+            };
+            bail!(Usage(format!(
+                "which directory? Name one: odafs serve DIR{taken}"
+            )));
         };
         check_directory(dir)?;
         let mut config = ServerConfig::new(dir);
@@ -217,7 +290,10 @@ impl ServeOptions {
         config.on_demand_paging = self.odp;
         config.read_order = self.read_order();
         config.rpc_rdma = self.rdma_config();
-        config.cache_bytes = self.cache.unwrap_or(config.cache_bytes);
+        config.cache_bytes = self.cache.unwrap_or_else(|| {
+            let half = memory::available().map_or(u64::MAX, |available| available.bytes / 2);
+            config.cache_bytes.min(half)
+        });
         if let Some(bytes) = self.page {
             config.page =
                 PageSize::new(bytes).map_err(|error| Usage(format!("--page: {error}")))?;
@@ -228,7 +304,9 @@ impl ServeOptions {
         config.state = self.state;
         config.export = self.export.unwrap_or(config.export);
         config.read_only = self.read_only;
-        config.allow = self.allow;
+        config.allow = self.allow.iter().filter_map(Allow::network).collect();
+        config.loopback = !self.allow.contains(&Allow::NoLoopback);
+        config.insecure = self.insecure;
         config.squash = self.squash.map_or(Squash::All, Squash::from);
         config.direct = self.direct.map_or(Direct::Guarded, Direct::from);
         config.spin = self.spin.unwrap_or(config.spin);
@@ -266,8 +344,13 @@ impl ServeOptions {
                 "the export's name begins with a slash: /{export}"
             )));
         }
-        if self.workers == Some(0) {
-            bail!(Usage("--workers: at least one is needed".to_owned()));
+        for (given, option) in [
+            (self.workers == Some(0), "--workers"),
+            (self.shm_connections == Some(0), "--shm-connections"),
+        ] {
+            if given {
+                bail!(Usage(format!("{option}: at least one is needed")));
+            }
         }
         Ok(())
     }
@@ -279,13 +362,20 @@ impl ServeOptions {
         let or = |given: Option<SocketAddr>, default| given.or((!named).then_some(default));
         config.nfs = or(self.nfs, listeners::DEFAULT_NFS);
         config.rdma = or(self.rdma, listeners::DEFAULT_RDMA);
+        config.shm_connections = self.shm_connections.unwrap_or(config.shm_connections);
         config.verbs = self.verbs;
         config.metrics = self.metrics;
         config.shm = match &self.shm {
-            Some(path) if !path.as_os_str().is_empty() => Some(path.clone()),
+            Some(Some(path)) => Some(path.clone()),
             None if named => None,
             _ => Some(listeners::default_socket()?),
         };
+        let on_network = config.nfs.or(config.rdma).or(config.verbs).is_some();
+        if on_network && self.allow == [Allow::NoLoopback] {
+            bail!(Usage(
+                "--allow no-loopback: then nobody is let in over TCP and RDMA; name those who are with --allow too".to_owned()
+            ));
+        }
         Ok(())
     }
 
@@ -483,7 +573,7 @@ fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::E
 }
 
 /// `shm = true` is the default socket, as `--shm` alone is.
-fn socket<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+fn socket<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Option<PathBuf>>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Socket {
@@ -491,139 +581,12 @@ fn socket<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Erro
         Path(PathBuf),
     }
     Ok(match Socket::deserialize(from)? {
-        Socket::Wanted(true) => Some(PathBuf::new()),
+        Socket::Wanted(true) => Some(None),
         Socket::Wanted(false) => None,
-        Socket::Path(path) => Some(path),
+        Socket::Path(path) => Some(Some(path)),
     })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_are_read_from_files() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("keys");
-        let write = |text: String| std::fs::write(&path, text).unwrap();
-        write(format!(
-            "# ours\n\n{}  # a host\n{}\n",
-            "0a".repeat(32),
-            "Ff".repeat(32)
-        ));
-        let found = keys(&path).unwrap();
-        assert_eq!(found, [PublicKey([10; 32]), PublicKey([255; 32])]);
-        for wrong in [
-            "",
-            "# none",
-            &"0a".repeat(31),
-            &"0g".repeat(32),
-            &"é".repeat(32),
-        ] {
-            write(wrong.to_owned());
-            assert!(keys(&path).is_err(), "{wrong:?}");
-        }
-    }
-
-    #[test]
-    fn the_command_line_goes_before_the_file() {
-        let file: ServeOptions = toml::from_str(
-            "dir = '/'\ncache = '64MiB'\npage = 8192\nshm = true\nread-only = true\n\
-             allow = ['10.0.0.0/8']\nsquash = 'root'\ndirect = 'one-sided'\nspin = '5us'\nnfs = '127.0.0.1:0'",
-        )
-        .unwrap();
-        let line = ServeOptions {
-            cache: Some(1 << 20),
-            ..ServeOptions::default()
-        };
-        let config = line.or(file).server_config().unwrap();
-        assert_eq!(config.cache_bytes, 1 << 20);
-        assert_eq!(config.page.bytes(), 8192);
-        assert!(config.read_only && config.shm.is_some() && config.nfs.is_some());
-        assert_eq!(
-            (config.squash, config.direct),
-            (Squash::Root, Direct::OneSided)
-        );
-        assert_eq!(config.spin, Duration::from_micros(5));
-    }
-
-    #[test]
-    fn a_named_listener_stands_alone() {
-        let options = ServeOptions {
-            dir: Some("/".into()),
-            nfs: Some("127.0.0.1:0".parse().unwrap()),
-            ..ServeOptions::default()
-        };
-        assert!(options.server_config().unwrap().shm.is_none());
-    }
-
-    #[test]
-    fn rdma_is_among_the_defaults_and_its_options_reach_the_server() {
-        let options: ServeOptions = toml::from_str(
-            "dir = '/'\ncredits = 'adaptive'\ndesign = 'read-read'\nregistration = 'all-physical'\n\
-             registration-cost = '2us'",
-        )
-        .unwrap();
-        let line = ServeOptions {
-            credits: Some("7".parse().unwrap()),
-            shm: Some("/tmp/x".into()),
-            ..ServeOptions::default()
-        };
-        let plain = ServeOptions {
-            dir: Some("/".into()),
-            ..ServeOptions::default()
-        };
-        let plain = plain.server_config().unwrap();
-        assert_eq!(plain.rdma, Some(listeners::DEFAULT_RDMA));
-        assert!(!plain.rpc_rdma.read_read);
-        assert_eq!(plain.rpc_rdma.credits, Credits::Fixed(128));
-
-        let config = line.or(options).server_config().unwrap();
-        assert_eq!(config.rdma, None, "one that is named stands alone");
-        assert!(config.rpc_rdma.read_read);
-        assert_eq!(config.rpc_rdma.credits, Credits::Fixed(7));
-        let registration = config.rpc_rdma.registration;
-        assert_eq!(registration.strategy, Strategy::AllPhysical);
-        assert_eq!(registration.costs.operation.0, 2000);
-    }
-
-    #[test]
-    fn a_device_stands_alone_and_on_demand_paging_is_for_devices() {
-        let options: ServeOptions =
-            toml::from_str("dir = '/'\nverbs = '10.0.0.1:20049'\nodp = true").unwrap();
-        let config = options.server_config();
-        if verbs::BUILT_IN {
-            let config = config.unwrap();
-            assert_eq!(config.verbs, Some("10.0.0.1:20049".parse().unwrap()));
-            assert!(config.on_demand_paging && config.rdma.is_none() && config.shm.is_none());
-        } else {
-            assert!(config.unwrap_err().is::<Usage>());
-        }
-        for (name, order) in [
-            ("fence", ReadOrder::Fence),
-            ("rising", ReadOrder::Rising),
-            ("ordered", ReadOrder::Ordered),
-        ] {
-            let text = format!("dir = '/'\nverbs = '10.0.0.1:20049'\nread-order = '{name}'");
-            let options: ServeOptions = toml::from_str(&text).unwrap();
-            assert_eq!(options.read_order(), order);
-        }
-        let options: ServeOptions = toml::from_str("dir = '/'\nodp = true").unwrap();
-        assert!(options.server_config().unwrap_err().is::<Usage>());
-    }
-
-    #[test]
-    fn wrong_names_and_values_in_a_file_are_refused() {
-        for text in [
-            "cash = '1GiB'",
-            "cache = 'much'",
-            "squash = 'some'",
-            "page = -1",
-            "credits = 0",
-            "credits = 'many'",
-            "registration = 'none'",
-        ] {
-            assert!(toml::from_str::<ServeOptions>(text).is_err(), "{text}");
-        }
-    }
-}
+#[path = "config_tests.rs"]
+mod tests;

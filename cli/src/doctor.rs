@@ -231,7 +231,7 @@ fn descriptors() -> Finding {
     } else {
         State::Limited
     };
-    let remedy = "every shared-memory client takes a few: ulimit -n 65536, or LimitNOFILE=65536 in a systemd unit";
+    let remedy = "every shared-memory client takes four or more: ulimit -n 65536, or LimitNOFILE=65536 in a systemd unit";
     Finding::new("open files", state, found, remedy)
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use odafs_bench::table;
 use odafs_fabric::verbs::VerbsError;
 use odafs_server::config::ServerConfig;
 use odafs_server::server::{Addresses, Server, StartError};
@@ -64,9 +65,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.trace.is_some() {
         bail!(Usage(NO_TRACE.to_owned()));
     }
+    let line = arguments.options.shm_before_dir();
     let options = match &arguments.config {
-        Some(path) => arguments.options.or(ServeOptions::from_file(path)?),
-        None => arguments.options,
+        Some(path) => line.or(ServeOptions::from_file(path)?),
+        None => line,
     };
     let config = ServerConfig {
         hand_over: arguments.hand_over,
@@ -155,6 +157,14 @@ fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
     let (action, source) = match &error {
         StartError::Config(what) => return anyhow!(Usage(what.clone())),
         StartError::State(_) => return anyhow!(error),
+        StartError::Memory { asked, available } => {
+            return anyhow!(
+                "a page cache of {} does not fit in memory: this process may take {} ({}); ask for less with --cache",
+                table::bytes(*asked),
+                table::bytes(available.bytes),
+                available.bound
+            );
+        }
         StartError::Io { action, source } => (action, source),
     };
     if source.get_ref().is_some_and(|told| told.is::<VerbsError>()) {

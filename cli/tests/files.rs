@@ -64,7 +64,7 @@ fn a_round_trip_over_shared_memory() {
 #[test]
 fn a_round_trip_over_nfs() {
     let served = tempfile::tempdir().unwrap();
-    let server = Server::start(served.path(), &["--squash", "none"]);
+    let server = Server::start(served.path(), &["--squash", "none", "--insecure"]);
     round_trip(&|path| server.nfs_url(path), served.path());
 }
 

@@ -29,7 +29,7 @@ fn every_command_explains_itself_with_an_example() {
 
 #[test]
 fn wrong_usage_ends_with_2_and_says_why() {
-    let cases: [(&[&str], &str); 21] = [
+    let cases: [(&[&str], &str); 24] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
@@ -45,6 +45,12 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--trace", "x.pcap"], "tcpdump"),
         (&["serve", "/", "--page", "5KiB"], "--page"),
         (&["serve", "/", "--workers", "0"], "--workers"),
+        (
+            &["serve", "/", "--shm-connections", "0"],
+            "--shm-connections",
+        ),
+        (&["serve", "/", "--allow", "10.0.0.0/33"], "no-loopback"),
+        (&["serve", "/", "--allow", "no-loopback"], "nobody"),
         (&["serve", "/", "--cache", "1"], "--cache"),
         (&["demo", "--cache", "0"], "--cache"),
         (&["serve", "/", "--export", "data"], "slash"),
@@ -77,7 +83,11 @@ fn a_server_that_cannot_start_ends_with_1_and_names_the_thing_and_the_remedy() {
     let file = dir.path().join("file");
     std::fs::write(&file, "x").unwrap();
     let path = |p: &std::path::Path| p.display().to_string();
-    let cases: [(Vec<String>, &str); 4] = [
+    let cases: [(Vec<String>, &str); 5] = [
+        (
+            vec![path(dir.path()), "--cache".into(), "4TiB".into()],
+            "does not fit in memory",
+        ),
         (vec![path(&dir.path().join("missing"))], "missing"),
         (vec![path(&file)], "not a directory"),
         (

@@ -23,8 +23,9 @@ pub enum CallError {
     },
     /// The connection was lost and could not be made again within the deadline.
     #[error(
-        "{call}: the connection to {} was lost and not made again: {reason} (is it running?)",
-        unless_named(.server, .reason)
+        "{call}: the connection to {} was lost and not made again: {reason}{}",
+        unless_named(.server, .reason),
+        unless_refused(.reason, " (is it running?)")
     )]
     Lost {
         /// The call.
@@ -52,7 +53,7 @@ pub enum CallError {
     },
     /// The server refused the RPC itself.
     #[error(
-        "{call}: the server refused the call: {reason} (see its export's access list and `--squash`)"
+        "{call}: the server refused the call: {reason} (see its export's access list, and whether it wants a port below 1024: `odafs serve --insecure`, knfsd's `insecure`)"
     )]
     Refused {
         /// The call.
@@ -91,8 +92,9 @@ pub enum ConnectError {
     Url(#[from] UrlError),
     /// Nothing answers there.
     #[error(
-        "connect: cannot reach {}: {source} (is it running, and is this its address?)",
-        unless_named(.server, &.source.to_string())
+        "connect: cannot reach {}: {source}{}",
+        unless_named(.server, &.source.to_string()),
+        unless_refused(&.source.to_string(), " (is it running, and is this its address?)")
     )]
     Unreachable {
         /// The address asked.
@@ -145,6 +147,15 @@ fn unless_named<'a>(server: &'a str, told: &str) -> &'a str {
         "the server"
     } else {
         server
+    }
+}
+
+/// The question, unless the server has told of itself that it is there.
+fn unless_refused<'a>(told: &str, question: &'a str) -> &'a str {
+    if told.contains(odafs_fabric::REFUSED) {
+        ""
+    } else {
+        question
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     url::{Host, Url},
 };
 use odafs_common::wire::{
-    mount3::{self, DirPath, Exports, MountResult, Procedure as P},
+    mount3::{self, DirPath, Exports, MountResult, Procedure as P, Status},
     portmap::{self, Mapping},
     xdr::Decode as _,
 };
@@ -136,10 +136,15 @@ fn mount_one_of(calls: &Calls, path: &[u8], exports: &[Vec<u8>]) -> Result<Mount
             export: export.to_vec(),
             root,
         }),
-        Err(status) => Err(refused(format!(
-            "{}, but MNT says {status:?}",
-            String::from_utf8_lossy(export)
-        ))),
+        Err(status) => {
+            let export = String::from_utf8_lossy(export);
+            Err(refused(match status {
+                Status::Access => format!(
+                    "{export}, but not to this address, or not to a port of 1024 or more: `odafs serve --allow` and `--insecure`"
+                ),
+                status => format!("{export}, but MNT says {status:?}"),
+            }))
+        }
     }
 }
 

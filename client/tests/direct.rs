@@ -88,6 +88,7 @@ impl House {
             Fabric::Tcp(_) => {
                 config.rdma = Some(([127, 0, 0, 1], 0).into());
                 config.squash = Squash::None;
+                config.insecure = true;
             }
             Fabric::Verbs(_) => {
                 let address: IpAddr = std::env::var("ODAFS_VERBS_ADDRESS")
@@ -97,6 +98,7 @@ impl House {
                 config.verbs = Some((address, 0).into());
                 config.allow = vec![address.into()];
                 config.squash = Squash::None;
+                config.insecure = true;
             }
         }
         config.state = Some(dir.path().join("state"));

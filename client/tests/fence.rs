@@ -216,6 +216,7 @@ fn reads(server_order: ReadOrder, page: PageSize) {
     let mut config = ServerConfig::new(&files);
     config.rdma = Some(([127, 0, 0, 1], 0).into());
     config.squash = Squash::None;
+    config.insecure = true;
     config.state = Some(dir.path().join("state"));
     config.cache_bytes = 16 << 20;
     config.huge_pages = false;

@@ -253,6 +253,9 @@ pub enum RemoteInvalidation {
     Any,
 }
 
+/// What errors say of a server that is there and does not take the connection.
+pub const REFUSED: &str = "the server refused the connection";
+
 /// Who is at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {

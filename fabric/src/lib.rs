@@ -37,6 +37,6 @@ pub mod wake;
 
 pub use fabric::{
     Access, Completion, Exposed, Fault, Incoming, Listener, Local, MARKS_BYTES, Peer, PostError,
-    Posted, QueuePair, ReadOrder, Region, Remote, RemoteInvalidation, Sink, Source, SteeringTag,
-    gathered, mark_step,
+    Posted, QueuePair, REFUSED, ReadOrder, Region, Remote, RemoteInvalidation, Sink, Source,
+    SteeringTag, gathered, mark_step,
 };

@@ -30,26 +30,36 @@ mod atomic {
 #[cfg(all(test, loom))]
 mod explored;
 
-/// What the clients of a listener may hold at once. An error names the cap that was met.
+/// What the clients of a listener may hold at once. An error names the cap that was met, and the option of `odafs serve`.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections of one uid. Each costs the server one descriptor.
     pub connections_per_uid: u32,
     /// Connections of all.
     pub connections: u32,
-    /// Bytes of rings and regions of one uid.
+    /// Bytes of rings and regions of one uid. What nobody has touched of them takes no memory yet.
     pub memory_per_uid: u64,
     /// Registered regions of one connection.
     pub regions_per_connection: u32,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
+/// Bytes that a connection counts for: rings of 1.2 MiB, and the region of a client's direct reads.
+const MEMORY_PER_CONNECTION: u64 = 2 << 20;
+
+impl Limits {
+    /// For so many connections of one uid; two users can have them at a time.
+    pub fn of_connections(per_uid: u32) -> Self {
         Self {
-            connections_per_uid: 128,
-            connections: 768,
-            memory_per_uid: 1 << 30,
+            connections_per_uid: per_uid,
+            connections: per_uid.saturating_mul(2),
+            memory_per_uid: u64::from(per_uid) * MEMORY_PER_CONNECTION,
             regions_per_connection: 64,
         }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::of_connections(8192)
     }
 }

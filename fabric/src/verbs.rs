@@ -20,7 +20,7 @@ pub use listener::Listener;
 pub use types::{ConnectOptions, Device, Limits, NOT_BUILT_IN, Port, PortState, Transport};
 
 use crate::clock::{self, Nanos};
-use crate::fabric::{self, Peer, QueuePair, ReadOrder, RemoteInvalidation};
+use crate::fabric::{self, Peer, QueuePair, REFUSED, ReadOrder, RemoteInvalidation};
 use cm::{Channel, Event, Id, Kind, Terms};
 use domain::Domain;
 use pair::{Made, Pair};
@@ -123,7 +123,7 @@ fn expect(
             let reason = &event.private_data[..end.map_or(0, |end| end + 1)];
             let reason = match reason {
                 [] => format!("nobody takes RDMA connections at {address}"),
-                reason => format!("refused: {}", String::from_utf8_lossy(reason)),
+                reason => format!("{REFUSED}: {}", String::from_utf8_lossy(reason)),
             };
             io::Error::new(io::ErrorKind::ConnectionRefused, reason)
         }

@@ -13,18 +13,25 @@ use crate::store::Credential;
 /// User and group of callers who are not to be trusted with any other.
 pub const NOBODY: u32 = 65_534;
 
+/// Ports below are root's alone, on systems that keep to it.
+const PRIVILEGED_BELOW: u16 = 1024;
+
 /// The access list of an export and what it makes of the callers' ids.
 #[derive(Debug)]
 pub struct Access {
     allow: Vec<IpNet>,
+    loopback: bool,
     squash: Squash,
+    /// Where the ids that callers tell of count, only from ports that a system gives to root alone.
+    privileged_ports: bool,
     /// What everyone becomes under [`Squash::All`].
     everyone: Credential,
     nobody: Credential,
 }
 
 impl Access {
-    /// Lets in loopback and `allow`. Callers are made `serving` where all are squashed, unless that is root.
+    /// Lets in loopback and `allow`, on privileged ports unless all are squashed. Callers are made `serving` where all are,
+    /// unless that is root.
     pub fn new(allow: Vec<IpNet>, squash: Squash, serving: Credential) -> Self {
         let nobody = Credential::of(NOBODY, NOBODY, &[]);
         let everyone = if serving.uid == 0 {
@@ -34,25 +41,54 @@ impl Access {
         };
         Self {
             allow,
+            loopback: true,
+            privileged_ports: squash != Squash::All,
             squash,
             everyone,
             nobody,
         }
     }
 
+    /// Lets loopback in only where the networks hold it.
+    #[must_use]
+    pub fn without_loopback(self) -> Self {
+        Self {
+            loopback: false,
+            ..self
+        }
+    }
+
+    /// Believes callers on any port: whoever can open a socket on a machine that is let in can then be any user.
+    #[must_use]
+    pub fn on_any_port(self) -> Self {
+        Self {
+            privileged_ports: false,
+            ..self
+        }
+    }
+
     /// Whether a peer may call at all. On one host the socket's own permissions have decided already.
     pub fn admits(&self, peer: &Peer) -> bool {
         match peer {
-            Peer::Address(address) => self.admits_address(address.ip()),
+            Peer::Address(address) => {
+                self.admits_address(address.ip()) && !self.lacks_privilege(peer)
+            }
             Peer::Uid { .. } | Peer::Simulated(_) => true,
         }
     }
 
-    /// Whether callers from an address may call.
+    /// Whether a peer would have to call from a privileged port, and does not.
+    pub fn lacks_privilege(&self, peer: &Peer) -> bool {
+        let privileged = |port: u16| port < PRIVILEGED_BELOW;
+        matches!(peer, Peer::Address(address) if self.privileged_ports && !privileged(address.port()))
+    }
+
+    /// Whether peers at an address may connect.
     pub fn admits_address(&self, address: IpAddr) -> bool {
         // A dual-stack listener sees IPv4 callers as ::ffff:a.b.c.d.
         let address = address.to_canonical();
-        address.is_loopback() || self.allow.iter().any(|net| net.contains(&address))
+        self.loopback && address.is_loopback()
+            || self.allow.iter().any(|net| net.contains(&address))
     }
 
     /// The networks let in beyond this host, as EXPORT lists them.
@@ -148,6 +184,40 @@ mod tests {
         assert!(access.admits(&peer("[::ffff:10.1.2.3]:40000")));
         assert!(!access.admits(&peer("10.2.0.1:700")));
         assert_eq!(access.networks().collect::<Vec<_>>(), ["10.1.0.0/16"]);
+    }
+
+    #[test]
+    fn loopback_can_be_left_out() {
+        let nets = || vec!["10.1.0.0/16".parse().expect("a network")];
+        let access = Access::new(nets(), Squash::All, serving(1000)).without_loopback();
+        for stranger in ["127.0.0.1:700", "[::1]:700", "[::ffff:127.0.0.1]:700"] {
+            assert!(!access.admits(&peer(stranger)), "{stranger}");
+        }
+        assert!(access.admits(&peer("10.1.2.3:700")));
+        let v4 = vec!["127.0.0.0/8".parse().expect("a network")];
+        let access = Access::new(v4, Squash::All, serving(1000)).without_loopback();
+        assert!(access.admits(&peer("127.0.0.1:700")) && !access.admits(&peer("[::1]:700")));
+    }
+
+    #[test]
+    fn ids_count_from_privileged_ports_alone() {
+        for squash in [Squash::None, Squash::Root] {
+            let access = || Access::new(Vec::new(), squash, serving(0));
+            assert!(access().admits(&peer("127.0.0.1:1023")));
+            for anyone in ["127.0.0.1:1024", "[::1]:40000", "[::ffff:127.0.0.1]:1024"] {
+                assert!(!access().admits(&peer(anyone)), "{anyone}");
+                assert!(access().on_any_port().admits(&peer(anyone)), "{anyone}");
+            }
+            let process = Peer::Uid {
+                uid: 12,
+                gid: 13,
+                groups: [].into(),
+                pid: 1,
+            };
+            assert!(access().admits(&process));
+        }
+        let squashed = Access::new(Vec::new(), Squash::All, serving(0));
+        assert!(squashed.admits(&peer("127.0.0.1:40000")));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use odafs_common::page::PageSize;
 use odafs_common::session::PublicKey;
-use odafs_fabric::ReadOrder;
+use odafs_fabric::{ReadOrder, shm};
 
 pub use crate::export::Direct;
 pub use odafs_nic::engine::{Credits, RdmaConfig};
@@ -37,6 +37,8 @@ pub struct ServerConfig {
     pub rdma: Option<SocketAddr>,
     /// Socket of the shared-memory fabric.
     pub shm: Option<PathBuf>,
+    /// Connections of one user over it.
+    pub shm_connections: u32,
     /// An RDMA device: RPC over RDMA and direct reads.
     pub verbs: Option<SocketAddr>,
     /// Let the device fetch pages of the cache on demand where it can, in place of pinning all of it.
@@ -56,6 +58,10 @@ pub struct ServerConfig {
     pub read_only: bool,
     /// Who may call, beyond loopback.
     pub allow: Vec<IpNet>,
+    /// Loopback may call.
+    pub loopback: bool,
+    /// With [`Squash::Root`] and [`Squash::None`] callers may come from any port, not from privileged ones alone.
+    pub insecure: bool,
     /// Whose ids callers act with.
     pub squash: Squash,
     /// Keys of the clients that may open sessions from other machines. Empty: those who may call.
@@ -85,6 +91,7 @@ impl ServerConfig {
             nfs: None,
             rdma: None,
             shm: None,
+            shm_connections: shm::Limits::default().connections_per_uid,
             verbs: None,
             on_demand_paging: false,
             read_order: ReadOrder::Fence,
@@ -94,6 +101,8 @@ impl ServerConfig {
             huge_pages: true,
             read_only: false,
             allow: Vec::new(),
+            loopback: true,
+            insecure: false,
             squash: Squash::All,
             admitted: Vec::new(),
             direct: Direct::Guarded,

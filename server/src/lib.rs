@@ -26,6 +26,8 @@ pub mod config;
 pub mod drc;
 pub mod export;
 pub mod file;
+#[cfg(not(shuttle))]
+pub mod memory;
 pub mod metrics;
 #[cfg(not(shuttle))]
 pub mod metrics_http;

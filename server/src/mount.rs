@@ -41,8 +41,13 @@ impl MountProgram {
     }
 
     fn mount(&self, call: &Call<'_>, path: &[u8]) -> Result<HandleBytes, Status> {
-        if !self.access.admits(&call.caller.peer) {
-            tracing::info!(peer = %call.caller.peer, "mount refused: not in the access list (--allow)");
+        let peer = &call.caller.peer;
+        if self.access.lacks_privilege(peer) {
+            tracing::warn!(%peer, "mount refused: the port is not below 1024 (--insecure lets it in, --squash all needs no such port)");
+            return Err(Status::Access);
+        }
+        if !self.access.admits(peer) {
+            tracing::info!(%peer, "mount refused: not in the access list (--allow)");
             return Err(Status::Access);
         }
         let directory = self.walk(&call.who, path)?;

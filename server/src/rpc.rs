@@ -217,8 +217,12 @@ impl Calls for Service {
         program.is_some_and(|program| program.may_sync(header.procedure, arguments))
     }
 
+    /// By its address. That its port will not do it is told in the answer to its first call, as over TCP.
     fn admits(&self, peer: &Peer) -> bool {
-        self.0.access.admits(peer)
+        match peer {
+            Peer::Address(address) => self.0.access.admits_address(address.ip()),
+            Peer::Uid { .. } | Peer::Simulated(_) => self.0.access.admits(peer),
+        }
     }
 
     fn closed(&self, connection: u64) {

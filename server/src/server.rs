@@ -19,6 +19,7 @@ use crate::access::Access;
 use crate::assembly::{Assembly, Parts};
 use crate::config::{Direct, ServerConfig};
 use crate::export::ExportConfig;
+use crate::memory;
 use crate::metrics;
 use crate::metrics_http::MetricsServer;
 use crate::odafs::SessionPolicy;
@@ -59,6 +60,17 @@ pub enum StartError {
     /// An option that cannot be met.
     #[error("{0}")]
     Config(String),
+    /// The page cache does not fit: sooner or later the kernel would kill this process, or another, for its memory.
+    #[error(
+        "a page cache of {asked} bytes does not fit in memory: this process may take {} bytes ({}); ask for less with --cache",
+        available.bytes, available.bound
+    )]
+    Memory {
+        /// Bytes of the cache.
+        asked: u64,
+        /// What there is.
+        available: memory::Available,
+    },
 }
 
 /// Names what failed.
@@ -90,6 +102,10 @@ impl Server {
     /// Something is in the way; the text says what, and what to do.
     pub fn start(config: ServerConfig) -> Result<Server, StartError> {
         config.check().map_err(StartError::Config)?;
+        let asked = config.cache_bytes;
+        if let Some(available) = memory::available().filter(|there| there.bytes < asked) {
+            return Err(StartError::Memory { asked, available });
+        }
         let state = StateDir::open(config.state.as_deref(), &config.directory)?;
         // We hold the lock: whoever held it before is dead, or its mappings soon will be worth nothing. Nothing
         // is accepted before that.
@@ -223,6 +239,15 @@ fn parts(
         Arena::create(&arena),
     )?;
     let serving = Credential::of_this_process();
+    let serving_uid = serving.uid;
+    let shm = shm::Limits::of_connections(config.shm_connections);
+    let mut access = Access::new(config.allow.clone(), config.squash, serving);
+    if !config.loopback {
+        access = access.without_loopback();
+    }
+    if config.insecure {
+        access = access.on_any_port();
+    }
     Ok(Parts {
         store: Arc::new(store),
         arena: Arc::new(arena),
@@ -234,6 +259,8 @@ fn parts(
             nic: NicConfig {
                 // Room for every page and its neighbours in a set, so that the NIC seldom has to ask.
                 tpt_entries: (frames as usize * 2).next_power_of_two(),
+                // Each takes more than one connection.
+                sessions_max: config.shm_connections.max(4096) as usize,
                 ..NicConfig::default()
             },
             ..ExportConfig::default()
@@ -242,16 +269,17 @@ fn parts(
             identity: Some(Identity::from_secret(**state.identity())),
             admitted: config.admitted.clone(),
             life: state.life(),
-            serving_uid: serving.uid,
+            serving_uid,
             ..SessionPolicy::default()
         },
-        access: Access::new(config.allow.clone(), config.squash, serving),
+        access,
         life: Some(Arc::new(life)),
         workers: config.workers,
         hand_over: config.hand_over,
         engine: EngineConfig {
             spin: config.spin.into(),
             rdma: config.rpc_rdma,
+            connections_max: shm.connections as usize + EngineConfig::default().connections_max,
             ..EngineConfig::default()
         },
         port,
@@ -276,7 +304,7 @@ impl Doors {
         if let Some(path) = &config.shm {
             let listener = trying(
                 "listen on shared memory",
-                shm::Listener::bind(path, shm::Limits::default()),
+                shm::Listener::bind(path, shm::Limits::of_connections(config.shm_connections)),
             )?;
             fabrics.push((Box::new(listener), Transport::Shm));
         }

@@ -65,9 +65,6 @@ pub(crate) struct Sessions {
     owned: Mutex<HashMap<Owner, usize>>,
 }
 
-/// Sessions that one user of this host, or one other host, may have open at a time.
-const OWNER_SESSIONS_MAX: usize = 256;
-
 /// One of its owner's places, given back when dropped.
 pub(crate) struct Place<'a> {
     sessions: &'a Sessions,
@@ -80,11 +77,12 @@ impl Sessions {
         self.open.read().get(&id).cloned()
     }
 
-    /// Takes one of the owner's places before the work of a handshake is done. `None`: they are all taken.
-    pub(crate) fn reserve(&self, owner: Owner) -> Option<Place<'_>> {
+    /// Takes one of the owner's places, of which there are `max`, before the work of a handshake is done. `None`: they are
+    /// all taken.
+    pub(crate) fn reserve(&self, owner: Owner, max: usize) -> Option<Place<'_>> {
         let mut owned = self.owned.lock();
         let count = owned.entry(owner).or_default();
-        if *count >= OWNER_SESSIONS_MAX {
+        if *count >= max {
             return None;
         }
         *count += 1;

@@ -194,7 +194,9 @@ impl DirectClient {
         let opened = nic.open_session(new).expect("a session");
         let id = opened.id();
         let sessions = export.sessions();
-        let place = sessions.reserve(Owner::Simulated(id.0)).expect("a place");
+        let place = sessions
+            .reserve(Owner::Simulated(id.0), 1)
+            .expect("a place");
         sessions.add(place, opened, who.clone(), (&Peer::Simulated(id.0), 0));
         let mut connection = Connection::new(id.0, NONCE);
         let attach = Attach {

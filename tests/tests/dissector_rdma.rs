@@ -24,7 +24,8 @@ fn serve(options: &[&str]) -> (Served, TempDir, TempDir) {
         let mode = std::os::unix::fs::PermissionsExt::from_mode(mode);
         fs::set_permissions(directory.path().join(path), mode).expect("mode");
     }
-    let options = [&["--rdma", "127.0.0.1:0", "--squash", "none"], options].concat();
+    let ours = ["--rdma", "127.0.0.1:0", "--squash", "none", "--insecure"];
+    let options = [&ours, options].concat();
     let server = Served::start(directory.path(), scratch.path(), &options);
     (server, directory, scratch)
 }

@@ -8,7 +8,7 @@ here=$(mktemp -d)
 walk_tree "$here/tree" "$ENTRIES"
 step "our server starts"
 walk_start "$here" odafs serve "$here/tree" --state "$here/state" --nfs "$GUEST:0" --verbs "$GUEST:0" --allow "$GUEST/32" \
-    --squash none --cache 256MiB
+    --squash none --insecure --cache 256MiB
 options=$(linux_options "$GUEST" "$(walk_port verbs)" "$(walk_port nfs)")
 status=0
 walk "$here" env SERVER="$GUEST" EXPORT=/ MOUNT_OPTIONS="$options" OUT="$here" bash "$SCRIPTS/tour.guest.sh" || status=$?

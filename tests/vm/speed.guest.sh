@@ -45,7 +45,7 @@ trap 'walk_stop -KILL' EXIT
 order=rising; [ "$DEVICE" != rxe ] || order=ordered
 order=${READ_ORDER:-$order}
 walk_start /tmp odafs serve /tmp/tree --state /tmp/state --nfs "$GUEST:0" --verbs "$GUEST:0" --allow "$GUEST/32" \
-    --squash none --cache 64MiB --direct one-sided --spin 0ns --read-order $order
+    --squash none --insecure --cache 64MiB --direct one-sided --spin 0ns --read-order $order
 linux_mounts "$GUEST:/" /mnt/t "$(walk_port verbs)" "$(walk_port nfs)"
 ours=$(linux_reads)
 echo "$ours ns"

@@ -2,6 +2,7 @@
 
 use super::endpoint::Agreed;
 use super::mpa::{Enhanced, Frame, Kind};
+use crate::fabric::REFUSED;
 
 /// RDMA Reads that a side has under way, or takes, at most (as Linux's `siw`).
 const READS_MAX: u32 = 128;
@@ -26,7 +27,7 @@ pub struct Wishes {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// The peer refused, perhaps with a reason.
-    #[error("the peer refused the connection{0}")]
+    #[error("{REFUSED}{0}")]
     Refused(String),
     /// A request of revision 2 has a reply of revision 2 with the same parts.
     #[error("the peer's reply does not fit the request")]

@@ -45,14 +45,16 @@ impl Accounts {
             .sum::<u32>();
         if all >= self.limits.connections {
             return Err(capped(format!(
-                "all {} connections of the server are in use",
+                "all {} connections over shared memory are in use (twice what `odafs serve --shm-connections` says)",
                 self.limits.connections
             )));
         }
         let limit = self.limits.connections_per_uid;
         let held = users.entry(uid).or_default();
         if held.connections >= limit {
-            return Err(capped(format!("uid {uid} has all its {limit} connections")));
+            return Err(capped(format!(
+                "uid {uid} has all its {limit} connections over shared memory (`odafs serve --shm-connections` allows more)"
+            )));
         }
         held.connections += 1;
         Ok(Charge {
@@ -73,7 +75,7 @@ impl Accounts {
         if bytes > limit.saturating_sub(held.memory) {
             let held = held.memory;
             return Err(capped(format!(
-                "uid {uid} holds {held} of its {limit} bytes of shared memory and asks for {bytes} more"
+                "uid {uid} holds {held} of its {limit} bytes of shared memory and asks for {bytes} more (`odafs serve --shm-connections` allows more)"
             )));
         }
         held.memory += bytes;
@@ -111,7 +113,33 @@ fn capped(what: String) -> io::Error {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ring::RING_BYTES;
     use super::*;
+
+    /// A client that reads guarded on one thread has four connections, and a region for what it reads.
+    #[test]
+    fn one_user_has_a_thousand_clients_by_default() {
+        let accounts = Accounts::new(Limits::default());
+        let rings = 2 * RING_BYTES as u64;
+        let connection = || {
+            (
+                accounts.connection(1).unwrap(),
+                accounts.memory(1, rings).unwrap(),
+            )
+        };
+        let client = |_| {
+            (
+                [0; 4].map(|_| connection()),
+                accounts.memory(1, 256 << 10).unwrap(),
+            )
+        };
+        let clients: Vec<_> = (0..1000).map(client).collect();
+        assert!(
+            accounts.connection(2).is_ok(),
+            "another user is not shut out"
+        );
+        drop(clients);
+    }
 
     #[test]
     fn charges_come_back() {
@@ -130,7 +158,7 @@ mod tests {
                 .err()
                 .unwrap()
                 .to_string()
-                .contains("uid 1 has all its 2 connections")
+                .contains("--shm-connections")
         );
         let _other = accounts.connection(2).unwrap();
         assert!(
@@ -139,7 +167,7 @@ mod tests {
                 .err()
                 .unwrap()
                 .to_string()
-                .contains("all 3 connections")
+                .contains("all 3 connections over")
         );
         drop(first);
         let _again = accounts.connection(1).unwrap();

@@ -54,7 +54,8 @@ pub fn connect(
             (private_data, descriptors.into_iter().next())
         }
         (Packet::Refused { reason }, _) => {
-            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, reason));
+            let refused = format!("{}: {}: {reason}", path.display(), fabric::REFUSED);
+            return Err(io::Error::new(io::ErrorKind::ConnectionRefused, refused));
         }
         _ => {
             return Err(io::Error::new(

@@ -140,7 +140,9 @@ fn reserve<'a>(
     call: &Call<'_>,
 ) -> Result<crate::sessions::Place<'a>, OdafsStatus> {
     let owner = Owner::from(&call.caller.peer);
-    if let Some(place) = export.sessions().reserve(owner) {
+    // No user of this host, and no other host, takes them all.
+    let max = export.config().nic.sessions_max / 2;
+    if let Some(place) = export.sessions().reserve(owner, max) {
         return Ok(place);
     }
     let now = clock::now();
@@ -150,7 +152,7 @@ fn reserve<'a>(
     {
         export.close_session(id);
     }
-    let place = export.sessions().reserve(owner);
+    let place = export.sessions().reserve(owner, max);
     place.ok_or_else(|| {
         tracing::warn!(?owner, sessions = nic.session_count(), "too many sessions");
         OdafsStatus::TooMany

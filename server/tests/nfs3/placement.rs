@@ -16,7 +16,7 @@ fn placing(room: u32) -> Caller {
         // What fits inline.
         reply_bytes_max: 4000,
         placement: Some(room),
-        ..caller("127.0.0.1:20049")
+        ..caller("127.0.0.1:749")
     }
 }
 

@@ -104,14 +104,17 @@ fn callers_who_are_not_let_in_learn_nothing_but_that() {
     let weak = Some(Rejection::Auth(AuthStat::TooWeak));
     assert_eq!(ask("10.2.0.1:700", get, &root_user), weak);
     assert_eq!(ask("10.2.0.1:700", Procedure::Null, &root_user), None);
-    assert_eq!(ask("10.1.0.1:40000", get, &root_user), None);
-    assert_eq!(ask("127.0.0.1:40000", get, &Auth::None), None);
+    assert_eq!(ask("10.1.0.1:700", get, &root_user), None);
+    assert_eq!(ask("127.0.0.1:700", get, &Auth::None), None);
+    // Anyone could say so on such a port.
+    assert_eq!(ask("10.1.0.1:40000", get, &root_user), weak);
+    assert_eq!(ask("127.0.0.1:1024", get, &root_user), weak);
     let gss = Auth::Other {
         flavor: 6,
         body: &[1, 2, 3],
     };
     let bad = Some(Rejection::Auth(AuthStat::BadCred));
-    assert_eq!(ask("127.0.0.1:40000", get, &gss), bad);
+    assert_eq!(ask("127.0.0.1:700", get, &gss), bad);
     assert_eq!(ask("127.0.0.1:40000", Procedure::Null, &gss), None);
     // A write from there must not fill the duplicate request cache either.
     assert_eq!(ask("10.2.0.1:700", Procedure::Write, &root_user), weak);

@@ -1,0 +1,187 @@
+use super::*;
+
+#[test]
+fn keys_are_read_from_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("keys");
+    let write = |text: String| std::fs::write(&path, text).unwrap();
+    write(format!(
+        "# ours\n\n{}  # a host\n{}\n",
+        "0a".repeat(32),
+        "Ff".repeat(32)
+    ));
+    let found = keys(&path).unwrap();
+    assert_eq!(found, [PublicKey([10; 32]), PublicKey([255; 32])]);
+    for wrong in [
+        "",
+        "# none",
+        &"0a".repeat(31),
+        &"0g".repeat(32),
+        &"é".repeat(32),
+    ] {
+        write(wrong.to_owned());
+        assert!(keys(&path).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn the_command_line_goes_before_the_file() {
+    let file: ServeOptions = toml::from_str(
+        "dir = '/'\ncache = '64MiB'\npage = 8192\nshm = true\nread-only = true\n\
+         allow = ['10.0.0.0/8']\nsquash = 'root'\ndirect = 'one-sided'\nspin = '5us'\nnfs = '127.0.0.1:0'",
+    )
+    .unwrap();
+    let line = ServeOptions {
+        cache: Some(1 << 20),
+        ..ServeOptions::default()
+    };
+    let config = line.or(file).server_config().unwrap();
+    assert_eq!(config.cache_bytes, 1 << 20);
+    assert_eq!(config.page.bytes(), 8192);
+    assert!(config.read_only && config.shm.is_some() && config.nfs.is_some());
+    assert_eq!(
+        (config.squash, config.direct),
+        (Squash::Root, Direct::OneSided)
+    );
+    assert_eq!(config.spin, Duration::from_micros(5));
+}
+
+#[test]
+fn a_named_listener_stands_alone() {
+    let options = ServeOptions {
+        dir: Some("/".into()),
+        nfs: Some("127.0.0.1:0".parse().unwrap()),
+        ..ServeOptions::default()
+    };
+    assert!(options.server_config().unwrap().shm.is_none());
+}
+
+#[test]
+fn rdma_is_among_the_defaults_and_its_options_reach_the_server() {
+    let options: ServeOptions = toml::from_str(
+        "dir = '/'\ncredits = 'adaptive'\ndesign = 'read-read'\nregistration = 'all-physical'\n\
+         registration-cost = '2us'",
+    )
+    .unwrap();
+    let line = ServeOptions {
+        credits: Some("7".parse().unwrap()),
+        shm: Some(Some("/tmp/x".into())),
+        ..ServeOptions::default()
+    };
+    let plain = ServeOptions {
+        dir: Some("/".into()),
+        ..ServeOptions::default()
+    };
+    let plain = plain.server_config().unwrap();
+    assert_eq!(plain.rdma, Some(listeners::DEFAULT_RDMA));
+    assert!(!plain.rpc_rdma.read_read);
+    assert_eq!(plain.rpc_rdma.credits, Credits::Fixed(128));
+
+    let config = line.or(options).server_config().unwrap();
+    assert_eq!(config.rdma, None, "one that is named stands alone");
+    assert!(config.rpc_rdma.read_read);
+    assert_eq!(config.rpc_rdma.credits, Credits::Fixed(7));
+    let registration = config.rpc_rdma.registration;
+    assert_eq!(registration.strategy, Strategy::AllPhysical);
+    assert_eq!(registration.costs.operation.0, 2000);
+}
+
+#[test]
+fn a_device_stands_alone_and_on_demand_paging_is_for_devices() {
+    let options: ServeOptions =
+        toml::from_str("dir = '/'\nverbs = '10.0.0.1:20049'\nodp = true").unwrap();
+    let config = options.server_config();
+    if verbs::BUILT_IN {
+        let config = config.unwrap();
+        assert_eq!(config.verbs, Some("10.0.0.1:20049".parse().unwrap()));
+        assert!(config.on_demand_paging && config.rdma.is_none() && config.shm.is_none());
+    } else {
+        assert!(config.unwrap_err().is::<Usage>());
+    }
+    for (name, order) in [
+        ("fence", ReadOrder::Fence),
+        ("rising", ReadOrder::Rising),
+        ("ordered", ReadOrder::Ordered),
+    ] {
+        let text = format!("dir = '/'\nverbs = '10.0.0.1:20049'\nread-order = '{name}'");
+        let options: ServeOptions = toml::from_str(&text).unwrap();
+        assert_eq!(options.read_order(), order);
+    }
+    let options: ServeOptions = toml::from_str("dir = '/'\nodp = true").unwrap();
+    assert!(options.server_config().unwrap_err().is::<Usage>());
+}
+
+#[test]
+fn wrong_names_and_values_in_a_file_are_refused() {
+    for text in [
+        "cash = '1GiB'",
+        "cache = 'much'",
+        "squash = 'some'",
+        "page = -1",
+        "credits = 0",
+        "credits = 'many'",
+        "registration = 'none'",
+    ] {
+        assert!(toml::from_str::<ServeOptions>(text).is_err(), "{text}");
+    }
+}
+
+/// What a command line asks for.
+fn line(arguments: &str) -> ServeOptions {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: ServeOptions,
+    }
+    let arguments = ["serve"].into_iter().chain(arguments.split_whitespace());
+    let line = <Line as clap::Parser>::try_parse_from(arguments).unwrap();
+    line.options.shm_before_dir()
+}
+
+#[test]
+fn shm_alone_is_the_socket_of_the_runtime_directory() {
+    let default = listeners::default_socket().unwrap();
+    for arguments in ["/ --shm", "--shm /", "/ --shm --read-only", "--shm -- /"] {
+        let config = line(arguments).server_config().unwrap();
+        assert_eq!(config.shm.as_ref(), Some(&default), "{arguments}");
+        assert_eq!(config.directory, Path::new("/"), "{arguments}");
+        assert!(config.nfs.is_none());
+    }
+    for arguments in ["/ --shm /x/s", "--shm /x/s /", "/ --shm=/x/s"] {
+        let config = line(arguments).server_config().unwrap();
+        assert_eq!(
+            config.shm.as_deref(),
+            Some(Path::new("/x/s")),
+            "{arguments}"
+        );
+    }
+    let said = line("--shm /x/s").server_config().unwrap_err().to_string();
+    assert!(said.contains("/x/s is the socket"), "{said}");
+}
+
+#[test]
+fn loopback_is_let_in_unless_it_is_left_out() {
+    let config = line("/ --allow 10.0.0.0/8 --allow 10::1")
+        .server_config()
+        .unwrap();
+    assert!(config.loopback && !config.insecure);
+    assert_eq!(config.allow[1].to_string(), "10::1/128");
+    let config = line("/ --allow 10.0.0.0/8 --allow no-loopback --insecure");
+    let config = config.server_config().unwrap();
+    assert!(!config.loopback && config.insecure && config.allow.len() == 1);
+    assert!(
+        line("/ --allow no-loopback")
+            .server_config()
+            .unwrap_err()
+            .is::<Usage>()
+    );
+    assert!(line("/ --shm --allow no-loopback").server_config().is_ok());
+    let file =
+        "dir = '/'\nallow = ['10.0.0.0/8', 'no-loopback']\ninsecure = true\nshm-connections = 9";
+    let config = toml::from_str::<ServeOptions>(file)
+        .unwrap()
+        .server_config()
+        .unwrap();
+    assert!(!config.loopback && config.insecure && config.shm_connections == 9);
+    assert!(toml::from_str::<ServeOptions>("allow = ['10.0.0.0/33']").is_err());
+}
