@@ -5,6 +5,8 @@
 pub struct Table {
     heading: Vec<String>,
     rows: Vec<Vec<String>>,
+    /// Of what [`Table::take`] has given so far; empty before that.
+    widths: Vec<usize>,
 }
 
 impl Table {
@@ -19,6 +21,7 @@ impl Table {
         Self {
             heading: heading.iter().map(|&name| name.to_owned()).collect(),
             rows: Vec::new(),
+            widths: Vec::new(),
         }
     }
 
@@ -27,8 +30,31 @@ impl Table {
         self.rows.push(cells);
     }
 
+    /// Rows that were added and not taken.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// The lines so far, whose rows are then forgotten: for a table too long to keep. The heading comes once, and columns
+    /// grow no narrower.
+    pub fn take(&mut self) -> String {
+        let (widths, text) = self.lines(self.widths.is_empty());
+        self.widths = widths;
+        self.rows.clear();
+        text
+    }
+
     /// The table as lines of text.
     pub fn render(&self) -> String {
+        self.lines(true).1
+    }
+
+    fn lines(&self, headed: bool) -> (Vec<usize>, String) {
         let left: Vec<bool> = self.heading.iter().map(|h| h.starts_with('<')).collect();
         let heading: Vec<String> = self
             .heading
@@ -41,11 +67,13 @@ impl Table {
                 .chain([&heading])
                 .filter_map(|r| r.get(column))
                 .map(|c| c.chars().count())
+                .chain(self.widths.get(column).copied())
                 .max()
         };
         let widths: Vec<usize> = (0..heading.len()).map(|c| width(c).unwrap_or(0)).collect();
         let mut text = String::new();
-        for row in [&heading].into_iter().chain(&self.rows) {
+        let heading = headed.then_some(&heading);
+        for row in heading.into_iter().chain(&self.rows) {
             let cells: Vec<String> = row
                 .iter()
                 .zip(&widths)
@@ -58,7 +86,7 @@ impl Table {
             text.push_str(cells.join("  ").trim_end());
             text.push('\n');
         }
-        text
+        (widths, text)
     }
 }
 
@@ -112,6 +140,17 @@ fn three_digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_long_table_is_taken_in_parts() {
+        let mut table = Table::new(["n", "<word"]);
+        let row = |n: &str, word: &str| vec![n.to_owned(), word.to_owned()];
+        table.row(row("100", "a"));
+        assert_eq!(table.take(), "  n  word\n100  a\n");
+        assert!(table.is_empty());
+        table.row(row("2", "b"));
+        assert_eq!(table.take(), "  2  b\n");
+    }
 
     #[test]
     fn units() {

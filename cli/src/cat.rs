@@ -1,12 +1,12 @@
 //! `odafs cat`: the bytes of files, or the way that they came.
 
-use std::io::Write;
+use std::io::{BufWriter, Write};
 
 use anyhow::Result;
 use clap::Args;
 use odafs::{Cache, File, Options, Url};
 use odafs_bench::table::Table;
-use serde::Serialize;
+use serde::ser::{SerializeSeq, Serializer};
 
 use crate::connection::{Clients, ConnectionArguments, url};
 use crate::copy::copy;
@@ -14,6 +14,9 @@ use crate::output;
 
 /// Bytes of one read of `--why`.
 const READ_BYTES: usize = 1 << 20;
+
+/// Rows whose columns are aligned together.
+const ROWS_KEPT: usize = 1000;
 
 /// Print files, or the route of each read and why it was taken
 #[derive(Args)]
@@ -43,7 +46,7 @@ pub struct Arguments {
     connection: ConnectionArguments,
 }
 
-#[derive(Serialize)]
+#[derive(serde::Serialize)]
 struct Row {
     url: String,
     pass: u32,
@@ -78,49 +81,71 @@ fn bytes(arguments: &Arguments, options: Options) -> Result<()> {
     Ok(())
 }
 
+/// Rows are printed as they come: a long file has more than fit in memory.
 fn why(arguments: &Arguments, options: Options) -> Result<()> {
-    let mut clients = Clients::new(options);
-    let mut rows = Vec::new();
-    for url in &arguments.urls {
-        let (client, path) = clients.at(url)?;
-        let file = client.open(path)?;
-        for pass in 1..=arguments.passes {
-            trace(&file, url, pass, &mut rows)?;
-        }
-    }
     if arguments.json {
-        return output::json(&rows);
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        let mut json = serde_json::Serializer::pretty(&mut out);
+        let mut list = json.serialize_seq(None)?;
+        trace_all(arguments, options, &mut |row| {
+            Ok(list.serialize_element(&row)?)
+        })?;
+        list.end()?;
+        writeln!(out)?;
+        return Ok(out.flush()?);
     }
     let mut table = Table::new(["pass", "first", "bytes", "<route", "time", "<why"]);
-    for row in &rows {
+    trace_all(arguments, options, &mut |row| {
         table.row(vec![
             row.pass.to_string(),
             row.offset.to_string(),
             row.length.to_string(),
-            row.route.clone(),
+            row.route,
             odafs_bench::table::time(row.ns),
-            row.why.clone(),
+            row.why,
         ]);
-    }
-    output::table(&table)
+        match table.len() {
+            ROWS_KEPT => output::text(&table.take()),
+            _ => Ok(()),
+        }
+    })?;
+    output::text(&table.take())
 }
 
-fn trace(file: &File, url: &Url, pass: u32, rows: &mut Vec<Row>) -> Result<()> {
+/// Reads all files, and tells of each part that a read was made of.
+fn trace_all(
+    arguments: &Arguments,
+    options: Options,
+    tell: &mut dyn FnMut(Row) -> Result<()>,
+) -> Result<()> {
+    let mut clients = Clients::new(options);
+    for url in &arguments.urls {
+        let (client, path) = clients.at(url)?;
+        let file = client.open(path)?;
+        for pass in 1..=arguments.passes {
+            trace(&file, url, pass, tell)?;
+        }
+    }
+    Ok(())
+}
+
+fn trace(file: &File, url: &Url, pass: u32, tell: &mut dyn FnMut(Row) -> Result<()>) -> Result<()> {
     let mut buffer = vec![0; READ_BYTES];
     let mut offset = 0;
     loop {
         let traced = file.read_traced(&mut buffer, offset)?;
         // What lies behind the end of the file is no part of it.
-        let steps = traced.steps.iter().filter(|step| step.length > 0);
-        rows.extend(steps.map(|step| Row {
-            url: url.to_string(),
-            pass,
-            offset: step.offset,
-            length: step.length,
-            route: step.taken.to_string(),
-            ns: step.took.as_nanos() as u64,
-            why: step.why.to_string(),
-        }));
+        for step in traced.steps.iter().filter(|step| step.length > 0) {
+            tell(Row {
+                url: url.to_string(),
+                pass,
+                offset: step.offset,
+                length: step.length,
+                route: step.taken.to_string(),
+                ns: step.took.as_nanos() as u64,
+                why: step.why.to_string(),
+            })?;
+        }
         if traced.bytes == 0 {
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::process::Stdio;
 
 use common::{Server, odafs, run, text};
@@ -130,6 +130,30 @@ fn why_shows_an_rpc_first_and_a_direct_read_then() {
         ("rpc".into(), "one-sided".into()),
         "{rows:?}"
     );
+}
+
+/// However long a file is, what is told of its reads takes no memory.
+#[test]
+fn why_is_told_while_the_file_is_read() {
+    let served = tempfile::tempdir().unwrap();
+    let endless = std::fs::File::create(served.path().join("f")).unwrap();
+    endless.set_len(1 << 40).unwrap();
+    let server = Server::start(served.path(), &[]);
+    for json in [None, Some("--json")] {
+        let mut cat = odafs()
+            .args(["cat", "--why", &server.shm_url("/f")])
+            .args(json)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = std::io::BufReader::new(cat.stdout.take().unwrap()).lines();
+        let (told, wait) = std::sync::mpsc::channel();
+        std::thread::spawn(move || told.send(lines.take(3000).count()));
+        let lines = wait.recv_timeout(std::time::Duration::from_secs(60));
+        cat.kill().unwrap();
+        cat.wait().unwrap();
+        assert_eq!(lines, Ok(3000), "{json:?}");
+    }
 }
 
 #[test]
