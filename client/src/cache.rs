@@ -1,128 +1,258 @@
-//! The data cache: pages kept in this process, least recently used out first.
+//! The data cache: pages kept in this process, in frames of its own.
 //!
-//! Sans-IO, and one shard of it: the client has several, each behind a lock of its own. A page is kept under its file's
-//! generation, which moves whenever the file is found changed, so that a file's pages are dropped in one step and age
-//! out. Who fills it must have checked that the file has not changed since before the page was read.
+//! A file is kept in blocks of 4 KiB, whatever the size of the server's pages. A hit takes no lock: the index names the
+//! frame, its label says what it holds, and its stamp, which moves before the frame gets other content, says after the copy
+//! that all of it was that block. So it is a one-sided read of memory of our own.
+//!
+//! A block is kept under its file's generation, which moves whenever the file is found changed: what is of an older one is
+//! no hit any more, and gives way first. Who fills must ask, with the lock held, whether the file has changed since before
+//! the page was read; whoever changes it says so before blocks are removed.
 
-use lru::LruCache;
+mod index;
+mod keeper;
 
-/// Which page of which file; a file's number is this client's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PageKey {
+use self::keeper::{Core, Found, Keeper};
+use odafs_common::page::PageSize;
+use odafs_fabric::sync::{Mutex, OnceLock};
+
+/// A stretch of a file that is read, or a page that is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Stretch {
     /// Number of the file.
     pub file: u64,
-    /// Index of the page.
-    pub page: u64,
+    /// Generation of its pages.
+    pub generation: u64,
+    /// First byte.
+    pub offset: u64,
 }
 
-/// What a lookup found.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Cached<'a> {
-    /// The page's valid bytes.
-    Hit(&'a [u8]),
-    /// Nothing.
-    Miss,
-    /// Nothing, but the page would still be here had there been a little more memory.
-    Ghost,
+/// Which block of which file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Block {
+    file: u64,
+    number: u64,
 }
 
-/// One shard.
-#[derive(Debug)]
+/// Bytes of a block.
+const BLOCK: usize = PageSize::MIN.bytes();
+/// Blocks of the largest page.
+const BLOCKS_MAX: usize = PageSize::MAX.bytes() / BLOCK;
+/// Blocks from here on are not kept.
+const NUMBER_MAX: u64 = 1 << 51;
+/// Frames of a cache at most: 8 TiB.
+const FRAMES_MAX: u32 = (1 << 31) - 1;
+/// Uses of a block that are told apart.
+const USES_MAX: u64 = 1;
+
+/// Pages of files, for any number of threads.
 pub struct DataCache {
-    pages: LruCache<PageKey, Page>,
-    ghosts: LruCache<PageKey, ()>,
-    bytes: u64,
-    limit: u64,
+    /// Made with the first page, so that who keeps nothing has none; `None` where there is no memory for it.
+    core: OnceLock<Option<Core>>,
+    keeper: Mutex<Keeper>,
+    frames_max: u32,
 }
-
-#[derive(Debug)]
-struct Page {
-    generation: u64,
-    data: Box<[u8]>,
-}
-
-/// Bytes that a page takes besides its data: map and list entries, allocator.
-const OVERHEAD: u64 = 112;
 
 impl DataCache {
-    /// An empty shard that may grow to `limit` bytes.
-    pub fn new(limit: u64) -> Self {
+    /// An empty cache that may grow to `limit` bytes, and by [`DataCache::set_limit`] to `bytes_max`.
+    pub fn new(bytes_max: u64, limit: u64) -> Self {
         Self {
-            pages: LruCache::unbounded(),
-            ghosts: LruCache::unbounded(),
-            bytes: 0,
-            limit,
+            core: OnceLock::new(),
+            keeper: Mutex::new(Keeper::new(frames(limit.min(bytes_max)))),
+            frames_max: frames(bytes_max),
         }
     }
 
-    /// The page, if it is there in the file's present generation.
-    pub fn get(&mut self, key: PageKey, generation: u64) -> Cached<'_> {
-        if self
-            .pages
-            .peek(&key)
-            .is_some_and(|page| page.generation != generation)
+    /// Copies what is kept of the file from an offset on, up to its end. `None` if some of it is not kept in this
+    /// generation.
+    ///
+    /// It may not be more than the largest page.
+    #[inline]
+    pub fn get(&self, from: Stretch, into: &mut [u8]) -> Option<usize> {
+        let core = self.core.get()?.as_ref()?;
+        debug_assert!(into.len() <= PageSize::MAX.bytes(), "more than a page");
+        let within = from.offset as usize % BLOCK;
+        if within + into.len() > BLOCK {
+            return self.get_blocks(core, from, into);
+        }
+        let found = self.find(core, from)?;
+        let bytes = into.len().min(found.length.saturating_sub(within));
+        core.frames.load(found.frame, within, &mut into[..bytes]);
+        if !core.frames.is_still(found.frame, found.epoch) {
+            return None;
+        }
+        core.frames.note_use(found.frame, USES_MAX);
+        Some(bytes)
+    }
+
+    /// The same, of more than one block: all are looked at once more when the last is copied, so that they were there at one
+    /// time.
+    fn get_blocks(&self, core: &Core, mut from: Stretch, into: &mut [u8]) -> Option<usize> {
+        let mut seen = [const { None }; BLOCKS_MAX];
+        let mut rest = &mut *into;
+        for seen in &mut seen {
+            let within = from.offset as usize % BLOCK;
+            let found = self.find(core, from)?;
+            let bytes = rest.len().min(found.length.saturating_sub(within));
+            let part = rest.split_off_mut(..bytes)?;
+            core.frames.load(found.frame, within, part);
+            from.offset += bytes as u64;
+            let over = rest.is_empty() || found.length < BLOCK;
+            *seen = Some(found);
+            if over {
+                break;
+            }
+        }
+        for found in seen.iter().flatten() {
+            if !core.frames.is_still(found.frame, found.epoch) {
+                return None;
+            }
+            core.frames.note_use(found.frame, USES_MAX);
+        }
+        let left = rest.len();
+        Some(into.len() - left)
+    }
+
+    #[inline]
+    fn find(&self, core: &Core, at: Stretch) -> Option<Found> {
+        let block = Block::at(at.file, at.offset);
+        let found = core.find(block)?;
+        if found.generation != at.generation {
+            self.outlived(core, block, at.generation);
+            return None;
+        }
+        Some(found)
+    }
+
+    /// Drops a block if it is of an older generation.
+    #[cold]
+    fn outlived(&self, core: &Core, block: Block, generation: u64) {
+        let mut keeper = self.keeper.lock();
+        if core
+            .find(block)
+            .is_some_and(|found| found.generation < generation)
         {
-            self.remove(key);
-        }
-        match self.pages.get(&key) {
-            Some(page) => Cached::Hit(&page.data),
-            None if self.ghosts.pop(&key).is_some() => Cached::Ghost,
-            None => Cached::Miss,
+            keeper.remove(core, block);
         }
     }
 
-    /// Keeps a page's valid bytes, if there is room for it at all.
-    pub fn put(&mut self, key: PageKey, generation: u64, data: &[u8]) {
-        self.remove(key);
-        let bytes = data.len() as u64 + OVERHEAD;
-        if bytes > self.limit {
+    /// Keeps a page's valid bytes, `data`, if there is room for them, and if `still` says, when nobody else can remove pages,
+    /// that they are the file's. True if a little more memory would have kept it since the last time.
+    pub fn put(
+        &self,
+        page: Stretch,
+        size: PageSize,
+        data: &[u8],
+        still: impl FnOnce() -> bool,
+    ) -> bool {
+        let Some(core) = self.core.get_or_init(|| self.core()) else {
+            return false;
+        };
+        let first = Block::at(page.file, page.offset);
+        // A page that is not full ends with a block that is not, be it empty.
+        let count = data.len() / BLOCK + usize::from(data.len() < size.bytes());
+        let blocks = (0..count).map(|n| &data[n * BLOCK..data.len().min((n + 1) * BLOCK)]);
+        let mut lent = [0; BLOCKS_MAX];
+        let lent = &mut lent[..count];
+        if first.number >= NUMBER_MAX || !self.lend(core, lent) {
+            return false;
+        }
+        for (frame, block) in lent.iter().zip(blocks.clone()) {
+            core.frames.fill(*frame, block);
+        }
+        let mut keeper = self.keeper.lock();
+        if keeper.is_beyond_limit() || !still() {
+            lent.iter().for_each(|frame| keeper.take_back(core, *frame));
+            return false;
+        }
+        for number in first.number..first.number + (size.bytes() / BLOCK) as u64 {
+            keeper.remove(core, Block { number, ..first });
+        }
+        let mut missed = false;
+        for ((number, frame), data) in (first.number..).zip(lent).zip(blocks) {
+            let block = Block { number, ..first };
+            missed |= keeper.publish(core, *frame, block, page.generation, data.len());
+        }
+        missed
+    }
+
+    /// Borrows frames to fill. False (and none are borrowed) if there are not so many.
+    fn lend(&self, core: &Core, frames: &mut [u32]) -> bool {
+        let mut keeper = self.keeper.lock();
+        let before = keeper.with_memory();
+        for at in 0..frames.len() {
+            let Some(frame) = keeper.lend(core) else {
+                frames[..at]
+                    .iter()
+                    .for_each(|frame| keeper.take_back(core, *frame));
+                return false;
+            };
+            frames[at] = frame;
+        }
+        let after = keeper.with_memory();
+        drop(keeper);
+        core.frames.settle(before, after);
+        true
+    }
+
+    /// Drops what is kept of the pages from `first` to `last`.
+    pub fn remove(&self, file: u64, size: PageSize, first: u64, last: u64) {
+        let Some(Some(core)) = self.core.get() else {
             return;
-        }
-        self.shrink(self.limit - bytes);
-        self.bytes += bytes;
-        self.ghosts.pop(&key);
-        self.pages.put(
-            key,
-            Page {
-                generation,
-                data: data.into(),
-            },
-        );
-    }
-
-    /// Drops a page.
-    pub fn remove(&mut self, key: PageKey) {
-        if let Some(page) = self.pages.pop(&key) {
-            self.bytes -= page.data.len() as u64 + OVERHEAD;
+        };
+        let mut keeper = self.keeper.lock();
+        let each = (size.bytes() / BLOCK) as u64;
+        for number in first * each..(last + 1) * each {
+            keeper.remove(core, Block { file, number });
         }
     }
 
     /// Grows or shrinks what it may use.
-    pub fn set_limit(&mut self, limit: u64) {
-        self.limit = limit;
-        self.shrink(limit);
+    pub fn set_limit(&self, bytes: u64) {
+        let mut keeper = self.keeper.lock();
+        keeper.set_limit(frames(bytes).min(self.frames_max));
+        if let Some(Some(core)) = self.core.get() {
+            keeper.trim(core);
+        }
     }
 
     /// Bytes in use.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        u64::from(self.keeper.lock().held()) * Core::BYTES as u64
     }
 
-    fn shrink(&mut self, to: u64) {
-        while self.bytes > to {
-            let Some((key, page)) = self.pages.pop_lru() else {
-                return;
-            };
-            self.bytes -= page.data.len() as u64 + OVERHEAD;
-            self.ghosts.put(key, ());
-            // Ghosts stand for an eighth more memory.
-            while self.ghosts.len() > self.pages.len() / 8 + 1 {
-                self.ghosts.pop_lru();
-            }
+    #[cold]
+    fn core(&self) -> Option<Core> {
+        let made = Core::new(self.frames_max);
+        if let Err(error) = &made {
+            tracing::warn!(%error, "no pages are kept: there is no memory for the data cache");
         }
+        made.ok()
+    }
+}
+
+/// Frames that so many bytes are good for.
+fn frames(bytes: u64) -> u32 {
+    u32::try_from(bytes / Core::BYTES as u64)
+        .unwrap_or(u32::MAX)
+        .min(FRAMES_MAX)
+}
+
+impl Block {
+    fn at(file: u64, offset: u64) -> Self {
+        Self {
+            file,
+            number: offset / BLOCK as u64,
+        }
+    }
+
+    /// Neighbours are far apart by the upper half, and differ in the lower one.
+    #[inline]
+    fn hash(self) -> u64 {
+        let file = self.file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0xa076_1d64_78bd_642f;
+        let product = u128::from(file | 1) * u128::from(self.number ^ 0xe703_7ed1_a0b4_28db);
+        (product >> 64) as u64 ^ product as u64
     }
 }
 
 #[cfg(test)]
-#[path = "cache_tests.rs"]
 mod tests;

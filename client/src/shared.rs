@@ -7,7 +7,7 @@ pub use self::routes::Asked;
 use self::sessions::Sessions;
 use crate::{
     budget::{Budget, Held},
-    cache::{Cached, DataCache, PageKey},
+    cache::{DataCache, Stretch},
     calls::Calls,
     directory::{Directory, Lookup},
     error::{CallError, ConnectError},
@@ -39,8 +39,8 @@ use odafs_fabric::{
 
 /// Files of which something is kept while they are not open.
 const FILES_KEPT: usize = 4096;
-/// Shards of the data cache.
-const SHARDS: usize = 16;
+/// Bytes of a file beyond which all its pages are dropped rather than those alone.
+const FORGOTTEN_ONE_BY_ONE: u64 = 16 << 20;
 /// Bytes of an ODAFS READ reply besides its data: header, attributes, as many references as can be.
 const READ_HEAD: u32 = 512 + 40 * MAX_READ_REFERENCES;
 /// Bytes of a WRITE call besides its data.
@@ -74,7 +74,7 @@ pub struct Shared {
     pub policy: Mutex<Policy>,
     /// Where the policy is to say which pages are kept: which of them would be read again.
     reuse: Option<Reuse>,
-    cache: Option<Box<[Mutex<DataCache>]>>,
+    cache: Option<DataCache>,
     budget: Mutex<Budget>,
     files: Mutex<Files>,
     sessions: Sessions,
@@ -119,7 +119,7 @@ impl Shared {
         let budget = Budget::new(options.memory_bytes, data_cache);
         let kept_bytes = usize::try_from(budget.data_bytes(0)).unwrap_or(usize::MAX);
         let frames = kept_bytes / PageSize::DEFAULT.bytes();
-        let shard = |_| Mutex::new(DataCache::new(budget.data_bytes(0) / SHARDS as u64));
+        let cache = data_cache.then(|| DataCache::new(options.memory_bytes, budget.data_bytes(0)));
         let directory = Directory::new(options.memory_bytes);
         directory.set_limit(budget.directory_bytes());
         let shared = Self {
@@ -141,7 +141,7 @@ impl Shared {
             written: AtomicU64::new(0),
             policy: Mutex::new(Policy::new(Config::default(), options.seed, cached)),
             reuse: by_policy.then(|| Reuse::new(frames)),
-            cache: data_cache.then(|| (0..SHARDS).map(shard).collect()),
+            cache,
             budget: Mutex::new(budget),
             files: Mutex::new(Files {
                 by_handle: LruCache::unbounded(),
@@ -201,22 +201,9 @@ impl Shared {
         within: usize,
         into: &mut [u8],
     ) -> Option<usize> {
-        let key = page_key(file, page, size);
-        let mut shard = self.shard(key)?.lock();
-        match shard.get(key, file.moment().generation) {
-            Cached::Hit(data) => {
-                let there = data.get(within..).unwrap_or(&[]);
-                let bytes = there.len().min(into.len());
-                into[..bytes].copy_from_slice(&there[..bytes]);
-                Some(bytes)
-            }
-            Cached::Miss => None,
-            Cached::Ghost => {
-                drop(shard);
-                self.data_ghost(size);
-                None
-            }
-        }
+        let into_page = size.bytes().saturating_sub(within).min(into.len());
+        let from = stretch(file, file.moment().generation, page, size, within);
+        self.cache.as_ref()?.get(from, &mut into[..into_page])
     }
 
     /// Is there a data cache?
@@ -226,11 +213,10 @@ impl Shared {
 
     /// Keeps a page's valid bytes, if the file is still of the version that it was at `moment`.
     pub fn keep(&self, file: &FileState, moment: Moment, page: u64, size: PageSize, data: &[u8]) {
-        let key = page_key(file, page, size);
-        if let Some(shard) = self.shard(key) {
-            let mut shard = shard.lock();
-            if file.still(moment) {
-                shard.put(key, moment.generation, data);
+        if let Some(cache) = &self.cache {
+            let whole = stretch(file, moment.generation, page, size, 0);
+            if cache.put(whole, size, data, || file.still(moment)) {
+                self.data_ghost(size);
             }
         }
     }
@@ -238,35 +224,17 @@ impl Shared {
     /// Drops the pages from `first` to `last` from the data cache and the directory.
     pub fn forget_pages(&self, file: &FileState, size: PageSize, first: u64, last: u64) {
         self.directory.forget_range(&file.tree, first, last);
-        if !self.caches() {
-            return;
-        }
-        if last - first > 4096 {
-            return file.drop_pages();
-        }
-        for page in first..=last {
-            let key = page_key(file, page, size);
-            if let Some(shard) = self.shard(key) {
-                shard.lock().remove(key);
+        if let Some(cache) = &self.cache {
+            if (last - first) * size.bytes() as u64 > FORGOTTEN_ONE_BY_ONE {
+                return file.drop_pages();
             }
+            cache.remove(file.number, size, first, last);
         }
     }
 
     /// Bytes of pages in the data cache.
     pub fn cache_bytes(&self) -> u64 {
-        self.cache
-            .iter()
-            .flatten()
-            .map(|shard| shard.lock().bytes())
-            .sum()
-    }
-
-    fn shard(&self, key: PageKey) -> Option<&Mutex<DataCache>> {
-        let mixed = (key.file.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key.page)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.cache
-            .as_ref()
-            .map(|shards| &shards[(mixed >> 60) as usize % SHARDS])
+        self.cache.as_ref().map_or(0, DataCache::bytes)
     }
 
     fn data_ghost(&self, size: PageSize) {
@@ -311,8 +279,8 @@ impl Shared {
             .budget
             .lock()
             .data_bytes(self.directory.bytes_allocated());
-        for shard in self.cache.iter().flatten() {
-            shard.lock().set_limit(data / SHARDS as u64);
+        if let Some(cache) = &self.cache {
+            cache.set_limit(data);
         }
     }
 
@@ -379,11 +347,12 @@ fn saved_ns(known: &Explanation) -> f64 {
     (known.rpc_ns - known.direct_ns).max(0.0)
 }
 
-/// Pages of one size never stand for those of another.
-fn page_key(file: &FileState, page: u64, size: PageSize) -> PageKey {
-    PageKey {
+/// A page, from `within` it on.
+fn stretch(file: &FileState, generation: u64, page: u64, size: PageSize, within: usize) -> Stretch {
+    Stretch {
         file: file.number,
-        page: page | u64::from(size.shift()) << 56,
+        generation,
+        offset: size.start(page).saturating_add(within as u64),
     }
 }
 

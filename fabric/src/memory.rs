@@ -4,11 +4,13 @@
 //! stamp moves above every epoch issued so far *before* its content may change. So whoever
 //! copies the data, then passes an acquire fence, then finds the stamp not above the
 //! reference's epoch, has copied nothing but the page that the reference was issued for.
+//! A client's own [`Frames`] follow it too.
 
 #![allow(unsafe_code)]
 
 mod arena;
 mod copy;
+mod frames;
 mod hints;
 mod life;
 pub(crate) mod mapping;
@@ -24,6 +26,7 @@ mod view;
 #[cfg(not(shuttle))]
 pub use arena::SharedArena;
 pub use arena::{Arena, ArenaConfig};
+pub use frames::{Frames, Label};
 pub use hints::{collapse, prefetch};
 pub use life::{LifeView, LifeWord};
 pub use own::Own;

@@ -13,7 +13,7 @@ use super::schedule_point;
 use atomic::{AtomicU64, Ordering};
 use loom::sync::{Arc, Mutex};
 use loom::thread;
-use protocol::{PinRefused, State, pin, publish, revoke, validates};
+use protocol::{PinRefused, State, close, is_still, opened, pin, publish, revoke, validates};
 
 const OLD: u64 = 10;
 const NEW: u64 = 20;
@@ -150,6 +150,33 @@ fn loom_unpublished_is_nobodys() {
         };
         model.change();
         pinner.join().unwrap();
+    });
+}
+
+/// A frame of a process's own, whose label says what it holds: whoever finds the stamp as it was before looking at the label has
+/// copied what the label says.
+#[test]
+fn loom_a_kept_page_is_what_its_label_says() {
+    loom::model(|| {
+        let model = Model::new();
+        let label = Arc::new(AtomicU64::new(OLD));
+        let keeper = {
+            let (model, label) = (model.clone(), label.clone());
+            thread::spawn(move || {
+                close(&model.stamp);
+                model.change();
+                label.store(NEW, Ordering::Relaxed);
+                publish(&model.stamp, &model.epoch);
+            })
+        };
+        if let Some(epoch) = opened(&model.stamp) {
+            let said = label.load(Ordering::Relaxed);
+            let copied = model.copy();
+            if is_still(&model.stamp, epoch) {
+                assert_eq!(copied, [said; 2]);
+            }
+        }
+        keeper.join().unwrap();
     });
 }
 

@@ -238,22 +238,27 @@ impl Mapping {
 
 #[cfg(shuttle)]
 mod heap {
-    use super::{AtomicU64, Mapping, NonNull, io};
+    use super::{Mapping, NonNull, io};
 
     impl Mapping {
         /// Zeroed memory of this process.
         pub fn new(length: usize) -> io::Result<Mapping> {
-            let words: Box<[AtomicU64]> =
-                (0..length.div_ceil(8)).map(|_| AtomicU64::new(0)).collect();
+            // Of plain words the allocator knows that they are zero: what is not touched costs nothing.
+            let words = vec![0u64; length.div_ceil(8)].into_boxed_slice();
             let base = NonNull::from(Box::leak(words)).cast();
             Ok(Mapping { base, length })
+        }
+
+        /// The same.
+        pub fn reserve(length: usize) -> io::Result<Mapping> {
+            Self::new(length)
         }
     }
 
     impl Drop for Mapping {
         fn drop(&mut self) {
             let words = std::ptr::slice_from_raw_parts_mut(
-                self.base.as_ptr().cast::<AtomicU64>(),
+                self.base.as_ptr().cast::<u64>(),
                 self.length.div_ceil(8),
             );
             // SAFETY: `new` leaked a box of exactly these words, and nobody borrows from a value that is dropped.
@@ -335,6 +340,23 @@ mod mapped {
             Ok(Mapping { base, length })
         }
 
+        /// Zeroed memory of this process that is taken as it is touched: the first 2 MiB by small pages, the rest by huge ones
+        /// where the kernel has them. What is never touched is not counted.
+        pub fn reserve(length: usize) -> io::Result<Mapping> {
+            let hole = reserve(length, HUGE_BYTES)?;
+            let base = NonNull::new(hole).ok_or(io::ErrorKind::OutOfMemory)?;
+            let mapping = Mapping { base, length };
+            let access = MprotectFlags::READ | MprotectFlags::WRITE;
+            // SAFETY: the pages are those of the hole just reserved, which nobody else knows.
+            unsafe { mprotect(hole.cast(), length.next_multiple_of(4096), access)? };
+            if length > HUGE_BYTES {
+                // Where huge pages are switched off this fails, and `collapse_range` decides.
+                let rest = length - HUGE_BYTES;
+                let _ = mapping.advise(HUGE_BYTES, rest, libc::MADV_HUGEPAGE);
+            }
+            Ok(mapping)
+        }
+
         /// Touches all pages for writing.
         pub fn populate(&self) -> io::Result<()> {
             self.advise(0, self.length, libc::MADV_POPULATE_WRITE)
@@ -357,9 +379,20 @@ mod mapped {
             let _ = self.advise(0, self.length, libc::MADV_HUGEPAGE);
         }
 
+        /// Asks for huge pages behind a range of whole ones; what has them already costs a call.
+        pub fn collapse_range(&self, offset: usize, length: usize) {
+            let _ = self.advise(offset, length, libc::MADV_COLLAPSE);
+        }
+
+        /// Gives a range of whole pages of a reserved mapping back: they read as zeros, and are taken again when touched.
+        pub fn give_back(&self, offset: usize, length: usize) {
+            // What the kernel does not take stays ours, and may be used again.
+            let _ = self.advise(offset, length, libc::MADV_DONTNEED);
+        }
+
         fn advise(&self, offset: usize, length: usize, advice: libc::c_int) -> io::Result<()> {
             assert!(self.holds(offset, length), "out of bounds");
-            // SAFETY: the range is ours, and none of the advice used here changes what the memory holds.
+            // SAFETY: the range is ours, and what it holds stays, or becomes zeros in memory of which no slice is made.
             let result =
                 unsafe { libc::madvise(self.base.as_ptr().add(offset).cast(), length, advice) };
             if result == 0 {

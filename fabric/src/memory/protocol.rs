@@ -126,6 +126,32 @@ pub fn publish(stamp: &AtomicU64, epoch: &AtomicU64) -> u64 {
     opened
 }
 
+/// The epoch of a frame's content, if it is open to readers and ever was. What is loaded of it after this is of no later
+/// content, if [`is_still`] says so.
+#[inline]
+pub fn opened(stamp: &AtomicU64) -> Option<u64> {
+    schedule_point();
+    let epoch = stamp.load(Ordering::Acquire);
+    (epoch != 0 && epoch != UNPUBLISHED).then_some(epoch)
+}
+
+/// After the copy: whether the stamp has not moved since [`opened`], be it to nothing, for memory that was given back is zero.
+#[inline]
+pub fn is_still(stamp: &AtomicU64, epoch: u64) -> bool {
+    schedule_point();
+    fence(Ordering::Acquire);
+    schedule_point();
+    stamp.load(Ordering::Relaxed) == epoch
+}
+
+/// Closes a frame that nobody pins, before its content changes.
+pub fn close(stamp: &AtomicU64) {
+    schedule_point();
+    stamp.store(UNPUBLISHED, Ordering::Relaxed);
+    // Who loads anything that is stored after this finds the stamp moved.
+    fence(Ordering::Release);
+}
+
 /// After the copy: whether the stamp proves all of it. The fence belongs to the copies before.
 #[inline]
 pub fn validates(stamp: &AtomicU64, limit: u64) -> bool {

@@ -1,0 +1,237 @@
+//! Which frames are used for what: all that changes the cache, behind one lock.
+
+use super::{
+    Block,
+    index::{Index, Indexed},
+};
+use odafs_fabric::memory::{Frames, Label};
+use std::io;
+
+/// The memory of a cache: frames, and which block is in which.
+pub struct Core {
+    pub frames: Frames,
+    index: Index,
+}
+
+/// A block that was found in a frame.
+pub struct Found {
+    pub frame: u32,
+    /// What was loaded of the frame since is the block's, if its stamp still validates this.
+    pub epoch: odafs_common::reference::Epoch,
+    /// Generation of its file when it was filled.
+    pub generation: u64,
+    /// Valid bytes.
+    pub length: usize,
+}
+
+/// What the frames are used for.
+#[derive(Debug, Default)]
+pub struct Keeper {
+    /// Frames that may be used.
+    limit: u32,
+    /// Frames from here on have no memory.
+    fresh: u32,
+    /// Frames before that hold nothing.
+    free: Vec<u32>,
+    /// Frames that are being filled.
+    lent: Vec<u32>,
+    /// Frames that hold a block.
+    held: u32,
+    /// CLOCK's.
+    hand: u32,
+    /// Tags of blocks that were evicted of late, by their hashes.
+    ghosts: Box<[u32]>,
+}
+
+/// Bits of a label's second word for the valid bytes.
+const LENGTH_BITS: u32 = 13;
+/// One part of the frames in so many more would keep what ghosts stand for.
+const GHOSTS: u32 = 8;
+
+impl Core {
+    /// Room for so many frames.
+    pub fn new(frames: u32) -> io::Result<Self> {
+        Ok(Self {
+            frames: Frames::reserve(frames)?,
+            index: Index::new(frames),
+        })
+    }
+
+    /// Bytes of memory for each frame.
+    pub const BYTES: usize = Frames::BYTES + Index::BYTES;
+
+    /// The frame that holds a block, of whatever generation.
+    #[inline]
+    pub fn find(&self, block: Block) -> Option<Found> {
+        let mut frames = self.index.find(block.hash());
+        frames.find_map(|frame| self.holds(frame, block))
+    }
+
+    #[inline]
+    fn holds(&self, frame: u32, block: Block) -> Option<Found> {
+        let (epoch, [file, place, generation]) = self.frames.label(frame)?;
+        let here = file == block.file && place >> LENGTH_BITS == block.number;
+        here.then_some(Found {
+            frame,
+            epoch,
+            generation,
+            length: (place & ((1 << LENGTH_BITS) - 1)) as usize,
+        })
+    }
+}
+
+fn label(block: Block, generation: u64, length: usize) -> Label {
+    let place = block.number << LENGTH_BITS | length as u64;
+    [block.file, place, generation]
+}
+
+fn block([file, place, _]: Label) -> Block {
+    Block {
+        file,
+        number: place >> LENGTH_BITS,
+    }
+}
+
+impl Keeper {
+    /// Nothing is held, and nothing may be until there is a limit.
+    pub fn new(limit: u32) -> Self {
+        Self {
+            limit,
+            ..Self::default()
+        }
+    }
+
+    /// Frames that hold a block.
+    pub fn held(&self) -> u32 {
+        self.held
+    }
+
+    /// Frames that have memory: the first so many.
+    pub fn with_memory(&self) -> u32 {
+        self.fresh
+    }
+
+    /// Lends a frame to be filled, if there is one to be had.
+    pub fn lend(&mut self, core: &Core) -> Option<u32> {
+        let frame = match self.free.pop() {
+            Some(frame) => frame,
+            None if self.fresh < self.limit => {
+                self.fresh += 1;
+                self.fresh - 1
+            }
+            None => self.evict(core)?,
+        };
+        self.lent.push(frame);
+        Some(frame)
+    }
+
+    /// Takes a frame back that nothing was kept in.
+    pub fn take_back(&mut self, core: &Core, frame: u32) {
+        self.lent.retain(|lent| *lent != frame);
+        self.free.push(frame);
+        self.trim(core);
+    }
+
+    /// Are there more frames than may be?
+    pub fn is_beyond_limit(&self) -> bool {
+        self.fresh > self.limit
+    }
+
+    /// Publishes a block in a frame that was lent and is filled. Whether the block was evicted of late.
+    pub fn publish(
+        &mut self,
+        core: &Core,
+        frame: u32,
+        block: Block,
+        generation: u64,
+        length: usize,
+    ) -> bool {
+        self.lent.retain(|lent| *lent != frame);
+        core.frames.publish(frame, label(block, generation, length));
+        let hash = block.hash();
+        if let Indexed::Crowded(frames) = core.index.insert(hash, frame) {
+            let unused = frames.iter().find(|frame| core.frames.uses(**frame) == 0);
+            self.drop_frame(core, *unused.unwrap_or(&frames[0]));
+            core.index.insert(hash, frame);
+        }
+        self.held += 1;
+        match self.ghosts.get_mut(ghost(hash, self.limit)) {
+            Some(ghost) if *ghost == hash as u32 => {
+                *ghost = 0;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Drops a block.
+    pub fn remove(&mut self, core: &Core, block: Block) {
+        if let Some(found) = core.find(block) {
+            self.drop_frame(core, found.frame);
+        }
+    }
+
+    /// Grows or shrinks what may be used; memory beyond it is given back.
+    pub fn set_limit(&mut self, limit: u32) {
+        self.limit = limit;
+    }
+
+    /// Gives back the frames beyond the limit, but for those before one that is being filled.
+    pub fn trim(&mut self, core: &Core) {
+        let before = self.fresh;
+        while self.fresh > self.limit && !self.lent.contains(&(self.fresh - 1)) {
+            self.fresh -= 1;
+            if let Some((_, label)) = core.frames.label(self.fresh) {
+                self.close(core, self.fresh, label);
+            }
+        }
+        if self.fresh < before {
+            self.free.retain(|frame| *frame < self.fresh);
+            self.hand = 0;
+            core.frames.give_back(self.fresh, before);
+        }
+    }
+
+    /// CLOCK: the next frame that was not used since the hand came by.
+    fn evict(&mut self, core: &Core) -> Option<u32> {
+        for _ in 0..2 * self.fresh {
+            let frame = self.hand;
+            self.hand = (frame + 1) % self.fresh;
+            let Some((_, label)) = core.frames.label(frame) else {
+                continue;
+            };
+            if core.frames.uses(frame) > 0 {
+                core.frames.set_uses(frame, 0);
+                continue;
+            }
+            let hash = self.close(core, frame, label);
+            if self.ghosts.is_empty() {
+                self.ghosts = vec![0; (core.frames.count() / GHOSTS + 1) as usize].into();
+            }
+            self.ghosts[ghost(hash, self.limit)] = hash as u32;
+            return Some(frame);
+        }
+        None
+    }
+
+    fn drop_frame(&mut self, core: &Core, frame: u32) {
+        if let Some((_, label)) = core.frames.label(frame) {
+            self.close(core, frame, label);
+            self.free.push(frame);
+        }
+    }
+
+    /// Takes what a frame holds from its readers. The hash of it.
+    fn close(&mut self, core: &Core, frame: u32, label: Label) -> u64 {
+        let hash = block(label).hash();
+        core.frames.unpublish(frame);
+        core.index.remove(hash, frame);
+        self.held -= 1;
+        hash
+    }
+}
+
+/// Where the tag of an evicted block is kept: newer ones take its place when about an eighth of the frames was evicted.
+fn ghost(hash: u64, limit: u32) -> usize {
+    (((hash >> 32) * u64::from(limit / GHOSTS + 1)) >> 32) as usize
+}

@@ -1,0 +1,229 @@
+//! Pages that a process keeps for itself: the rule of stamps once more, in memory that nobody else sees.
+
+use super::mapping::{HUGE_BYTES, Mapping};
+use super::protocol;
+use odafs_common::page::PageSize;
+use odafs_common::reference::Epoch;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Size of a frame.
+const FRAME: usize = PageSize::MIN.bytes();
+/// What is known of a frame takes the cache line before it, so that both come together: its stamp, its label, its uses.
+const LINE: usize = 64;
+const STRIDE: usize = LINE + FRAME;
+const STAMP: usize = 0;
+const LABEL: usize = 8;
+const USES: usize = 32;
+
+/// What a frame holds, in words of its owner's choice.
+pub type Label = [u64; 3];
+
+/// Frames of 4 KiB, each with a stamp and a label. Whoever fills, publishes and unpublishes a frame does so alone; anyone
+/// may look at its label and copy from it meanwhile, without a lock.
+///
+/// Memory is taken as frames are filled, from the first on: the first 2 MiB by pages of 4 KiB, the rest by huge pages, where
+/// the kernel has them.
+pub struct Frames {
+    memory: Mapping,
+    epoch: AtomicU64,
+    count: u32,
+}
+
+impl Frames {
+    /// Addresses for so many frames, none of which has memory yet.
+    ///
+    /// # Errors
+    /// There are not so many addresses.
+    pub fn reserve(count: u32) -> io::Result<Frames> {
+        let bytes = (count as usize).checked_mul(STRIDE);
+        Ok(Frames {
+            memory: Mapping::reserve(bytes.ok_or(io::ErrorKind::OutOfMemory)?)?,
+            epoch: AtomicU64::new(0),
+            count,
+        })
+    }
+
+    /// Bytes of memory that a frame takes, with what is known of it.
+    pub const BYTES: usize = STRIDE;
+
+    /// Number of frames.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// What a published frame holds, and the epoch with which to copy from it.
+    #[inline]
+    pub fn label(&self, frame: u32) -> Option<(Epoch, Label)> {
+        let epoch = protocol::opened(self.word(frame, STAMP))?;
+        let label = [0, 1, 2].map(|n| self.word(frame, LABEL + 8 * n).load(Relaxed));
+        Some((Epoch(epoch), label))
+    }
+
+    /// Copies from a frame, which may be another page's by now: [`Frames::is_still`] tells.
+    ///
+    /// # Panics
+    /// If the range is beyond the frame.
+    #[inline]
+    pub fn load(&self, frame: u32, within: usize, into: &mut [u8]) {
+        self.memory
+            .load(self.place(frame, within, into.len()), into);
+    }
+
+    /// Whether all that was seen and copied of the frame since [`Frames::label`] gave this epoch is of one page.
+    #[must_use]
+    #[inline]
+    pub fn is_still(&self, frame: u32, epoch: Epoch) -> bool {
+        protocol::is_still(self.word(frame, STAMP), epoch.0)
+    }
+
+    /// Closes a frame to readers, before its content may change.
+    pub fn unpublish(&self, frame: u32) {
+        protocol::close(self.word(frame, STAMP));
+    }
+
+    /// Copies into an unpublished frame, from its first byte on.
+    ///
+    /// # Panics
+    /// If it is more than a frame holds.
+    pub fn fill(&self, frame: u32, from: &[u8]) {
+        self.memory.store(self.place(frame, 0, from.len()), from);
+    }
+
+    /// Opens a filled frame to readers.
+    pub fn publish(&self, frame: u32, label: Label) {
+        for (n, word) in label.into_iter().enumerate() {
+            self.word(frame, LABEL + 8 * n).store(word, Relaxed);
+        }
+        self.word(frame, USES).store(0, Relaxed);
+        protocol::publish(self.word(frame, STAMP), &self.epoch);
+    }
+
+    /// Counts a use, up to so many; beyond them it is only looked at. Two at once may count as one.
+    #[inline]
+    pub fn note_use(&self, frame: u32, most: u64) {
+        let uses = self.word(frame, USES);
+        let before = uses.load(Relaxed);
+        if before < most {
+            uses.store(before + 1, Relaxed);
+        }
+    }
+
+    /// Uses that were counted.
+    pub fn uses(&self, frame: u32) -> u64 {
+        self.word(frame, USES).load(Relaxed)
+    }
+
+    /// Makes it so many uses.
+    pub fn set_uses(&self, frame: u32, uses: u64) {
+        self.word(frame, USES).store(uses, Relaxed);
+    }
+
+    /// Fetches the frame's lines for writing: it is filled next.
+    pub fn prefetch_to_fill(&self, frame: u32) {
+        self.memory
+            .prefetch_to_write(self.place(frame, 0, 0), FRAME);
+    }
+
+    /// The frames in use have become `after`, from `before`: memory that came by small pages is put into huge ones when as
+    /// much of it is used.
+    pub fn settle(&self, before: u32, after: u32) {
+        #[cfg(not(shuttle))]
+        {
+            let whole = |frames: u32| frames as usize * STRIDE / HUGE_BYTES * HUGE_BYTES;
+            let (from, to) = (whole(before), whole(after));
+            if from < to {
+                self.memory.collapse_range(from, to - from);
+            }
+        }
+        #[cfg(shuttle)]
+        let _ = (before, after, HUGE_BYTES);
+    }
+
+    /// Gives the memory of the frames from `first` to before `end` back, all of which are unpublished and nobody fills; what is
+    /// copied from them meanwhile is zeros or what was there, and not of any page.
+    pub fn give_back(&self, first: u32, end: u32) {
+        #[cfg(not(shuttle))]
+        {
+            let from = (first as usize * STRIDE).next_multiple_of(4096);
+            let to = end as usize * STRIDE / 4096 * 4096;
+            if from < to {
+                self.memory.give_back(from, to - from);
+            }
+        }
+        #[cfg(shuttle)]
+        let _ = (first, end);
+    }
+
+    #[inline]
+    fn place(&self, frame: u32, within: usize, length: usize) -> usize {
+        assert!(
+            within <= FRAME && length <= FRAME - within,
+            "beyond the frame"
+        );
+        frame as usize * STRIDE + LINE + within
+    }
+
+    #[inline]
+    fn word(&self, frame: u32, at: usize) -> &AtomicU64 {
+        self.memory.word(frame as usize * STRIDE + at)
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use super::*;
+
+    fn read(frames: &Frames, frame: u32) -> Option<(Label, Vec<u8>)> {
+        let (epoch, label) = frames.label(frame)?;
+        let mut bytes = vec![0; FRAME];
+        frames.load(frame, 0, &mut bytes);
+        frames.is_still(frame, epoch).then_some((label, bytes))
+    }
+
+    #[test]
+    fn a_frame_is_read_while_it_is_published() {
+        let frames = Frames::reserve(1200).unwrap();
+        for frame in [0, 503, 504, 1199] {
+            assert_eq!(read(&frames, frame), None);
+            frames.fill(frame, &[frame as u8; FRAME]);
+            assert_eq!(read(&frames, frame), None);
+            frames.publish(frame, [1, 2, u64::from(frame)]);
+        }
+        frames.settle(0, 1200);
+        for frame in [0, 503, 504, 1199] {
+            let page = vec![frame as u8; FRAME];
+            assert_eq!(read(&frames, frame), Some(([1, 2, u64::from(frame)], page)));
+        }
+        let (before, _) = frames.label(504).unwrap();
+        frames.unpublish(504);
+        assert_eq!(read(&frames, 504), None);
+        frames.publish(504, [0; 3]);
+        assert!(
+            !frames.is_still(504, before),
+            "the same page, put there again"
+        );
+    }
+
+    #[test]
+    fn what_is_given_back_is_no_page() {
+        let frames = Frames::reserve(1200).unwrap();
+        (0..1200).for_each(|frame| frames.publish(frame, [7; 3]));
+        let (before, _) = frames.label(1000).unwrap();
+        (600..1200).for_each(|frame| frames.unpublish(frame));
+        frames.give_back(600, 1200);
+        assert!((600..1200).all(|frame| frames.label(frame).is_none()));
+        assert!(!frames.is_still(1000, before));
+        assert!((0..600).all(|frame| read(&frames, frame).is_some()));
+    }
+
+    #[test]
+    fn uses_are_counted_up_to_a_bound() {
+        let frames = Frames::reserve(1).unwrap();
+        (0..5).for_each(|_| frames.note_use(0, 3));
+        assert_eq!(frames.uses(0), 3);
+        frames.set_uses(0, 1);
+        frames.note_use(0, 1);
+        assert_eq!(frames.uses(0), 1);
+    }
+}
