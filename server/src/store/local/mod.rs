@@ -96,6 +96,8 @@ pub struct LocalStore {
     size_max: u64,
     /// Attributes of an open object are in memory: there is a disk or nothing behind it, no network.
     in_memory: bool,
+    /// inotify tells of each change.
+    reports_all: bool,
 }
 
 impl LocalStore {
@@ -141,7 +143,7 @@ impl LocalStore {
                     .map_err(|error| explain("cannot use the handle index for", error))?,
             ),
         };
-        let in_memory = sys::keeps_inodes_in_memory(whole.as_fd());
+        let kind = sys::kind_of_file_system(whole.as_fd());
         // Where nothing can be made there is nothing to be said.
         let made = (!options.read_only).then(|| attributes::size_max(whole.as_fd()));
         let size_max = made.flatten().unwrap_or(i64::MAX as u64);
@@ -164,7 +166,8 @@ impl LocalStore {
             watches: Watches::new()?,
             read_only: options.read_only,
             size_max,
-            in_memory,
+            in_memory: sys::keeps_inodes_in_memory(kind),
+            reports_all: sys::is_of_this_host(kind),
         })
     }
 
@@ -385,6 +388,9 @@ impl Store for LocalStore {
     }
 
     fn watch(&self, object: ObjectId) -> bool {
+        if !self.reports_all {
+            return false;
+        }
         match self.descriptor(object, Use::Path) {
             Ok(descriptor) => {
                 // Watched first and looked at then: if it is gone by now, no event will say so.

@@ -127,10 +127,15 @@ pub fn unshare_umask() -> rustix::io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FS) }
 }
 
-/// Whether the file system is one whose open inodes are in memory, so that asking for their attributes waits for
+/// The kind of a file system, as statfs(2) numbers it; 0 where it says nothing.
+pub(super) fn kind_of_file_system(fd: BorrowedFd<'_>) -> u64 {
+    rustix::fs::fstatfs(fd).map_or(0, |of| of.f_type as u64 & 0xFFFF_FFFF)
+}
+
+/// Whether a file system is one whose open inodes are in memory, so that asking for their attributes waits for
 /// no disk and no network.
-pub(super) fn keeps_inodes_in_memory(fd: BorrowedFd<'_>) -> bool {
-    // The numbers of statfs(2): ext2 to ext4, XFS, Btrfs, F2FS, bcachefs, tmpfs, ramfs, overlayfs.
+pub(super) fn keeps_inodes_in_memory(kind: u64) -> bool {
+    // ext2 to ext4, XFS, Btrfs, F2FS, bcachefs, tmpfs, ramfs, overlayfs.
     const KNOWN: [u64; 8] = [
         0xEF53,
         0x5846_5342,
@@ -141,5 +146,25 @@ pub(super) fn keeps_inodes_in_memory(fd: BorrowedFd<'_>) -> bool {
         0x8584_58F6,
         0x794C_7630,
     ];
-    rustix::fs::fstatfs(fd).is_ok_and(|of| KNOWN.contains(&((of.f_type as u64) & 0xFFFF_FFFF)))
+    KNOWN.contains(&kind)
+}
+
+/// Whether nobody but this host's kernel changes the file system, so that inotify tells of each change. Not NFS, SMB,
+/// FUSE, 9p, Ceph and other clusters: others change those behind its back.
+pub(super) fn is_of_this_host(kind: u64) -> bool {
+    // FAT, exFAT, NTFS, ZFS, JFS, ReiserFS, NILFS, HFS+, ISO 9660, SquashFS, EROFS.
+    const MORE: [u64; 11] = [
+        0x4D44,
+        0x2011_BAB0,
+        0x7366_746E,
+        0x2FC1_2FC1,
+        0x3153_464A,
+        0x5265_4973,
+        0x3434,
+        0x482B,
+        0x9660,
+        0x7371_7368,
+        0xE0F5_E1E2,
+    ];
+    keeps_inodes_in_memory(kind) || MORE.contains(&kind)
 }

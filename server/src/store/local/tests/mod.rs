@@ -562,3 +562,24 @@ fn the_largest_size_is_the_file_systems() {
         refused(served.setattr(&me(), f, &sized(most + 1)), Status::FBig);
     }
 }
+
+#[test]
+fn what_changes_elsewhere_too_does_not_count_as_watched() {
+    // inotify takes a watch here as it does on NFS, and tells only what is done by way of this mount.
+    let place = Place::in_memory();
+    let options = LocalOptions::default();
+    let store = LocalStore::open(Path::new("/proc/sys/kernel"), &place.state(), options).unwrap();
+    assert!(!store.watch(store.root()));
+    let served = place.open(true);
+    assert!(served.watch(served.root()));
+    for remote in [
+        0x6969,
+        0x6573_5546,
+        0x0102_1997,
+        0xFF53_4D42,
+        0xFE53_4D42,
+        0x00C3_6400,
+    ] {
+        assert!(!sys::is_of_this_host(remote), "{remote:#x}");
+    }
+}
