@@ -26,7 +26,7 @@ impl NumberedSession {
 }
 
 /// A set of readers: all frames whose owner, mode and ACL are the same share one. The server numbers classes by their
-/// content and never gives a number a second meaning, so that a bit once set stays right.
+/// content. Before a number gets another one, all sessions are expelled from it, so that a bit once set stays right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReaderClass(pub u32);
 
@@ -200,6 +200,11 @@ impl Session {
         self.classes.insert(class)
     }
 
+    /// Lets it read frames of this class no longer.
+    pub fn expel(&self, class: ReaderClass) {
+        self.classes.remove(class);
+    }
+
     /// Closes it. Attached connections notice at their next request.
     pub fn close(&self) {
         self.state.fetch_or(1, Ordering::AcqRel);
@@ -350,6 +355,13 @@ impl ClassSet {
         }
         true
     }
+
+    fn remove(&self, class: ReaderClass) {
+        let (lot, word, bit) = Self::place(class);
+        if let Some(words) = self.lots.get(lot).and_then(OnceLock::get) {
+            words[word].fetch_and(!bit, Ordering::Relaxed);
+        }
+    }
 }
 
 /// All sessions of a NIC.
@@ -413,6 +425,11 @@ impl Sessions {
 
     pub(crate) fn get(&self, id: SessionId) -> Option<Arc<Session>> {
         self.table.lock().open.get(&id.0).cloned()
+    }
+
+    /// Those that are open.
+    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
+        self.table.lock().open.values().cloned().collect()
     }
 
     pub(crate) fn close(&self, id: SessionId) -> Option<Arc<Session>> {

@@ -224,6 +224,15 @@ impl Nic {
         self.session(id).is_some_and(|session| session.admit(class))
     }
 
+    /// Lets no session read frames of these classes any more: nothing that is valid is of them.
+    pub fn expel(&self, classes: &[ReaderClass]) {
+        for session in self.sessions.all() {
+            for class in classes {
+                session.expel(*class);
+            }
+        }
+    }
+
     /// Judges a message of a direct connection.
     pub fn receive(&self, connection: &mut Connection, message: &[u8], now: Nanos) -> Verdict {
         match self.authenticate(connection, message, now) {

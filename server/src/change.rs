@@ -27,7 +27,7 @@ use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::{Arc, MutexGuard};
 
 use crate::export::Export;
-use crate::file::{Facts, File, Leaf, PageLock, Standing};
+use crate::file::{File, Leaf, PageLock, Standing};
 use crate::metrics::Reason;
 use crate::read::{Effort, ReadFailed};
 use crate::store::{ObjectId, OutsideEvent};
@@ -193,11 +193,11 @@ pub(crate) fn absorb_own(
         let least = sizes.into_iter().min().unwrap_or(0);
         drop_pages(export, file, export.page().index(least), Reason::Size);
     }
-    let facts = export.facts_of(file.object(), *after);
-    if facts.class != file.facts().class {
+    let judged = export.facts_of(file.object(), *after);
+    if judged.facts.class != file.facts().class {
         revoke_pages(export, file, Reason::Rights);
     }
-    file.set_facts(facts);
+    file.set_facts(judged);
     if sizes != [before.size; 3] || !is_same(before, after) {
         file.counter().bump();
     }
@@ -287,7 +287,7 @@ impl<'a> Recording<'a> {
                 true,
             ),
         };
-        self.file.set_facts(Facts { attributes, ..old });
+        self.file.set_attributes(attributes);
         (attributes, foreign)
     }
 }
@@ -312,10 +312,7 @@ pub(crate) fn record_links(export: &Export, object: ObjectId) {
         ..seen
     };
     if is_same(&as_before, &old.attributes) {
-        file.set_facts(Facts {
-            attributes: seen,
-            ..old
-        });
+        file.set_attributes(seen);
         file.counter().bump();
     }
 }

@@ -10,7 +10,7 @@ use odafs_fabric::entropy;
 use odafs_fabric::memory::Arena;
 use odafs_fabric::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, RwLock};
-use odafs_nic::capability::SessionId;
+use odafs_nic::capability::{ReaderClass, SessionId};
 use odafs_nic::host_vm::{HostVm, SharedVm};
 use odafs_nic::nic::{Nic, NicConfig};
 
@@ -18,7 +18,7 @@ use crate::cache::Cache;
 use crate::classes::Classes;
 use crate::counters::Counters;
 use crate::feedback::Pulse;
-use crate::file::{Facts, File};
+use crate::file::{Facts, File, Judged};
 use crate::fill::Buffers;
 use crate::handles::{Handles, Known};
 use crate::metrics::Metrics;
@@ -198,6 +198,11 @@ impl Export {
         &self.buffers
     }
 
+    #[cfg(test)]
+    pub(crate) fn classes(&self) -> &Classes {
+        &self.classes
+    }
+
     pub(crate) fn sessions(&self) -> &Sessions {
         &self.sessions
     }
@@ -319,16 +324,38 @@ impl Export {
     }
 
     /// What follows from attributes. Asks the store about ACLs.
-    pub(crate) fn facts_of(&self, object: ObjectId, attributes: Attributes) -> Facts {
+    pub(crate) fn facts_of(&self, object: ObjectId, attributes: Attributes) -> Judged {
         let mode_decides = self.store.mode_decides(object).unwrap_or(false);
-        Facts {
-            attributes,
-            mode_decides,
-            class: self
-                .classes
-                .of(&attributes)
-                .filter(|_| mode_decides && self.nic.is_some()),
+        let nic = self.nic.as_ref().filter(|_| mode_decides);
+        let hold = nic.and_then(|nic| {
+            let class = self.classes.of(&attributes, |free| nic.expel(free));
+            if class.is_none() {
+                self.metrics().classes_short.increment();
+            }
+            class
+        });
+        Judged {
+            facts: Facts {
+                attributes,
+                mode_decides,
+                class: hold.as_ref().map(|class| class.0),
+            },
+            hold,
         }
+    }
+
+    /// The class of a file that had none when it was last looked at, in case there are some again. The caller shares
+    /// the file's gate from before `facts` were taken.
+    pub(crate) fn class_of(&self, file: &File, facts: &Facts) -> Option<ReaderClass> {
+        facts.class.or_else(|| {
+            self.nic.as_ref().filter(|_| facts.mode_decides)?;
+            file.set_class(self.classes.find(&facts.attributes)?)
+        })
+    }
+
+    /// Kinds of owners, groups and modes that files in use, or lately in use, have.
+    pub fn reader_classes(&self) -> usize {
+        self.classes.count()
     }
 
     /// The file is gone for good: nobody shall find it any more.

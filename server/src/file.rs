@@ -26,6 +26,7 @@ use odafs_fabric::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use odafs_nic::capability::ReaderClass;
 
+use crate::classes::Class;
 use crate::counters::Counter;
 use crate::read::Effort;
 use crate::reports::Reports;
@@ -37,7 +38,7 @@ pub struct File {
     object: ObjectId,
     handle: HandleBytes,
     gate: RwLock<Standing>,
-    facts: Mutex<Facts>,
+    facts: Mutex<Judged>,
     pub(crate) recording: Mutex<()>,
     syncs: Syncs,
     tree: RwLock<Tree>,
@@ -68,11 +69,18 @@ pub(crate) struct Facts {
     pub class: Option<ReaderClass>,
 }
 
+/// Facts, and the hold on the class that they name.
+#[derive(Clone, Debug)]
+pub(crate) struct Judged {
+    pub facts: Facts,
+    pub hold: Option<Arc<Class>>,
+}
+
 impl File {
     pub(crate) fn new(
         object: ObjectId,
         handle: HandleBytes,
-        facts: Facts,
+        facts: Judged,
         counter: Counter,
         watched: bool,
         now: Nanos,
@@ -105,7 +113,7 @@ impl File {
 
     /// Attributes as last seen. Never blocks for long.
     pub fn attributes(&self) -> Attributes {
-        self.facts.lock().attributes
+        self.facts.lock().facts.attributes
     }
 
     /// The change counter: another value after every change, in no order.
@@ -118,11 +126,28 @@ impl File {
     }
 
     pub(crate) fn facts(&self) -> Facts {
-        *self.facts.lock()
+        self.facts.lock().facts
     }
 
-    pub(crate) fn set_facts(&self, facts: Facts) {
-        *self.facts.lock() = facts;
+    /// The caller has closed the gate, and has revoked the references if the class is another.
+    pub(crate) fn set_facts(&self, judged: Judged) {
+        let before = std::mem::replace(&mut *self.facts.lock(), judged);
+        drop(before);
+    }
+
+    /// New attributes, which say the same of who may read.
+    pub(crate) fn set_attributes(&self, attributes: Attributes) {
+        self.facts.lock().facts.attributes = attributes;
+    }
+
+    /// The file had no class, since there was none left. Gives its class now.
+    pub(crate) fn set_class(&self, class: Arc<Class>) -> Option<ReaderClass> {
+        let mut judged = self.facts.lock();
+        if judged.facts.class.is_none() {
+            judged.facts.class = Some(class.0);
+            judged.hold = Some(class);
+        }
+        judged.facts.class
     }
 
     /// Shares the gate. `None`: it is closed, and nothing may block.

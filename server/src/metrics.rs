@@ -95,6 +95,8 @@ pub struct Metrics {
     pub evictions: Count,
     /// Times that no frame could be found for a page.
     pub frames_short: Count,
+    /// Times that no reader class was left for a file.
+    pub classes_short: Count,
     /// Changes from outside.
     pub outside_changes: Count,
     /// Sessions opened.
@@ -139,7 +141,7 @@ impl Metrics {
     }
 
     #[rustfmt::skip]
-    fn plain(&self) -> [(&'static str, &'static str, &Count); 16] {
+    fn plain(&self) -> [(&'static str, &'static str, &Count); 17] {
         [
             ("reads", "READ calls answered.", &self.reads),
             ("read_bytes", "Bytes returned by READ calls.", &self.read_bytes),
@@ -154,6 +156,7 @@ impl Metrics {
             ("references", "References handed out.", &self.references),
             ("evictions", "Pages paged out.", &self.evictions),
             ("frames_short", "Times that no frame could be found for a page.", &self.frames_short),
+            ("classes_short", "Times that a file could not be read directly, since those in use have too many owners and modes.", &self.classes_short),
             ("outside_changes", "Changes of files from outside.", &self.outside_changes),
             ("sessions_opened", "Sessions opened.", &self.sessions_opened),
             ("sessions_refused", "Sessions refused.", &self.sessions_refused),

@@ -27,7 +27,11 @@ impl<'a> Issue<'a> {
         session: &OpenSession,
         facts: Facts,
     ) -> Option<Self> {
-        let class = facts.class?;
+        let class = export.class_of(file, &facts)?;
+        let facts = Facts {
+            class: Some(class),
+            ..facts
+        };
         let granted = export.hands_out(file)
             && facts.mode_decides
             && may_read(&facts.attributes, session.who())

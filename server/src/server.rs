@@ -198,6 +198,9 @@ fn metrics_text(
         let mut text = export.metrics().text(export.nic().map(|nic| &**nic));
         service.counts().append_text(&mut text);
         metrics::rdma_text(&mut text, &rdma);
+        text.push_str("# HELP odafs_reader_classes Owners, groups and modes of files in use, or lately in use.\n");
+        text.push_str("# TYPE odafs_reader_classes gauge\n");
+        let _ = writeln!(text, "odafs_reader_classes {}", export.reader_classes());
         if let Some(connections) = &connections {
             text.push_str("# HELP odafs_nfs_connections Connections over TCP.\n");
             text.push_str("# TYPE odafs_nfs_connections gauge\n");
