@@ -79,7 +79,7 @@ impl Default for Options {
 /// Which routes a read may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Route {
-    /// Direct while the policy finds that it pays, RPC otherwise. The best direct mode granted is used.
+    /// The one that costs least, of RPC and what the server grants: measured by size of the read, now and again.
     #[default]
     Policy,
     /// RPC only: no session is opened.
@@ -106,7 +106,8 @@ pub enum Wait {
 /// Whether pages are kept in this process between reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Cache {
-    /// Kept, and checked against the server when a file is opened, as NFS clients do.
+    /// Kept, and checked against the server when a file is opened, as NFS clients do. With [`Route::Policy`] a page is kept
+    /// where a hit saves more than keeping costs; with the other routes every page is.
     #[default]
     CloseToOpen,
     /// Every read sees the server.
