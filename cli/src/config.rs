@@ -9,7 +9,6 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use odafs_common::page::PageSize;
-use odafs_common::session::PublicKey;
 use odafs_fabric::{ReadOrder, verbs};
 use odafs_server::config::{
     Costs, Credits, Direct, RdmaConfig, RegistrationConfig, ServerConfig, Squash, Strategy,
@@ -17,6 +16,8 @@ use odafs_server::config::{
 use odafs_server::memory;
 use serde::{Deserialize, Deserializer};
 
+use crate::grantee::Named;
+use crate::keys::keys;
 use crate::{Usage, listeners, units};
 
 /// What may be said on the command line and, under the same names, in a file.
@@ -33,6 +34,7 @@ pub struct ServeOptions {
     #[arg(
         long,
         value_name = "ADDR:PORT",
+        value_parser = units::address,
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
     nfs: Option<SocketAddr>,
@@ -57,6 +59,7 @@ pub struct ServeOptions {
     #[arg(
         long,
         value_name = "ADDR:PORT",
+        value_parser = units::address,
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
     rdma: Option<SocketAddr>,
@@ -64,6 +67,7 @@ pub struct ServeOptions {
     #[arg(
         long,
         value_name = "ADDR:PORT",
+        value_parser = units::address,
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
     verbs: Option<SocketAddr>,
@@ -71,6 +75,7 @@ pub struct ServeOptions {
     #[arg(
         long,
         value_name = "ADDR:PORT",
+        value_parser = units::address,
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
     metrics: Option<SocketAddr>,
@@ -104,9 +109,13 @@ pub struct ServeOptions {
     /// that is let in, this one included, can be any user
     #[arg(long)]
     insecure: bool,
-    /// Direct reads of the cache's pages [default: guarded]
+    /// Direct reads of the cache's pages [default: auto]
     #[arg(long, value_enum, value_name = "MODE")]
     direct: Option<DirectName>,
+    /// Let these too read the whole cache from shared memory, whatever the files' modes say: users, @groups (names or
+    /// numbers), or all. For an export that they may read all of [may be repeated]
+    #[arg(long, value_name = "WHO,...", value_delimiter = ',')]
+    one_sided_for: Vec<Named>,
     /// How long an engine polls without finding work before it sleeps, and a thread for NFS over TCP for the next of
     /// calls that follow each other [default: 50us]
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
@@ -199,9 +208,12 @@ enum SquashName {
 #[derive(Clone, Copy, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum DirectName {
+    /// On this machine root and the serving user, who may read the files anyway, read the cache's memory themselves; all
+    /// others guarded
+    Auto,
     /// The server's engine checks every request and moves the data
     Guarded,
-    /// Trusted clients (root and the serving user) read the cache's memory themselves, the others guarded
+    /// As auto, and all clients of other machines read the cache's memory themselves too
     OneSided,
     /// None: calls only
     Off,
@@ -246,6 +258,11 @@ impl ServeOptions {
             squash: self.squash.or(file.squash),
             insecure: self.insecure || file.insecure,
             direct: self.direct.or(file.direct),
+            one_sided_for: if self.one_sided_for.is_empty() {
+                file.one_sided_for
+            } else {
+                self.one_sided_for
+            },
             spin: self.spin.or(file.spin),
             workers: self.workers.or(file.workers),
             small_pages: self.small_pages || file.small_pages,
@@ -308,7 +325,8 @@ impl ServeOptions {
         config.loopback = !self.allow.contains(&Allow::NoLoopback);
         config.insecure = self.insecure;
         config.squash = self.squash.map_or(Squash::All, Squash::from);
-        config.direct = self.direct.map_or(Direct::Guarded, Direct::from);
+        config.direct = self.direct.map_or(config.direct, Direct::from);
+        config.one_sided_for = self.one_sided_for.iter().map(|named| named.0).collect();
         config.spin = self.spin.unwrap_or(config.spin);
         config.workers = self.workers.unwrap_or(config.workers);
         config.huge_pages = !self.small_pages;
@@ -338,6 +356,13 @@ impl ServeOptions {
                     "{option}: it is for an RDMA device, name one with --verbs"
                 )));
             }
+        }
+        if !self.one_sided_for.is_empty()
+            && matches!(self.direct, Some(DirectName::Guarded | DirectName::Off))
+        {
+            bail!(Usage(
+                "--one-sided-for: nobody reads the cache's memory with that --direct; leave one of them out".to_owned()
+            ));
         }
         if let Some(export) = self.export.as_ref().filter(|name| !name.starts_with('/')) {
             bail!(Usage(format!(
@@ -411,6 +436,7 @@ impl From<SquashName> for Squash {
 impl From<DirectName> for Direct {
     fn from(name: DirectName) -> Self {
         match name {
+            DirectName::Auto => Self::Auto,
             DirectName::Guarded => Self::Guarded,
             DirectName::OneSided => Self::OneSided,
             DirectName::Off => Self::Off,
@@ -502,41 +528,6 @@ enum RegistrationName {
     Cached,
     /// Free frames of the page cache
     AllPhysical,
-}
-
-/// The public keys in a file.
-fn keys(path: &Path) -> Result<Vec<PublicKey>> {
-    let text =
-        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut keys = Vec::new();
-    for (number, line) in (1..).zip(text.lines()) {
-        let digits = line.split('#').next().unwrap_or_default().trim();
-        if digits.is_empty() {
-            continue;
-        }
-        match key(digits) {
-            Some(key) => keys.push(key),
-            None => bail!(Usage(format!(
-                "{}, line {number}: a public key is 64 hexadecimal digits",
-                path.display()
-            ))),
-        }
-    }
-    if keys.is_empty() {
-        bail!(Usage(format!("{}: there is no key in it", path.display())));
-    }
-    Ok(keys)
-}
-
-fn key(digits: &str) -> Option<PublicKey> {
-    if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return None;
-    }
-    let mut key = [0; 32];
-    for (at, byte) in key.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(PublicKey(key))
 }
 
 /// A directory that is missing or closed is told before anything is opened.

@@ -1,28 +1,5 @@
 use super::*;
-
-#[test]
-fn keys_are_read_from_files() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("keys");
-    let write = |text: String| std::fs::write(&path, text).unwrap();
-    write(format!(
-        "# ours\n\n{}  # a host\n{}\n",
-        "0a".repeat(32),
-        "Ff".repeat(32)
-    ));
-    let found = keys(&path).unwrap();
-    assert_eq!(found, [PublicKey([10; 32]), PublicKey([255; 32])]);
-    for wrong in [
-        "",
-        "# none",
-        &"0a".repeat(31),
-        &"0g".repeat(32),
-        &"é".repeat(32),
-    ] {
-        write(wrong.to_owned());
-        assert!(keys(&path).is_err(), "{wrong:?}");
-    }
-}
+use odafs_server::config::Grantee;
 
 #[test]
 fn the_command_line_goes_before_the_file() {
@@ -184,4 +161,27 @@ fn loopback_is_let_in_unless_it_is_left_out() {
         .unwrap();
     assert!(!config.loopback && config.insecure && config.shm_connections == 9);
     assert!(toml::from_str::<ServeOptions>("allow = ['10.0.0.0/33']").is_err());
+}
+
+#[test]
+fn direct_reads_are_for_whom_they_cost_nothing_and_for_who_is_named() {
+    let config = line("/").server_config().unwrap();
+    assert_eq!(
+        (config.direct, config.one_sided_for.len()),
+        (Direct::Auto, 0)
+    );
+    let config = line("/ --one-sided-for 7,@root,all")
+        .server_config()
+        .unwrap();
+    let named = [Grantee::User(7), Grantee::Group(0), Grantee::All];
+    assert_eq!(config.one_sided_for, named);
+    let file: ServeOptions = toml::from_str("dir = '/'\none-sided-for = ['@7']").unwrap();
+    assert_eq!(
+        file.server_config().unwrap().one_sided_for,
+        [Grantee::Group(7)]
+    );
+    for direct in ["guarded", "off"] {
+        let options = line(&format!("/ --direct {direct} --one-sided-for all"));
+        assert!(options.server_config().unwrap_err().is::<Usage>());
+    }
 }

@@ -57,6 +57,12 @@ pub fn clear_socket(path: &Path) -> Result<()> {
             _ => Ok(()),
         };
     };
+    if found.is_dir() {
+        bail!(
+            "--shm {}: it is a directory; name a socket in it",
+            path.display()
+        );
+    }
     if !found.file_type().is_socket() {
         bail!(
             "{} is in the way and is no socket: move it, or name another place with --shm",

@@ -11,6 +11,8 @@ mod demo;
 mod devices;
 mod doctor;
 mod get;
+mod grantee;
+mod keys;
 mod listeners;
 mod ls;
 mod mkdir;

@@ -21,7 +21,7 @@ use crate::{Usage, listeners};
       NFS on 127.0.0.1:2049, RDMA on 127.0.0.1:20049 and shared memory, on this machine
   odafs serve /srv/data --nfs 0.0.0.0:2049 --allow 10.0.0.0/8 --read-only
       NFS for a network
-  odafs serve /srv/data --shm /run/data.sock --direct one-sided --cache 8GiB
+  odafs serve /srv/data --shm /run/data.sock --cache 8GiB
       shared memory only; programs of root and of this user read the page cache themselves
   odafs serve --config /etc/odafs.toml
       with lines such as  dir = \"/srv/data\"  cache = \"8GiB\"  read-only = true  shm = true

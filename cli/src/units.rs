@@ -1,5 +1,6 @@
 //! Sizes and durations as people write them.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A number of bytes: `4096`, `4KiB`, `64k`, `1GiB`, `1.5G`. Every unit is a power of two.
@@ -7,6 +8,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     let lower = text.trim().to_ascii_lowercase();
     let digits = lower.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match &lower[digits.len()..] {
+        _ if digits.is_empty() => 0,
         "" | "b" => 0,
         "k" | "kb" | "kib" => 10,
         "m" | "mb" | "mib" => 20,
@@ -30,10 +32,18 @@ pub fn size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// Where to listen: `127.0.0.1:2049`, `[::1]:2049`.
+pub fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "say an address and a port, as in 127.0.0.1:2049 or [::1]:2049 (names are not looked up)".to_owned()
+    })
+}
+
 /// A length of time: `3s`, `50us`, `1.5ms`, `200ns`; a bare number is seconds.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
+        _ if digits.is_empty() => 1.0,
         "" | "s" => 1.0,
         "ms" => 1e-3,
         "us" => 1e-6,

@@ -29,7 +29,7 @@ fn every_command_explains_itself_with_an_example() {
 
 #[test]
 fn wrong_usage_ends_with_2_and_says_why() {
-    let cases: [(&[&str], &str); 24] = [
+    let cases: [(&[&str], &str); 27] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
@@ -38,6 +38,12 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve"], "odafs serve DIR"),
         (&["serve", "/", "--cache", "plenty"], "size"),
         (&["serve", "/", "--page", "5000"], "power of two"),
+        (&["serve", "/", "--spin", "fast"], "as in 50us"),
+        (&["serve", "/", "--nfs", "localhost:1"], "127.0.0.1:2049"),
+        (
+            &["serve", "/", "--one-sided-for", "no-such-user"],
+            "/etc/passwd",
+        ),
         (&["serve", "/", "--credits", "0"], "adaptive"),
         (&["serve", "/", "--design", "write-write"], "read-write"),
         (&["serve", "/", "--odp"], "--verbs"),
@@ -83,10 +89,14 @@ fn a_server_that_cannot_start_ends_with_1_and_names_the_thing_and_the_remedy() {
     let file = dir.path().join("file");
     std::fs::write(&file, "x").unwrap();
     let path = |p: &std::path::Path| p.display().to_string();
-    let cases: [(Vec<String>, &str); 5] = [
+    let cases: [(Vec<String>, &str); 6] = [
         (
             vec![path(dir.path()), "--cache".into(), "4TiB".into()],
             "does not fit in memory",
+        ),
+        (
+            vec![path(dir.path()), "--shm".into(), path(dir.path())],
+            "name a socket in it",
         ),
         (vec![path(&dir.path().join("missing"))], "missing"),
         (vec![path(&file)], "not a directory"),

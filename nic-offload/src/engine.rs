@@ -53,6 +53,8 @@ pub struct EngineConfig {
     pub attach_time_max: Nanos,
     /// How long [`Stopper::stop`] waits for what is under way.
     pub drain_time_max: Nanos,
+    /// Whether direct connections of other machines that ask for them are offered RDMA Reads.
+    pub remote_reads: bool,
     /// RPC-over-RDMA connections.
     pub rdma: RdmaConfig,
 }
@@ -69,6 +71,7 @@ impl Default for EngineConfig {
             pinned_time_max: Nanos::from_secs(30),
             attach_time_max: Nanos::from_secs(10),
             drain_time_max: Nanos::from_secs(5),
+            remote_reads: true,
             rdma: RdmaConfig::default(),
         }
     }

@@ -75,7 +75,7 @@ impl Assembly {
     /// # Errors
     /// The system has no more threads or descriptors.
     pub fn start(parts: Parts, listeners: Vec<(Box<dyn Listener>, Transport)>) -> io::Result<Self> {
-        let one_sided = parts.export.direct == Direct::OneSided;
+        let direct = parts.export.direct;
         let export = Arc::new(Export::new(
             parts.export,
             parts.store,
@@ -100,7 +100,7 @@ impl Assembly {
         };
         assembly.start_observer()?;
         if !listeners.is_empty() {
-            assembly.start_engine(parts.engine, one_sided, listeners)?;
+            assembly.start_engine(parts.engine, direct, listeners)?;
         }
         Ok(assembly)
     }
@@ -115,7 +115,7 @@ impl Assembly {
     fn start_engine(
         &mut self,
         config: EngineConfig,
-        one_sided: bool,
+        direct: Direct,
         listeners: Vec<(Box<dyn Listener>, Transport)>,
     ) -> io::Result<()> {
         let serves = Serves {
@@ -123,14 +123,18 @@ impl Assembly {
             nic: self.export.nic().cloned(),
             calls: self.calls(),
             workers: self.workers(),
-            // Who may not read the export's memory by RDMA is offered no RDMA Read either.
-            life: self.life.clone().filter(|_| one_sided),
+            // Who may not read the export's memory is offered no way to.
+            life: (self.life.clone()).filter(|_| matches!(direct, Direct::Auto | Direct::OneSided)),
             frames: Some(Arc::new(SpareFrames::of(Arc::clone(&self.export)))),
             rdma: Arc::clone(&self.rdma),
         };
         let device = listeners
             .iter()
             .any(|(_, transport)| *transport == Transport::Verbs);
+        let config = EngineConfig {
+            remote_reads: direct == Direct::OneSided,
+            ..config
+        };
         let mut engine = Engine::new(config, serves)?;
         for (listener, transport) in listeners {
             engine.listen(listener, transport)?;

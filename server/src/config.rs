@@ -24,6 +24,17 @@ pub enum Squash {
     None,
 }
 
+/// Whom an option names, of the users of this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grantee {
+    /// This user.
+    User(u32),
+    /// All in this group.
+    Group(u32),
+    /// Everyone.
+    All,
+}
+
 /// A server's options.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
@@ -68,6 +79,8 @@ pub struct ServerConfig {
     pub admitted: Vec<PublicKey>,
     /// Direct reads.
     pub direct: Direct,
+    /// Who may read the whole page cache from shared memory, beside root and the serving user.
+    pub one_sided_for: Vec<Grantee>,
     /// Prometheus metrics over HTTP.
     pub metrics: Option<SocketAddr>,
     /// How RPC over RDMA is served.
@@ -105,7 +118,8 @@ impl ServerConfig {
             insecure: false,
             squash: Squash::All,
             admitted: Vec::new(),
-            direct: Direct::Guarded,
+            direct: Direct::Auto,
+            one_sided_for: Vec::new(),
             metrics: None,
             rpc_rdma: RdmaConfig::default(),
             workers: 8,

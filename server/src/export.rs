@@ -34,7 +34,9 @@ pub enum Direct {
     /// Through the NIC, which checks every request.
     #[default]
     Guarded,
-    /// Trusted clients from the memory itself; the others guarded.
+    /// On one host trusted clients from the memory itself; the others, and all of other machines, guarded.
+    Auto,
+    /// The same, and clients of other machines from the memory itself too.
     OneSided,
 }
 

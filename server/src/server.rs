@@ -273,6 +273,7 @@ fn parts(
             admitted: config.admitted.clone(),
             life: state.life(),
             serving_uid,
+            one_sided_for: config.one_sided_for.clone(),
             ..SessionPolicy::default()
         },
         access,

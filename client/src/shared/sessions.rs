@@ -66,8 +66,8 @@ impl Shared {
         }
         match self.open_session(&mut self.sessions.opening.lock()) {
             Ok(session) if self.options.route == Route::OneSided && !session.one_sided => not_granted(
-                "it grants guarded reads only (serve with `--direct one-sided`; on shm only root and the serving user \
-                 get it, and take it only from a server of root or of their own)"
+                "it grants guarded reads only (over networks serve with `--direct one-sided`; on shm root and the serving user \
+                 get it, and those of `--one-sided-for`, and take it only from a server of root or of their own)"
                     .into(),
             ),
             Ok(_) => Ok(()),

@@ -74,7 +74,11 @@ impl Engine {
         entropy::fill(&mut nonce);
         let answer = PrivateData { nonce, ..wants }.encode();
         // What may be read is exposed when the connection is attached to a session: before that, no tag is known.
-        let reads = wants.role == Role::Direct && wants.one_sided && self.serves.life.is_some();
+        let remote = matches!(transport, Transport::Rdma | Transport::Verbs);
+        let reads = wants.role == Role::Direct
+            && wants.one_sided
+            && self.serves.life.is_some()
+            && (self.config.remote_reads || !remote);
         let inbound_reads = if reads { INBOUND_READS } else { 0 };
         let (mut qp, number) = self.accept_as(incoming, &answer, inbound_reads)?;
         qp.post_receives(self.config.receives);

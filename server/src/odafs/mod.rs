@@ -13,6 +13,7 @@ use odafs_common::wire::xdr::{Decode, Encode, Writer};
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
 
+use crate::config::Grantee;
 use crate::export::Export;
 use crate::rpc::{Admission, Answer, Call, Program};
 use crate::sessions::OpenSession;
@@ -31,6 +32,8 @@ pub struct SessionPolicy {
     pub life: u64,
     /// The user that the server runs as.
     pub serving_uid: u32,
+    /// Who gets one-sided reads on this host, beside root and that user.
+    pub one_sided_for: Vec<Grantee>,
     /// A session ends after this.
     pub lifetime: Nanos,
     /// Clients shall rekey after so many requests.
@@ -47,6 +50,7 @@ impl Default for SessionPolicy {
             macs: MacAlgorithm::OFFERED,
             life: 1,
             serving_uid: 0,
+            one_sided_for: Vec::new(),
             lifetime: Nanos::from_secs(24 * 3600),
             rekey_requests: 1 << 32,
             rekey_after: Nanos::from_secs(3600),

@@ -14,6 +14,7 @@ use odafs_nic::capability::NewSession;
 use odafs_nic::nic::Nic;
 
 use super::Odafs;
+use crate::config::Grantee;
 use crate::export::{Direct, Export};
 use crate::read::Effort;
 use crate::rpc::{Answer, Call};
@@ -124,13 +125,25 @@ fn check(export: &Export, call: &Call<'_>, parameters: &Parameters<'_>) -> Resul
 }
 
 /// May this session read the whole export by itself? On one host root and the serving user, who can read the
-/// server's memory anyhow; elsewhere whoever is admitted at all.
+/// server's memory anyhow, and who was named; elsewhere nobody or whoever is admitted at all.
 fn trusted(odafs: &Odafs, call: &Call<'_>) -> bool {
-    odafs.export.config().direct == Direct::OneSided
-        && match &call.caller.peer {
-            Peer::Uid { uid, .. } => *uid == 0 || *uid == odafs.policy.serving_uid,
-            Peer::Address(_) | Peer::Simulated(_) => true,
+    let (direct, policy) = (odafs.export.config().direct, &odafs.policy);
+    match &call.caller.peer {
+        Peer::Uid {
+            uid, gid, groups, ..
+        } => {
+            let named = |grantee: &Grantee| match grantee {
+                Grantee::User(user) => user == uid,
+                Grantee::Group(group) => group == gid || groups.contains(group),
+                Grantee::All => true,
+            };
+            matches!(direct, Direct::Auto | Direct::OneSided)
+                && (*uid == 0
+                    || *uid == policy.serving_uid
+                    || policy.one_sided_for.iter().any(named))
         }
+        Peer::Address(_) | Peer::Simulated(_) => direct == Direct::OneSided,
+    }
 }
 
 /// Takes one of the caller's places; sessions that are over make room.

@@ -11,6 +11,7 @@ use odafs_fabric::sync::Arc;
 use odafs_nic::calls::{Caller, ChunkSource, Transport};
 
 use super::*;
+use crate::config::Grantee;
 use crate::export::{Direct, ExportConfig};
 use crate::file::File;
 use crate::read::Effort;
@@ -318,6 +319,76 @@ fn one_sided_is_for_root_and_the_serving_user() {
     room.caller.peer = peer(0);
     let opened = room.open(&modest).expect("opened");
     assert_eq!(opened.accepted.mode, Mode::Guarded);
+}
+
+/// By default on this host alone, and for whom the files are open anyhow; who is named is named for this host too.
+#[test]
+fn each_user_gets_the_direct_reads_that_the_modes_and_names_say() {
+    use Mode::{Guarded, OneSided};
+    let of_group = |uid, group| Peer::Uid {
+        uid,
+        gid: uid,
+        groups: [group].into(),
+        pid: 1,
+    };
+    let remote = || Peer::Address("192.0.2.1:999".parse().expect("an address"));
+    let (user, group) = (Grantee::User(7), Grantee::Group(50));
+    let (local, everyone) = ([OneSided, OneSided], [OneSided; 5]);
+    // Root, the serving user, user 7, user 8 of group 50, user 9 of none; another machine.
+    let of_others = |others: [Mode; 3]| [local.as_slice(), &others].concat();
+    let none = of_others([Guarded; 3]);
+    let cases = [
+        (Direct::Auto, vec![], none.clone(), Guarded),
+        (Direct::OneSided, vec![], none, OneSided),
+        (Direct::Guarded, vec![], vec![Guarded; 5], Guarded),
+        (
+            Direct::Guarded,
+            vec![Grantee::All],
+            vec![Guarded; 5],
+            Guarded,
+        ),
+        (
+            Direct::Auto,
+            vec![user],
+            of_others([OneSided, Guarded, Guarded]),
+            Guarded,
+        ),
+        (
+            Direct::Auto,
+            vec![group],
+            of_others([Guarded, OneSided, Guarded]),
+            Guarded,
+        ),
+        (
+            Direct::Auto,
+            vec![user, group],
+            of_others([OneSided, OneSided, Guarded]),
+            Guarded,
+        ),
+        (Direct::Auto, vec![Grantee::All], everyone.to_vec(), Guarded),
+        (
+            Direct::OneSided,
+            vec![Grantee::All],
+            everyone.to_vec(),
+            OneSided,
+        ),
+    ];
+    for (direct, one_sided_for, modes, elsewhere) in cases {
+        let said = format!("{direct:?} {one_sided_for:?}");
+        let policy = SessionPolicy {
+            serving_uid: 1000,
+            one_sided_for,
+            ..SessionPolicy::default()
+        };
+        let mut room = Room::new(direct, policy);
+        let peers = [peer(0), peer(1000), peer(7), of_group(8, 50), peer(9)];
+        for (peer, mode) in peers.into_iter().zip(modes) {
+            room.caller.peer = peer.clone();
+            assert_eq!(room.session().accepted.mode, mode, "{said}, {peer}");
+        }
+        room.caller.peer = remote();
+        assert_eq!(room.session().accepted.mode, elsewhere, "{said}");
+    }
 }
 
 #[test]
