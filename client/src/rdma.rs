@@ -103,10 +103,12 @@ impl RdmaTransport {
     pub fn new(mut pair: Box<dyn QueuePair>, ours: &PrivateData, rdma: Rdma, wait: Wait) -> Self {
         let theirs = PrivateData::decode(pair.private_data());
         let terms = Terms::between(ours, theirs.as_ref());
+        // One reply more may come than there are calls.
+        let most = pair.receives_max().saturating_sub(1).clamp(1, 1024);
         let config = RequesterConfig {
             terms,
             credits: match rdma.credits {
-                RdmaCredits::Fixed(credits) => RequestPolicy::Fixed(credits.clamp(1, 1024)),
+                RdmaCredits::Fixed(credits) => RequestPolicy::Fixed(credits.clamp(1, most)),
                 RdmaCredits::Adaptive => RequestPolicy::Adaptive(ADAPTIVE),
             },
         };

@@ -6,6 +6,7 @@ mod device;
 mod domain;
 mod error;
 mod farewell;
+mod keepalive;
 mod listener;
 mod nudge;
 mod pair;
@@ -68,7 +69,7 @@ pub fn connect_with(
     };
     let inbound_reads = most(options.inbound_reads, attributes.max_qp_rd_atom);
     let outbound_reads = most(options.outbound_reads, attributes.max_qp_init_rd_atom);
-    let queue = Queue::new(domain.pd())?;
+    let queue = Queue::new(domain.pd(), types::RECEIVES)?;
     let number = queue.number();
     let mut pair = Pair::initialized(Made {
         queue,

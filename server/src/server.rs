@@ -325,6 +325,10 @@ impl Doors {
             let limits = verbs::Limits {
                 odp: config.on_demand_paging,
                 read_order: config.read_order,
+                receives: config
+                    .rpc_rdma
+                    .receives_max()
+                    .max(verbs::Limits::default().receives),
                 ..verbs::Limits::default()
             };
             trying(

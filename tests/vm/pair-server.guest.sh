@@ -1,5 +1,7 @@
 # Two machines on one wire: this one serves, until the other has had what it wants.
 
+# iWARP's connections end when TCP gives up: soon.
+echo 5 >/proc/sys/net/ipv4/tcp_retries2
 mkdir /tmp/tree
 cp "$OUT/in" /tmp/tree/in
 step "our server starts"
@@ -17,6 +19,15 @@ while [ ! -e "$OUT/stop" ]; do
     kill -0 $server 2>/dev/null || { cat /tmp/server.log; die "the server ended"; }
     sleep 0.5
 done
+step "it notices that the other machine has vanished"
+# Queue pairs of its own; RDMA-CM has one for each port beside them.
+pairs() { rdma resource show qp type RC | grep -c " comm odafs " || true; }
+[ "$(pairs)" -gt 0 ] || die "nobody is connected"
+for _ in {1..180}; do
+    [ "$(pairs)" -gt 0 ] || { noticed=1; break; }
+    sleep 1
+done
+[ -n "${noticed:-}" ] || { rdma resource show qp; die "it holds on to the connections"; }
 step "it ends on SIGTERM"
 kill -TERM $server
 status=0; wait $server || status=$?

@@ -133,6 +133,8 @@ pub enum Kind {
     Rejected,
     Unreachable,
     Disconnected,
+    /// The device has gone.
+    Removed,
     Failed,
     Other,
 }
@@ -149,7 +151,8 @@ impl Event {
             event::ESTABLISHED => Kind::Established,
             event::REJECTED => Kind::Rejected,
             event::UNREACHABLE => Kind::Unreachable,
-            event::DISCONNECTED | event::DEVICE_REMOVAL => Kind::Disconnected,
+            event::DISCONNECTED => Kind::Disconnected,
+            event::DEVICE_REMOVAL => Kind::Removed,
             event::ADDR_ERROR | event::ROUTE_ERROR | event::CONNECT_ERROR => Kind::Failed,
             _ => Kind::Other,
         };

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::VerbsError;
+use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Mutex, Weak};
 use ibverbs_sys::{
     _compat_ibv_port_attr, IBV_DEVICE_MEM_WINDOW_TYPE_2A, IBV_DEVICE_MEM_WINDOW_TYPE_2B,
@@ -23,6 +24,8 @@ pub struct Context {
     context: NonNull<ibv_context>,
     attributes: ibv_device_attr,
     iwarp: bool,
+    /// The device has gone. One that comes back under its name is another.
+    lost: AtomicBool,
 }
 
 // SAFETY: libibverbs may be called from any thread.
@@ -87,7 +90,8 @@ impl Context {
     pub fn open(name: &str) -> Result<Arc<Context>, VerbsError> {
         let mut open = OPEN.lock();
         let open = open.get_or_insert_default();
-        if let Some(context) = open.get(name).and_then(Weak::upgrade) {
+        let known = open.get(name).and_then(Weak::upgrade);
+        if let Some(context) = known.filter(|context| !context.is_lost()) {
             return Ok(context);
         }
         // A child of a fork must not take pages away from a device; where the kernel sees to it this does nothing.
@@ -115,6 +119,7 @@ impl Context {
             attributes: ibv_device_attr::default(),
             // SAFETY: as above.
             iwarp: unsafe { (*device).transport_type } == IBV_TRANSPORT_IWARP,
+            lost: AtomicBool::new(false),
         };
         // SAFETY: the context is open, and the attributes are filled in.
         let result =
@@ -134,6 +139,16 @@ impl Context {
     /// For calls of libibverbs while `self` lives.
     pub fn raw(&self) -> *mut ibv_context {
         self.context.as_ptr()
+    }
+
+    /// The device has gone.
+    pub fn lose(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the device has gone.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
     }
 
     /// What the device can do.

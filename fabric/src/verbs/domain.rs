@@ -213,7 +213,8 @@ fn refused(bytes: usize) -> io::Error {
 
 /// A memory window: a tag for a range of a registration.
 pub struct Window {
-    window: NonNull<ibv_mw>,
+    /// `None`: it is over.
+    window: Option<NonNull<ibv_mw>>,
     /// What it is for. `None`: it is bound to nothing, and is for anything.
     of: Option<Arc<Registration>>,
     tag: u32,
@@ -233,7 +234,7 @@ impl Window {
         let window = NonNull::new(unsafe { allocate(pd.raw(), IBV_MW_TYPE_2) });
         let window = window.ok_or_else(io::Error::last_os_error)?;
         Ok(Window {
-            window,
+            window: Some(window),
             of: None,
             // SAFETY: the window is ours.
             tag: unsafe { window.as_ref().rkey },
@@ -251,8 +252,10 @@ impl Window {
     pub fn ended(&mut self) {
         self.of = None;
         // A device's library names the window by its last tag when it is bound again, and leaves it to us to note that.
-        // SAFETY: the window is ours, and no work request under way names it.
-        unsafe { self.window.as_mut() }.rkey = self.tag;
+        if let Some(window) = &mut self.window {
+            // SAFETY: the window is ours, and no work request under way names it.
+            unsafe { window.as_mut() }.rkey = self.tag;
+        }
     }
 
     /// The tag that it is to be bound under.
@@ -262,13 +265,32 @@ impl Window {
 
     /// For a work request that binds it.
     pub fn raw(&self) -> *mut ibv_mw {
-        self.window.as_ptr()
+        self.window.map_or(std::ptr::null_mut(), NonNull::as_ptr)
     }
 
     /// For a work request that binds it. Null: there is no memory any more.
     pub fn region(&self) -> *mut ibv_mr {
         let region = self.of.as_ref().and_then(|of| *of.region.lock());
         region.map_or(std::ptr::null_mut(), NonNull::as_ptr)
+    }
+
+    /// Ends it, and with it its tag; whether it has ended.
+    pub fn end(&mut self) -> bool {
+        let Some(window) = self.window else {
+            return true;
+        };
+        // SAFETY: the window is ours, its context is open (the domain holds it), and ends once.
+        let result = unsafe {
+            let deallocate = (*window.as_ref().context).ops.dealloc_mw;
+            deallocate.map_or(libc::EOPNOTSUPP, |deallocate| deallocate(window.as_ptr()))
+        };
+        if result == 0 {
+            self.window = None;
+        } else {
+            let error = io::Error::from_raw_os_error(result.abs());
+            tracing::warn!(%error, "a memory window cannot be ended");
+        }
+        self.window.is_none()
     }
 
     /// Whether it is one over `registration`.
@@ -279,12 +301,9 @@ impl Window {
 
 impl Drop for Window {
     fn drop(&mut self) {
-        // SAFETY: the window is ours, its context is open (the domain holds it), and ends once.
-        unsafe {
-            let context = self.window.as_ref().context;
-            if let Some(deallocate) = (*context).ops.dealloc_mw {
-                deallocate(self.window.as_ptr());
-            }
+        if !self.end() {
+            // The peer could reach whatever came to lie there next.
+            std::mem::forget(self.of.take());
         }
     }
 }
@@ -339,6 +358,11 @@ impl Domain {
     /// The device.
     pub fn context(&self) -> &Context {
         &self.pd.context
+    }
+
+    /// The device has gone: nothing new is made in it.
+    pub fn lose(&self) {
+        self.context().lose();
     }
 
     /// What its queue pairs say of RDMA Reads.

@@ -177,6 +177,14 @@ impl QueuePair for Polite {
         self.pair_mut().invalidate(tag);
     }
 
+    fn ends_at_once(&mut self, tag: SteeringTag) -> bool {
+        self.pair_mut().ends_at_once(tag)
+    }
+
+    fn receives_max(&self) -> u32 {
+        self.pair().receives_max()
+    }
+
     fn remote_invalidation(&self) -> RemoteInvalidation {
         self.pair().remote_invalidation()
     }

@@ -1,6 +1,7 @@
 use super::cm::{Channel, Id, Kind, Terms};
 use super::domain::Domain;
 use super::farewell::Polite;
+use super::keepalive::QUIET;
 use super::pair::{Made, Pair};
 use super::queue::Queue;
 use super::{Limits, VerbsError, context};
@@ -18,13 +19,19 @@ use std::sync::Arc;
 /// Events of one look.
 const BURST: u32 = 16;
 
+/// Between two looks for a device that has gone.
+const LOOK_AGAIN: Nanos = Nanos::from_secs(1);
+
 /// RDMA Reads that a server wants to have under way at a connection.
 const OUTBOUND_READS: u8 = 128;
 
 /// Takes connections at an address of a device.
 pub struct Listener {
     channel: Arc<Channel>,
-    id: Id,
+    /// `None`: its device has gone.
+    id: Option<Id>,
+    /// When it is looked for again then.
+    again: Nanos,
     address: SocketAddr,
     limits: Limits,
     asking: VecDeque<(Nanos, Incoming)>,
@@ -47,13 +54,22 @@ impl Domains {
         let device = id.device().ok_or(VerbsError::NoDevice)?;
         let mut known = self.known.lock();
         let key = (device, reads);
-        if let Some(domain) = known.get(&key) {
+        let usable = |domain: &&Arc<Domain>| !domain.context().is_lost();
+        if let Some(domain) = known.get(&key).filter(usable) {
             return Ok(Arc::clone(domain));
         }
         let domain = Domain::new(&key.0, self.on_demand, self.read_order)?;
         known.insert(key, Arc::clone(&domain));
         Ok(domain)
     }
+}
+
+/// Listens at `address`, by whatever device has it.
+fn listen(channel: &Arc<Channel>, address: SocketAddr, limits: &Limits) -> io::Result<Id> {
+    let id = Id::new(channel)?;
+    id.bind(address)?;
+    id.listen(limits.handshakes)?;
+    Ok(id)
 }
 
 impl Listener {
@@ -67,13 +83,12 @@ impl Listener {
             return Err(VerbsError::NoDeviceAt(address.ip()).into());
         }
         let channel = Channel::new()?;
-        let id = Id::new(&channel)?;
-        id.bind(address)?;
-        id.listen(limits.handshakes)?;
+        let id = listen(&channel, address, &limits)?;
         Ok(Listener {
             address: SocketAddr::new(address.ip(), id.port()),
             channel,
-            id,
+            id: Some(id),
+            again: Nanos(0),
             limits,
             asking: VecDeque::new(),
             domains: Arc::new(Domains {
@@ -95,13 +110,13 @@ impl Listener {
     /// the device is known only once somebody connects (a listener at all addresses). `Some(true)`: registered for
     /// on-demand paging; else its pages are pinned.
     pub fn prepare(&self, arena: &Arc<Arena>, exposed: bool) -> io::Result<Option<bool>> {
-        if self.id.device().is_none() {
+        let Some(id) = self.id.as_ref().filter(|id| id.device().is_some()) else {
             return Ok(None);
-        }
+        };
         if exposed {
-            self.domains.of(&self.id, true)?.exposed(arena)?;
+            self.domains.of(id, true)?.exposed(arena)?;
         }
-        let domain = self.domains.of(&self.id, false)?;
+        let domain = self.domains.of(id, false)?;
         domain.arena(arena)?;
         Ok(Some(domain.is_on_demand()))
     }
@@ -112,6 +127,11 @@ impl Listener {
             let Some(mut event) = self.channel.poll()? else {
                 break;
             };
+            let number = self.id.as_ref().map(Id::number);
+            if event.kind == Kind::Removed && number == Some(event.of) {
+                self.lose();
+                return Err(gone());
+            }
             if event.kind != Kind::Request {
                 // Who asked has gone again.
                 self.asking.retain(|(_, incoming)| !incoming.is(event.of));
@@ -141,6 +161,7 @@ impl Listener {
                     id,
                     domains: Arc::clone(&self.domains),
                     place: Arc::clone(&self.places),
+                    receives: self.limits.receives,
                 }),
             };
             self.asking
@@ -150,9 +171,39 @@ impl Listener {
     }
 }
 
+impl Listener {
+    /// The device has gone, and with it all that was made on it.
+    fn lose(&mut self) {
+        self.id = None;
+        self.asking.clear();
+        for (_, domain) in self.domains.known.lock().drain() {
+            domain.lose();
+        }
+    }
+
+    /// Listens again if the device is there again.
+    fn find_again(&mut self, now: Nanos) -> io::Result<()> {
+        if now < self.again {
+            return Ok(());
+        }
+        self.again = now + LOOK_AGAIN;
+        let id = listen(&self.channel, self.address, &self.limits).map_err(|_| gone())?;
+        tracing::info!(address = %self.address, "the RDMA device is there again");
+        self.id = Some(id);
+        Ok(())
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "the RDMA device has gone")
+}
+
 impl fabric::Listener for Listener {
     fn poll_accept(&mut self) -> io::Result<Option<Box<dyn fabric::Incoming>>> {
         let now = clock::now();
+        if self.id.is_none() {
+            self.find_again(now)?;
+        }
         while let Some((deadline, _)) = self.asking.front()
             && *deadline <= now
         {
@@ -176,12 +227,20 @@ impl fabric::Listener for Listener {
     fn name(&self) -> String {
         self.address.to_string()
     }
+
+    fn patience(&self) -> Option<Nanos> {
+        match &self.id {
+            None => Some(LOOK_AGAIN),
+            Some(_) => (Arc::strong_count(&self.places) > 1).then_some(QUIET),
+        }
+    }
 }
 
 struct Parts {
     id: Id,
     domains: Arc<Domains>,
     place: Arc<()>,
+    receives: u32,
 }
 
 /// A connection request.
@@ -237,7 +296,11 @@ impl fabric::Incoming for Incoming {
         let outbound = self.outbound_reads.min(OUTBOUND_READS);
         let outbound = most(outbound, attributes.max_qp_init_rd_atom);
         parts.id.migrate(&Channel::new()?)?;
-        let queue = Queue::new(domain.pd())?;
+        let queue = Queue::new(domain.pd(), parts.receives).inspect_err(|error| {
+            if let Some(libc::ENODEV | libc::EIO) = error.raw_os_error() {
+                domain.lose();
+            }
+        })?;
         let number = queue.number();
         let iwarp = domain.context().is_iwarp();
         let mut pair = Pair::initialized(Made {

@@ -4,6 +4,7 @@ mod interface;
 use super::cm::{Channel, Id};
 use super::domain::{Domain, Registration, SLOT_BYTES, Slot, Window};
 use super::farewell;
+use super::keepalive::Keepalive;
 use super::nudge::Nudge;
 use super::queue::{Chain, DEPTH, Done, Piece, Queue, Side, Work};
 use super::waiting::Waiting;
@@ -122,6 +123,7 @@ pub struct Pair {
     looks: u32,
     silent_until: Option<Nanos>,
     nudge: Nudge,
+    keepalive: Keepalive,
     closed: bool,
     is_server: bool,
     set: Option<Arc<WakeSet>>,
@@ -149,7 +151,12 @@ impl Pair {
         } = made;
         // What hinders all receives, such as a limit of locked memory, shows at once.
         drop(domain.slot()?);
-        queue.initialize(&id)?;
+        // A client's server must be able to ask whether it is there, by writing nothing. Memory has rights of its own.
+        let access = match is_server {
+            true => Access::LOCAL,
+            false => Access::WRITE,
+        };
+        queue.initialize(&id, access)?;
         let iwarp = domain.context().is_iwarp();
         let channel = Arc::clone(id.channel());
         let mut pair = Pair {
@@ -176,6 +183,7 @@ impl Pair {
             looks: 0,
             silent_until: (is_server && iwarp).then(|| clock::now() + SILENCE),
             nudge: Nudge::new(!is_server && iwarp),
+            keepalive: Keepalive::new(is_server, clock::now()),
             closed: false,
             is_server,
             set: None,
@@ -224,7 +232,8 @@ impl Pair {
     }
 
     fn fill_receives(&mut self) {
-        let wanted = (self.wanted.max(RECEIVES_MIN) as usize).min(DEPTH);
+        let wanted = self.wanted.max(RECEIVES_MIN);
+        let wanted = wanted.min(self.queue.receives_max()) as usize;
         while self.receives.len() < wanted && !self.closed {
             let slot = match self.domain.slot() {
                 Ok(slot) => slot,
@@ -370,6 +379,18 @@ impl Pair {
         }
     }
 
+    /// A range of a region, registered once more.
+    fn registered_for(
+        &self,
+        region: &Arc<Region>,
+        offset: usize,
+        length: usize,
+        access: Access,
+    ) -> io::Result<Arc<Registration>> {
+        let memory = Arc::clone(region);
+        self.domain.again(memory, offset, length, access)
+    }
+
     fn arena(&mut self, arena: &Arc<Arena>) -> Result<Arc<Registration>, PostError> {
         self.domain.arena(arena).map_err(|error| {
             tracing::error!(%error, "the page cache cannot be registered");
@@ -402,14 +423,29 @@ impl Pair {
         let left = self.nudge.left(now);
         if left.is_none() && self.room(1).is_ok() {
             tracing::debug!(peer = %self.peer, "no answer yet: nudged");
-            let nothing = Work::Write {
-                tag: SteeringTag(0),
-                address: 0,
-            };
-            self.post(&nothing, None, What::Quiet, Kept::Nothing);
-            self.ring();
+            self.write_nothing();
         }
         left.or_else(|| self.nudge.left(now))
+    }
+
+    /// An RDMA Write of no bytes.
+    fn write_nothing(&mut self) {
+        let nothing = Work::Write {
+            tag: SteeringTag(0),
+            address: 0,
+        };
+        self.post(&nothing, None, What::Quiet, Kept::Nothing);
+        self.ring();
+    }
+
+    /// Asks a peer that has not been heard of for a while whether it is there. What is under way asks as well.
+    fn keep_alive(&mut self) {
+        if !self.closed && self.keepalive.is_due(clock::now()) {
+            self.reap();
+            if !self.closed && self.flights.is_empty() {
+                self.write_nothing();
+            }
+        }
     }
 
     /// Asks to be woken; false: there is something already.
@@ -421,6 +457,7 @@ impl Pair {
         // No look may take the event that is asked for here.
         self.looks = 0;
         self.look();
+        self.keep_alive();
         self.ask();
         self.look();
         if !self.closed && self.told == 0 {
@@ -447,12 +484,7 @@ impl Pair {
         self.ring();
         let until = clock::now() + span;
         loop {
-            self.reap();
-            let over = self
-                .flights
-                .front()
-                .is_none_or(|flight| flight.number > number);
-            if over || self.closed {
+            if self.is_over(number) || self.closed {
                 return true;
             }
             if clock::now() >= until {
@@ -470,6 +502,7 @@ impl Pair {
     fn arrived(&mut self, slot: &Slot, bytes: u32, ended: Option<SteeringTag>) -> Completion {
         self.message_bytes = bytes as usize;
         self.nudge.heard();
+        self.keepalive.heard();
         slot.load(&mut self.message[..bytes as usize]);
         self.wanted = self.wanted.saturating_sub(1);
         let invalidated = ended.filter(|tag| match self.table.remove(&tag.0) {
@@ -477,6 +510,8 @@ impl Pair {
             Some(Held::Region(_)) => true,
             Some(Held::Window(window, _)) => {
                 self.spare(window);
+                // Nothing of a caller's memory is held when that is told.
+                self.reap();
                 true
             }
         });
@@ -491,14 +526,24 @@ impl Pair {
         }
     }
 
+    /// Whether the work request with this number is over.
+    fn is_over(&mut self, number: u64) -> bool {
+        self.reap();
+        let first = self.flights.front();
+        first.is_none_or(|flight| flight.number > number)
+    }
+
     /// Ends a window's tag, bound by the work request with this number.
-    fn end_window(&mut self, window: Window, bound: u64) {
+    fn end_window(&mut self, mut window: Window, bound: u64) {
         // The device must not find a window gone that it is to bind.
         if !self.settle(bound, BIND) {
             return self.close(&"the peer lets no tag be bound");
         }
         // Behind what waits for the peer its end would wait too: then it goes, at once.
         if self.closed || !self.flights.is_empty() {
+            if !window.end() {
+                self.close(&"the peer could go on using memory");
+            }
             return;
         }
         let number = self.next;

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-/// Work requests of a send queue, and receives.
+/// Work requests of a send queue.
 pub const DEPTH: usize = 256;
 
 /// Bytes of a message that go into the work request itself, as the device has room: the most first.
@@ -38,6 +38,8 @@ pub struct Queue {
     receives: CompletionQueue,
     channel: CompletionChannel,
     inline_bytes: usize,
+    /// Receives that may be posted at a time.
+    receives_max: u32,
     access: Access,
     pd: Arc<Pd>,
 }
@@ -252,18 +254,20 @@ impl Done {
 }
 
 impl Queue {
-    /// A queue pair that is not connected.
-    pub fn new(pd: &Arc<Pd>) -> io::Result<Queue> {
+    /// A queue pair that is not connected, with room for so many receives, or as many as the device has room for.
+    pub fn new(pd: &Arc<Pd>, receives: u32) -> io::Result<Queue> {
+        let room = u32::try_from(pd.context().attributes().max_qp_wr).unwrap_or(0);
+        let receives_max = receives.min(room).max(1);
         let context = pd.context().raw();
         // SAFETY: the context is open.
         let channel = NonNull::new(unsafe { ibverbs_sys::ibv_create_comp_channel(context) });
         let channel = CompletionChannel(channel.ok_or_else(io::Error::last_os_error)?);
-        let completion_queue = || {
+        let completion_queue = |entries: u32| {
             // SAFETY: the context is open and the channel outlives the queue.
             let queue = NonNull::new(unsafe {
                 ibverbs_sys::ibv_create_cq(
                     context,
-                    2 * DEPTH as i32,
+                    entries.cast_signed(),
                     ptr::null_mut(),
                     channel.0.as_ptr(),
                     0,
@@ -271,7 +275,8 @@ impl Queue {
             });
             io::Result::Ok(CompletionQueue(queue.ok_or_else(io::Error::last_os_error)?))
         };
-        let (sends, receives) = (completion_queue()?, completion_queue()?);
+        let sends = completion_queue(2 * DEPTH as u32)?;
+        let receives = completion_queue(2 * receives_max)?;
         let mut refused = None;
         for inline in INLINE {
             let mut wanted = ibv_qp_init_attr {
@@ -281,7 +286,7 @@ impl Queue {
                 srq: ptr::null_mut(),
                 cap: ibv_qp_cap {
                     max_send_wr: DEPTH as u32,
-                    max_recv_wr: DEPTH as u32,
+                    max_recv_wr: receives_max,
                     max_send_sge: 1,
                     max_recv_sge: 1,
                     max_inline_data: inline,
@@ -299,6 +304,7 @@ impl Queue {
                         receives,
                         channel,
                         inline_bytes: inline as usize,
+                        receives_max,
                         access: Access::LOCAL,
                         pd: Arc::clone(pd),
                     };
@@ -309,6 +315,11 @@ impl Queue {
             }
         }
         Err(refused.unwrap_or_else(|| io::ErrorKind::Other.into()))
+    }
+
+    /// Receives that may be posted at a time.
+    pub fn receives_max(&self) -> u32 {
+        self.receives_max
     }
 
     /// Its number, for RDMA-CM.
@@ -325,11 +336,13 @@ impl Queue {
         }
     }
 
-    /// Takes receives from now on. The peer has no rights yet.
-    pub fn initialize(&mut self, id: &Id) -> io::Result<()> {
+    /// Takes receives from now on. The peer has these rights.
+    pub fn initialize(&mut self, id: &Id, access: Access) -> io::Result<()> {
         let (mut attributes, mask) = id.queue_attributes(ibv_qp_state::IBV_QPS_INIT)?;
-        attributes.qp_access_flags = 0;
-        self.modify(&mut attributes, mask)
+        attributes.qp_access_flags = flags(access);
+        self.modify(&mut attributes, mask)?;
+        self.access = access;
+        Ok(())
     }
 
     /// Is connected from now on, on InfiniBand and RoCE.

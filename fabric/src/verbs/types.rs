@@ -9,6 +9,9 @@ pub const NOT_BUILT_IN: &str = "this program was built without RDMA devices. To 
     pkg-config libclang-dev libnl-3-dev libnl-route-3-dev libibverbs-dev librdmacm-dev; cargo build --release --features \
     verbs. It then needs libibverbs.so.1 and librdmacm.so.1 wherever it runs (packages rdma-core, ibverbs-providers)";
 
+/// Receives that a connection may have posted at a time, if nothing else is said.
+pub(super) const RECEIVES: u32 = 256;
+
 /// Bounds of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -18,6 +21,8 @@ pub struct Limits {
     pub handshakes: u32,
     /// How long it may take from a request to a connection.
     pub handshake_deadline: Nanos,
+    /// Receives that a connection may have posted at a time, as far as the device has room for them.
+    pub receives: u32,
     /// Whether the arena is registered for on-demand paging where the device offers it: its pages are not pinned then.
     pub odp: bool,
     /// What is said of the order in which the peer's RDMA Reads see memory here. It is the device's and the network's
@@ -31,6 +36,7 @@ impl Default for Limits {
             connections: 4096,
             handshakes: 256,
             handshake_deadline: Nanos::from_secs(5),
+            receives: RECEIVES,
             odp: false,
             read_order: ReadOrder::Fence,
         }

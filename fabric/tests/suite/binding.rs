@@ -2,7 +2,7 @@
 
 use crate::memory::{frames_of_eight, loaded, went_well};
 use crate::{Ends, Subject, anew, connected, next, receive, send};
-use odafs_fabric::memory::FrameNumber;
+use odafs_fabric::memory::{FrameNumber, Own};
 use odafs_fabric::{
     Access, Completion, Local, Region, Remote, RemoteInvalidation, Sink, Source, SteeringTag,
 };
@@ -122,6 +122,41 @@ pub fn invalidated(subject: &dyn Subject) {
         .unwrap();
     ends.server.flush();
     assert_eq!(next(&mut *ends.client), None);
+}
+
+/// Memory of a caller's own is lent for a use, ended by either side, and then nobody holds it.
+pub fn own_memory(subject: &dyn Subject) {
+    let mut own = Own::new(3 * 4096).unwrap();
+    own.bytes_mut().fill(b'.');
+    for by_the_peer in [false, true] {
+        let mut ends = connected(subject);
+        let region = own.lend();
+        let bound = ends.client.bind(&region, 4090, 20, Access::WRITE).unwrap();
+        tell(&mut ends);
+        assert!(writes(&mut ends, bound.ahead(2), b"twelve bytes"));
+        assert_eq!(loaded(&region, 4090, 16), b"..twelve bytes..");
+        if by_the_peer && subject.tells_of_invalidation() {
+            ends.server
+                .post_send_invalidate(3, &[b"yours"], bound.tag)
+                .unwrap();
+            ends.server.flush();
+            let invalidated = Some(bound.tag);
+            let expected = Completion::Recv {
+                bytes: 5,
+                invalidated,
+            };
+            assert_eq!(next(&mut *ends.client), Some(expected));
+        } else {
+            ends.client.invalidate(bound.tag);
+        }
+        let Ok(back) = Own::take_back(region) else {
+            panic!("the connection holds on to it")
+        };
+        own = back;
+        assert!(!writes(&mut ends, bound, b"no"));
+        assert_eq!(own.bytes()[4090..4106], *b"..twelve bytes..");
+        own.bytes_mut().fill(b'.');
+    }
 }
 
 /// An RDMA Read places its bytes in a frame, several at a time, in order.

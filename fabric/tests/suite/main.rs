@@ -38,6 +38,11 @@ pub trait Subject: Send + Sync + 'static {
         true
     }
 
+    /// Whether the accepting end may speak before the other has.
+    fn lets_servers_speak_first(&self) -> bool {
+        true
+    }
+
     /// Whether a listener's word on RDMA Reads holds.
     fn keeps_depths(&self) -> bool {
         true
@@ -197,7 +202,7 @@ macro_rules! suite {
     // Where there are tags for ranges, and rights.
     (windows: $subject:expr $(, #[$when:meta])?) => {
         suite!($subject $(, #[$when])?);
-        suite!(@ $subject $(, #[$when])?; binding: bound_ranges, rights, invalidated, frame_sinks, no_reads);
+        suite!(@ $subject $(, #[$when])?; binding: bound_ranges, rights, invalidated, own_memory, frame_sinks, no_reads);
     };
     ($subject:expr $(, #[$when:meta])?) => {
         suite!(@ $subject $(, #[$when])?; messages: in_order_and_whole, first_words, gathered, too_long, full, without_room, private_data, refused, nobody_listens);

@@ -52,6 +52,9 @@ pub fn in_order_and_whole(subject: &dyn Subject) {
 
 /// The accepting end speaks first, perhaps before it may, and flushes once: its words arrive all the same.
 pub fn first_words(subject: &dyn Subject) {
+    if !subject.lets_servers_speak_first() {
+        return;
+    }
     let mut listener = subject.listen();
     std::thread::scope(|scope| {
         let client = scope.spawn(|| {

@@ -1,6 +1,6 @@
 //! On a device, at the address in `ODAFS_VERBS_ADDRESS`.
 
-use crate::{Subject, suite};
+use crate::{Ends, Subject, suite};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{FrameNumber, LifeWord};
 use odafs_fabric::verbs::{self, ConnectOptions, Limits, Transport};
@@ -37,12 +37,34 @@ impl Verbs {
     }
 }
 
-impl Subject for Verbs {
-    fn listen(&self) -> Box<dyn Listener> {
+impl Verbs {
+    fn listen_with(&self, limits: Limits) -> Box<dyn Listener> {
         let any = SocketAddr::new(self.address.lock().unwrap().ip(), 0);
-        let listener = verbs::Listener::bind(any, Limits::default()).unwrap();
+        let listener = verbs::Listener::bind(any, limits).unwrap();
         *self.address.lock().unwrap() = listener.local_addr();
         Box::new(listener)
+    }
+
+    /// Both ends of a connection, none of whose receives are posted but those that are always.
+    fn ends(&self, limits: Limits) -> Ends {
+        let mut listener = self.listen_with(limits);
+        let (client, server) = std::thread::scope(|scope| {
+            let client = scope.spawn(|| self.connect(b"").unwrap());
+            let incoming = crate::next_incoming(&mut *listener);
+            let server = incoming.accept(b"", 0).unwrap();
+            (client.join().unwrap(), server)
+        });
+        Ends {
+            client,
+            server,
+            _listener: listener,
+        }
+    }
+}
+
+impl Subject for Verbs {
+    fn listen(&self) -> Box<dyn Listener> {
+        self.listen_with(Limits::default())
     }
 
     fn connect(&self, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>> {
@@ -59,6 +81,11 @@ impl Subject for Verbs {
     }
 
     fn is_patient(&self) -> bool {
+        !self.iwarp
+    }
+
+    /// Soft iWARP may take what follows the answer to a connection request for a part of it.
+    fn lets_servers_speak_first(&self) -> bool {
         !self.iwarp
     }
 
@@ -208,4 +235,76 @@ fn nothing_is_exposed_without_reads() {
     assert!(ends.server.expose(&arena, &life).is_err());
     let mut ends = crate::connected(&subject);
     assert!(ends.server.expose(&arena, &life).is_ok());
+}
+
+/// Messages that a server has made room for are received, however many they are, before it looks.
+#[test]
+#[ignore = "needs an RDMA device"]
+fn as_many_receives_as_were_asked_for() {
+    const MESSAGES: u32 = 600;
+    let limits = Limits {
+        receives: MESSAGES,
+        ..Limits::default()
+    };
+    let mut ends = Verbs::new().ends(limits);
+    assert!(ends.server.receives_max() >= MESSAGES);
+    ends.server.post_receives(MESSAGES);
+    // In time, what was sent has arrived without the server's doing: its device takes no more than it has receives for.
+    for number in 0..MESSAGES {
+        let until = clock::now() + Nanos::from_secs(10);
+        while ends.client.post_send(0, &[&number.to_be_bytes()]).is_err() {
+            assert!(clock::now() < until, "{number} messages were taken");
+            ends.client.flush();
+            assert_eq!(ends.client.poll(), None);
+        }
+    }
+    ends.client.flush();
+    for number in 0..MESSAGES {
+        assert_eq!(crate::receive(&mut *ends.server), number.to_be_bytes());
+    }
+}
+
+/// The end of a tag that is bound behind what the peer does not take is not waited for.
+#[test]
+#[ignore = "needs an RDMA device"]
+fn nobody_waits_for_the_end_of_a_tag() {
+    let subject = Verbs::new();
+    if !subject.is_patient() {
+        return;
+    }
+    let mut ends = subject.ends(Limits::default());
+    let region = ends.server.register(4096, Access::LOCAL).unwrap();
+    // More messages than the client has receives.
+    for _ in 0..64 {
+        ends.server.post_send(0, &[b"x"]).unwrap();
+    }
+    let bound = ends.server.bind(&region, 0, 4096, Access::READ).unwrap();
+    ends.server.flush();
+    assert!(!ends.server.ends_at_once(bound.tag));
+    ends.client.post_receives(64);
+    let until = clock::now() + Nanos::from_secs(10);
+    while !ends.server.ends_at_once(bound.tag) {
+        assert!(clock::now() < until, "it never ends");
+        ends.client.poll();
+    }
+    ends.server.invalidate(bound.tag);
+    assert!(!ends.server.is_closed());
+}
+
+/// A server asks an idle client whether it is there, by the client's device alone: the connection goes on.
+#[test]
+#[ignore = "needs an RDMA device"]
+fn an_idle_connection_lives() {
+    let mut ends = Verbs::new().ends(Limits::default());
+    let patience = ends._listener.patience().expect("the server has to ask");
+    let until = clock::now() + Nanos(patience.0 * 5 / 2);
+    while clock::now() < until {
+        assert!(ends.server.arm() && !ends.server.is_closed());
+        clock::sleep(Nanos::from_millis(200));
+        assert_eq!((ends.client.poll(), ends.server.poll()), (None, None));
+    }
+    crate::send(&mut *ends.client, b"still there?");
+    assert_eq!(crate::receive(&mut *ends.server), b"still there?");
+    crate::send(&mut *ends.server, b"yes");
+    assert_eq!(crate::receive(&mut *ends.client), b"yes");
 }

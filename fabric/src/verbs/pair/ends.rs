@@ -32,6 +32,7 @@ impl Pair {
             if self.looks >= LOOKS {
                 self.heed(self.waiting.ready(), EVENTS);
                 self.nudge();
+                self.keep_alive();
             }
         }
     }
@@ -167,6 +168,10 @@ impl Pair {
                 Ok(None) => return,
                 Ok(Some(event)) => match event.kind {
                     Kind::Disconnected => self.close(&"the peer closed it"),
+                    Kind::Removed => {
+                        self.domain.lose();
+                        self.close(&"the device has gone");
+                    }
                     Kind::Rejected | Kind::Unreachable | Kind::Failed => {
                         self.close(&"it did not come about");
                     }

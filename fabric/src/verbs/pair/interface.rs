@@ -206,11 +206,19 @@ impl QueuePair for Pair {
             return Err(invalid("beyond the region"));
         }
         self.room(1)?;
-        let registration = self.registered(region).cloned();
-        let registration = registration.ok_or_else(|| invalid("a region of another connection"))?;
+        let windows = self.domain.context().has_windows();
+        let registration = match region.is_own() {
+            // Known for this use alone: its owner has it back when the tag has ended.
+            true if windows => self.registered_for(region, offset, length, Access::LOCAL)?,
+            true => self.registered_for(region, offset, length, access)?,
+            false => {
+                let known = self.registered(region).cloned();
+                known.ok_or_else(|| invalid("a region of another connection"))?
+            }
+        };
         self.queue.open(access)?;
         let address = registration.address(offset, length);
-        let (tag, held) = if self.domain.context().has_windows() {
+        let (tag, held) = if windows {
             let spare = self.spare.pop();
             let mut window = spare.map_or_else(|| Window::new(self.domain.pd()), Ok)?;
             window.prepare(&registration);
@@ -225,9 +233,11 @@ impl QueuePair for Pair {
             self.post(&work, None, What::Quiet, kept);
             (window.tag(), Held::Window(window, number))
         } else {
-            let memory = Arc::clone(region);
-            let again = self.domain.again(memory, offset, length, access)?;
-            (again.tag(), Held::Region(again))
+            let own = match region.is_own() {
+                true => registration,
+                false => self.registered_for(region, offset, length, access)?,
+            };
+            (own.tag(), Held::Region(own))
         };
         self.table.insert(tag.0, held);
         Ok(Remote {
@@ -257,6 +267,20 @@ impl QueuePair for Pair {
                 }
             }
         }
+    }
+
+    fn ends_at_once(&mut self, tag: SteeringTag) -> bool {
+        match self.table.get(&tag.0) {
+            Some(&Held::Window(_, bound)) => {
+                self.ring();
+                self.is_over(bound) || self.closed
+            }
+            _ => true,
+        }
+    }
+
+    fn receives_max(&self) -> u32 {
+        self.queue.receives_max()
     }
 
     fn remote_invalidation(&self) -> RemoteInvalidation {

@@ -1,0 +1,62 @@
+//! A peer that is gone without a word (its host has lost power, or its network) is noticed by nobody who sends it nothing. A
+//! server therefore writes nothing, now and then, to a client that it has not heard of: an RDMA Write of no bytes takes no
+//! receive and no memory (InfiniBand Architecture Specification, C9-88; RFC 5040 section 5.2), and the client's device
+//! acknowledges it by itself. Where none does, the connection ends after the device's retries, or TCP's.
+
+use crate::clock::Nanos;
+
+/// How long a client is left in peace.
+pub const QUIET: Nanos = Nanos::from_secs(15);
+
+/// When a server asks whether its client is there.
+pub struct Keepalive {
+    /// `None`: this end does not ask.
+    asked: Option<Nanos>,
+    heard: bool,
+}
+
+impl Keepalive {
+    pub fn new(needed: bool, now: Nanos) -> Keepalive {
+        Keepalive {
+            asked: needed.then_some(now),
+            heard: false,
+        }
+    }
+
+    /// A message has come.
+    pub fn heard(&mut self) {
+        self.heard = true;
+    }
+
+    /// Whether to ask now.
+    pub fn is_due(&mut self, now: Nanos) -> bool {
+        let Some(asked) = &mut self.asked else {
+            return false;
+        };
+        let due = now.since(*asked) >= QUIET;
+        if due || std::mem::take(&mut self.heard) {
+            *asked = now;
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_says_nothing_is_asked() {
+        let start = Nanos::from_secs(9);
+        let (early, late) = (Nanos(QUIET.0 - 1), QUIET);
+        let mut keepalive = Keepalive::new(true, start);
+        assert!(!keepalive.is_due(start + early));
+        keepalive.heard();
+        assert!(!keepalive.is_due(start + early));
+        assert!(!keepalive.is_due(start + early + early));
+        assert!(keepalive.is_due(start + early + late));
+        assert!(!keepalive.is_due(start + early + late + early));
+        assert!(keepalive.is_due(start + early + late + late));
+        assert!(!Keepalive::new(false, start).is_due(Nanos::from_secs(999)));
+    }
+}
