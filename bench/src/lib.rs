@@ -10,6 +10,7 @@ pub mod breakdown;
 pub mod clock;
 pub mod cpu;
 pub mod demo;
+pub mod fairness;
 pub mod floors;
 pub mod histogram;
 pub mod latency;

@@ -3,6 +3,7 @@
 mod breakdown;
 mod credits;
 mod designs;
+mod fairness;
 mod latency;
 mod peers;
 mod policy;
@@ -27,6 +28,7 @@ pub enum Command {
     Designs(designs::Arguments),
     Registration(registration::Arguments),
     Credits(credits::Arguments),
+    Fairness(fairness::Arguments),
     Peers(peers::Arguments),
     Policy(policy::Arguments),
     Report(report::Arguments),
@@ -41,6 +43,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Designs(arguments) => designs::run(arguments),
         Command::Registration(arguments) => registration::run(arguments),
         Command::Credits(arguments) => credits::run(arguments),
+        Command::Fairness(arguments) => fairness::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Peers(arguments) => peers::run(arguments),
         Command::Policy(arguments) => policy::run(arguments),

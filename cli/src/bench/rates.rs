@@ -181,7 +181,10 @@ impl Callers {
 }
 
 /// Measures, with progress on stderr.
-fn measured<R>(steps: u64, measure: impl FnOnce(&mut dyn FnMut(&str)) -> Result<R>) -> Result<R> {
+pub fn measured<R>(
+    steps: u64,
+    measure: impl FnOnce(&mut dyn FnMut(&str)) -> Result<R>,
+) -> Result<R> {
     let progress = output::step_progress(steps, "");
     let report = measure(&mut |what| {
         progress.set_message(what.to_owned());

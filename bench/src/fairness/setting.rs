@@ -1,0 +1,164 @@
+//! The server of the bench, in this process, and what its clients work on.
+
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use odafs_common::page::{Layout, PageSize};
+use odafs_common::wire::nfs3::{LookupOk, LookupResult, Procedure};
+use odafs_common::wire::xdr::Decode as _;
+use odafs_fabric::memory::{Arena, ArenaConfig};
+use odafs_nic::engine::EngineConfig;
+use odafs_server::access::Access;
+use odafs_server::assembly::{Assembly, Parts};
+use odafs_server::config::Squash;
+use odafs_server::export::{Direct, ExportConfig};
+use odafs_server::odafs::SessionPolicy;
+use odafs_server::portmap::Port;
+use odafs_server::state::StateDir;
+use odafs_server::store::{BeforeSync, Credential, LocalOptions, LocalStore, ObjectId, Store};
+use odafs_server::tcp::{Limits, TcpServer};
+
+use super::flood::{LONG, Targets};
+use super::peer::{Handle, Peer};
+use crate::scratch::Scratch;
+
+/// A server with a directory on disk.
+pub struct Setting {
+    // Dropped in this order: who brings calls, what serves them, their files.
+    tcp: Option<TcpServer>,
+    assembly: Assembly,
+    address: SocketAddr,
+    root: Handle,
+    _state: StateDir,
+    _scratch: Scratch,
+}
+
+/// Page cache, bytes.
+const CACHE_BYTES: u64 = 64 << 20;
+/// What the server serves, beside its state.
+const SERVED: &str = "served";
+
+impl Setting {
+    /// Starts it. `before_sync` comes ahead of each sync of its store.
+    pub fn new(before_sync: impl Fn(ObjectId) + Send + Sync + 'static) -> Result<Self> {
+        let scratch = Scratch::new()?;
+        let served = scratch.path().join(SERVED);
+        for path in [scratch.path(), &served] {
+            std::fs::create_dir_all(path)?;
+            // The server may serve us as nobody.
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
+        }
+        let state = StateDir::open(Some(&scratch.path().join("state")), &served)?;
+        let store = LocalStore::open(&served, &state, LocalOptions::default())?;
+        let root = store
+            .handle(store.root())
+            .map_err(|error| anyhow::anyhow!("{error}"))?;
+        let store = BeforeSync::new(Arc::new(store), before_sync);
+        let mut setting = Self::serve(Arc::new(store), state, scratch)?;
+        setting.root = root.to_vec();
+        Ok(setting)
+    }
+
+    fn serve(store: Arc<dyn Store>, state: StateDir, scratch: Scratch) -> Result<Self> {
+        let page = PageSize::DEFAULT;
+        let arena = Arena::create(&ArenaConfig {
+            frames: (CACHE_BYTES >> page.shift()) as u32,
+            layout: Layout::apart(page),
+            huge: false,
+            populate: false,
+        })?;
+        let serving = Credential::of_this_process();
+        let parts = Parts {
+            store,
+            arena: Arc::new(arena),
+            export: ExportConfig {
+                direct: Direct::Off,
+                ..ExportConfig::default()
+            },
+            sessions: SessionPolicy::default(),
+            access: Access::new(Vec::new(), Squash::All, serving),
+            life: None,
+            workers: 8,
+            hand_over: false,
+            engine: EngineConfig::default(),
+            port: Port::default(),
+        };
+        let assembly = Assembly::start(parts, Vec::new())?;
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
+        let tcp = TcpServer::start(
+            listener,
+            2,
+            assembly.calls(),
+            assembly.workers(),
+            Limits::default(),
+            |_| true,
+        )?;
+        Ok(Self {
+            tcp: Some(tcp),
+            assembly,
+            address,
+            root: Handle::new(),
+            _state: state,
+            _scratch: scratch,
+        })
+    }
+
+    /// Another client.
+    pub fn peer(&self) -> Result<Peer> {
+        Peer::connect(self.address)
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> &[u8] {
+        &self.root
+    }
+
+    /// What floods work on.
+    pub fn targets(&self) -> Result<Targets> {
+        let mut peer = self.peer()?;
+        let directory = peer.mkdir(&self.root, "flooded")?;
+        let crowd = peer.mkdir(&self.root, "crowd")?;
+        let path = self._scratch.path().join(SERVED);
+        fill(&path)?;
+        let files: Result<_> = (0..4)
+            .map(|number| peer.file(&directory, &format!("file {number}"), LONG))
+            .collect();
+        peer.file(&directory, "there", 0)?;
+        let link = peer.call(Procedure::Lookup, &super::peer::place(&directory, "link"))?;
+        let LookupOk { file, .. } = LookupResult::from_bytes(link)?
+            .map_err(|failed| anyhow::anyhow!("LOOKUP: {:?}", failed.status))?;
+        Ok(Targets {
+            link: file.0.to_vec(),
+            directory,
+            crowd,
+            files: files?,
+            data: vec![3; LONG],
+        })
+    }
+}
+
+/// What is quicker made from outside.
+fn fill(served: &Path) -> Result<()> {
+    std::os::unix::fs::symlink("somewhere", served.join("flooded/link"))?;
+    for number in 0..4000 {
+        let name = format!("crowd/a name as long as others are {number}");
+        std::fs::write(served.join(name), b"").context("cannot fill a directory")?;
+    }
+    // The server hears of it, and is done with that.
+    std::thread::sleep(Duration::from_millis(100));
+    Ok(())
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        if let Some(tcp) = self.tcp.take() {
+            tcp.shutdown();
+        }
+        self.assembly.stop();
+    }
+}
