@@ -1,12 +1,14 @@
 //! One run: a server that pages out, is cut off and killed; clients that read by every route, write, sync, truncate and
-//! extend; someone who writes behind the server's back; and an attacker.
+//! extend, some of which keep pages; a clock that stands still now and then; someone who writes behind the server's back;
+//! and an attacker.
 
 use crate::history::{History, Place};
 use crate::life::{Life, NAME, UID};
+use crate::outside::{Log, look_at_last, outsider, reader, scribe};
 use crate::tap::{Captured, Tapped};
 use odafs::{
-    Cache, Changes, Client, Dial, Options, Rdma, RdmaCredits, RdmaDesign, Registration, Route,
-    RpcOver, Wait,
+    Cache, Changes, Client, ConnectError, Dial, Options, Rdma, RdmaCredits, RdmaDesign,
+    Registration, Route, RpcOver, Wait,
 };
 use odafs_common::connect::{PrivateData, Role};
 use odafs_common::direct::{Attached, Completion, Request, opcode};
@@ -20,7 +22,7 @@ use odafs_fabric::sim::{Network, NetworkConfig};
 use odafs_fabric::sync::{Arc, Mutex, thread};
 use odafs_fabric::{Completion as Event, QueuePair, RemoteInvalidation, entropy};
 use odafs_server::config::{RegistrationConfig, Strategy};
-use odafs_server::store::{CreateHow, Credential, MemoryStore, ObjectId, OutsideChange, Store};
+use odafs_server::store::{CreateHow, Credential, MemoryStore, ObjectId, Store};
 use odafs_tests::linear::Action;
 use odafs_tests::page::PAGE;
 use std::collections::BTreeMap;
@@ -31,9 +33,9 @@ use std::time::Duration;
 /// Files that clients write to. The last page of each comes and goes.
 const FILES: u8 = 2;
 /// The file that only the outside writer changes.
-const OUTSIDE: u8 = FILES;
+pub const OUTSIDE: u8 = FILES;
 /// Pages of a file.
-const PAGES: u8 = 3;
+pub const PAGES: u8 = 3;
 /// What a page that is beyond the end holds.
 const ABSENT: u64 = u64::MAX;
 /// Frames of the page cache, one of them for counters: fewer than there are pages.
@@ -49,6 +51,9 @@ pub struct Tally {
     pub writes: u64,
     pub lost_writes: u64,
     pub lost_reads: u64,
+    pub cache_hits: u64,
+    /// Reads of logs.
+    pub log: u64,
     pub direct_hits: u64,
     pub one_sided_hits: u64,
     pub stale_hits: u64,
@@ -70,6 +75,8 @@ impl Tally {
         self.writes += other.writes;
         self.lost_writes += other.lost_writes;
         self.lost_reads += other.lost_reads;
+        self.cache_hits += other.cache_hits;
+        self.log += other.log;
         self.direct_hits += other.direct_hits;
         self.one_sided_hits += other.one_sided_hits;
         self.stale_hits += other.stale_hits;
@@ -139,7 +146,7 @@ impl Dial for Sim {
 }
 
 /// What the threads of a run share.
-struct World {
+pub struct World {
     network: Network,
     /// Its devices have the least.
     bare: bool,
@@ -149,14 +156,23 @@ struct World {
     calm: bool,
     /// Its server has memory for the data of one call at a time.
     tight: bool,
-    history: History,
+    /// How often the server is killed.
+    kills: u64,
+    pub history: History,
+    store: Arc<MemoryStore>,
+    pub logs: Vec<Log>,
     captured: Arc<Captured>,
     tally: Mutex<Tally>,
 }
 
 impl World {
+    /// One of the logs.
+    pub fn log(&self) -> &Log {
+        &self.logs[below(self.logs.len() as u64) as usize]
+    }
+
     /// Notes what a client could not do.
-    fn failed(&self, what: &str) {
+    pub fn failed(&self, what: &str) {
         if self.calm {
             panic!(
                 "nothing went wrong, and yet: {what}\n{}",
@@ -167,16 +183,16 @@ impl World {
     }
 }
 
-fn name_of(file: u8) -> String {
+pub fn name_of(file: u8) -> String {
     format!("file-{file}")
 }
 
-fn page_of(value: u64) -> Vec<u8> {
+pub fn page_of(value: u64) -> Vec<u8> {
     value.to_le_bytes().repeat(PAGE / 8)
 }
 
 /// The value that a page holds.
-fn value_of(page: &[u8], history: &History, place: Place) -> u64 {
+pub fn value_of(page: &[u8], history: &History, place: Place) -> u64 {
     if page.is_empty() {
         return ABSENT;
     }
@@ -234,13 +250,17 @@ pub fn run(seed: u64) -> (String, Tally) {
     let store = Arc::new(MemoryStore::new(seed));
     let files: Vec<ObjectId> = (0..=OUTSIDE).map(|file| make(&store, file)).collect();
     let state = PathBuf::from(format!("life-{seed}-{:?}", std::thread::current().id()));
+    let kills = below(2) * u64::from(!calm);
     let world = Arc::new(World {
         network: network.clone(),
         bare,
         iwarp: kind == "iwarp",
         calm,
         tight,
+        kills,
         history: History::default(),
+        store: Arc::clone(&store),
+        logs: Log::some(&store),
         captured: Arc::default(),
         tally: Mutex::default(),
     });
@@ -250,7 +270,6 @@ pub fn run(seed: u64) -> (String, Tally) {
         _ => Layout::apart(PageSize::DEFAULT),
     };
     let mut life = Life::start(&store, &network, 1, (FRAMES, layout), registration, &state);
-    let kills = below(2) * u64::from(!calm);
 
     let mut threads = Vec::new();
     for number in 0..CLIENTS {
@@ -265,6 +284,10 @@ pub fn run(seed: u64) -> (String, Tally) {
             Arc::clone(&store),
             files[OUTSIDE as usize],
         );
+        for act in [scribe, reader] {
+            let here = Arc::clone(&world);
+            threads.push(thread::spawn(move || act(&here)));
+        }
         threads.push(thread::spawn(move || outsider(&world, &store, file)));
     }
     let mut dead = Vec::new();
@@ -291,6 +314,7 @@ pub fn run(seed: u64) -> (String, Tally) {
     for thread in threads {
         thread.join().expect("a client panicked");
     }
+    look_at_last(&world, &store, &files);
     dead.push(life);
     for life in dead {
         life.end();
@@ -320,14 +344,15 @@ fn make(store: &MemoryStore, file: u8) -> ObjectId {
     made
 }
 
-/// Reads, writes, syncs, truncates and extends at random.
-fn client(world: &World, number: u32) {
-    let history = &world.history;
-    let who = format!("client-{number}");
-    let route = [Route::OneSided, Route::Guarded, Route::Policy, Route::Rpc][below(4) as usize];
+/// A client of one of the kinds that there are.
+pub fn connect(
+    world: &World,
+    rpc_over: RpcOver,
+    (route, cache): (Route, Cache),
+) -> Result<Client, ConnectError> {
     let options = Options {
         route,
-        cache: Cache::Off,
+        cache,
         wait: Wait::Block {
             spin: Duration::ZERO,
         },
@@ -338,7 +363,6 @@ fn client(world: &World, number: u32) {
         ..Options::default()
     };
     let url = "odafs+shm:///sim?/".parse().expect("url");
-    let rpc_over = [RpcOver::Messages, RpcOver::Rdma][below(2) as usize];
     let dial = Tapped {
         dial: Sim {
             network: world.network.clone(),
@@ -350,8 +374,22 @@ fn client(world: &World, number: u32) {
         },
         captured: Arc::clone(&world.captured),
     };
-    let connected = Client::over(Arc::new(dial), &url, options);
-    let client = match connected {
+    Client::over(Arc::new(dial), &url, options)
+}
+
+/// Reads, writes, syncs, truncates and extends at random.
+fn client(world: &World, number: u32) {
+    let history = &world.history;
+    let who = format!("client-{number}");
+    let route = [Route::OneSided, Route::Guarded, Route::Policy, Route::Rpc][below(4) as usize];
+    // What a client has read of a server that was killed with unsynced data may be lost, without a sign of it.
+    let caches = world.kills == 0 && below(2) == 0;
+    let cache = match caches {
+        true => Cache::CloseToOpen,
+        false => Cache::Off,
+    };
+    let rpc_over = [RpcOver::Messages, RpcOver::Rdma][below(2) as usize];
+    let client = match connect(world, rpc_over, (route, cache)) {
         Ok(client) => client,
         Err(error) => return world.failed(&format!("{who} cannot connect: {error}")),
     };
@@ -359,9 +397,23 @@ fn client(world: &World, number: u32) {
     let mut unstable: BTreeMap<Place, u64> = BTreeMap::new();
     let mut tally = Tally::default();
     for _ in 0..STEPS {
-        let file_number = below(u64::from(FILES) + 1) as u8;
+        // Of what changes behind the server's back, pages that are kept may be older than what others have seen.
+        let file_number = below(u64::from(FILES) + u64::from(!caches)) as u8;
         let page = below(PAGES.into()) as u8;
         let place = (file_number, page);
+        if below(4) == 0 {
+            world.store.hold_clock(below(12) as u32);
+        }
+        if world.kills == 0 && below(3) == 0 {
+            tally.log += 1;
+            let log = world.log();
+            let file = client.open(log.path());
+            if !file.is_ok_and(|file| log.read(&file, history)) {
+                world.failed(&format!("{who} cannot read a log"));
+            }
+            continue;
+        }
+        let opened = history.now();
         let file = match client.open(format!("/{}", name_of(file_number))) {
             Ok(file) => file,
             Err(error) => {
@@ -371,7 +423,8 @@ fn client(world: &World, number: u32) {
             }
         };
         let at = u64::from(page) * PAGE as u64;
-        let invoked = history.now();
+        // What is kept is as old as the open.
+        let invoked = if caches { opened } else { history.now() };
         let chance = if file_number == OUTSIDE { 0 } else { below(10) };
         match chance {
             0..5 => {
@@ -464,34 +517,13 @@ fn client(world: &World, number: u32) {
             tally.iwarp_reads = seen.rpc_reads;
         }
     }
+    tally.cache_hits = seen.cache_hits;
     tally.direct_hits = seen.direct_hits;
     tally.one_sided_hits = seen.one_sided_hits;
     tally.stale_hits = seen.stale_hits;
     tally.rpc_reads = seen.rpc_reads;
     tally.reconnects = seen.reconnects;
     world.tally.lock().add(&tally);
-}
-
-/// Writes pages behind the server's back. When it takes effect for clients nobody promises.
-fn outsider(world: &World, store: &MemoryStore, file: ObjectId) {
-    for _ in 0..3 {
-        clock::sleep(Nanos::from_micros(below(500)));
-        let page = below(PAGES.into()) as u8;
-        let (invoked, value) = (world.history.now(), world.history.fresh_value());
-        let (offset, data) = (u64::from(page) * PAGE as u64, page_of(value));
-        let change = OutsideChange::Write {
-            offset,
-            data: &data,
-        };
-        store.outside_change(file, change).expect("outside change");
-        let action = Action::Write {
-            value,
-            stable: false,
-        };
-        world
-            .history
-            .record("outsider", [(OUTSIDE, page)], invoked, action, false);
-    }
 }
 
 /// Sends forged reads, and what clients' connections were seen to send, on a connection that belongs to no session. Each is

@@ -1,0 +1,236 @@
+//! Who changes files behind the server's back, what clients may make of it, and that all is seen in the end.
+
+use crate::history::{History, Place};
+use crate::life::UID;
+use crate::world::{OUTSIDE, PAGES, World, below, connect, name_of, page_of, value_of};
+use odafs::{Cache, Client, File, Route, RpcOver};
+use odafs_common::wire::nfs3::SetAttributes;
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::sync::{Arc, Mutex};
+use odafs_server::store::{CreateHow, Credential, MemoryStore, ObjectId, OutsideChange, Store};
+use odafs_tests::linear::Action;
+use odafs_tests::page::PAGE;
+
+/// Logs that there are.
+const LOGS: u64 = 3;
+/// Bytes of a record of the log; all are in one page.
+const RECORD: usize = 512;
+const RECORDS: usize = PAGE / RECORD;
+
+/// A file of records to which someone else appends, and clients write a record further on than the end. Where someone
+/// has appended, nobody ever reads zeros before a client's later record.
+pub struct Log {
+    name: String,
+    object: ObjectId,
+    store: Arc<MemoryStore>,
+    written: Mutex<Written>,
+}
+
+#[derive(Default)]
+struct Written {
+    /// By someone else: the record, and when that was over.
+    outside: Vec<(usize, u64)>,
+    /// By clients: the record, and when that began.
+    ours: Vec<(usize, u64)>,
+}
+
+impl Log {
+    /// Some empty ones.
+    pub fn some(store: &Arc<MemoryStore>) -> Vec<Self> {
+        (0..LOGS)
+            .map(|number| Self::new(store, format!("log-{number}")))
+            .collect()
+    }
+
+    fn new(store: &Arc<MemoryStore>, name: String) -> Self {
+        let who = Credential::of(UID, UID, &[]);
+        let new = SetAttributes {
+            mode: Some(0o666),
+            ..SetAttributes::default()
+        };
+        let how = CreateHow::Unchecked(&new);
+        let made = store.create(&who, store.root(), name.as_bytes(), how);
+        Self {
+            name,
+            object: made.expect("create").object,
+            store: Arc::clone(store),
+            written: Mutex::default(),
+        }
+    }
+
+    pub fn path(&self) -> String {
+        format!("/{}", self.name)
+    }
+
+    /// Records that there are.
+    fn end(&self) -> usize {
+        let now = self.store.getattr(self.object).expect("there");
+        (now.size as usize).div_ceil(RECORD)
+    }
+
+    /// Someone else appends a record.
+    fn append(&self, history: &History) {
+        let record = self.end();
+        if record >= RECORDS {
+            return;
+        }
+        let change = OutsideChange::Write {
+            offset: (record * RECORD) as u64,
+            data: &[0xAA; RECORD],
+        };
+        let appended = self.store.outside_change(self.object, change);
+        appended.expect("outside change");
+        self.written.lock().outside.push((record, history.now()));
+    }
+
+    /// A client writes behind the end, with a gap; false: it could not.
+    fn write(&self, file: &File, history: &History) -> bool {
+        let record = self.end() + 1;
+        if record >= RECORDS {
+            return true;
+        }
+        self.written.lock().ours.push((record, history.now()));
+        file.write_at(&[0xBB; RECORD], (record * RECORD) as u64)
+            .is_ok()
+    }
+
+    /// A client reads all of it; false: it could not.
+    pub fn read(&self, file: &File, history: &History) -> bool {
+        let mut page = [0; PAGE];
+        let Ok(bytes) = file.read_at(&mut page, 0) else {
+            return false;
+        };
+        let is_there = |record: usize| record * RECORD < bytes && page[record * RECORD] != 0;
+        let written = self.written.lock();
+        for (ours, began) in &written.ours {
+            for (outside, over) in &written.outside {
+                assert!(
+                    !is_there(*ours) || outside >= ours || over >= began || is_there(*outside),
+                    "record {outside}, appended before record {ours} was written, is not there\n{}",
+                    history.check()
+                );
+            }
+        }
+        true
+    }
+}
+
+/// Writes pages behind the server's back. When it takes effect for clients nobody promises.
+pub fn outsider(world: &World, store: &MemoryStore, file: ObjectId) {
+    for _ in 0..3 {
+        clock::sleep(Nanos::from_micros(below(500)));
+        world.log().append(&world.history);
+        let page = below(PAGES.into()) as u8;
+        let (invoked, value) = (world.history.now(), world.history.fresh_value());
+        let (offset, data) = (u64::from(page) * PAGE as u64, page_of(value));
+        let data = &data[..];
+        let all_at_once = [OutsideChange::Write { offset, data }];
+        // The times come first, the bytes later.
+        let in_turn = [
+            OutsideChange::BeginWrite,
+            OutsideChange::EndWrite { offset, data },
+        ];
+        let changes = match below(2) {
+            0 => &all_at_once[..],
+            _ => &in_turn[..],
+        };
+        for change in changes {
+            store.outside_change(file, *change).expect("outside change");
+            clock::sleep(Nanos::from_micros(below(300)));
+        }
+        let action = Action::Write {
+            value,
+            stable: false,
+        };
+        world
+            .history
+            .record("outsider", [(OUTSIDE, page)], invoked, action, false);
+    }
+}
+
+/// Writes to the logs, often right behind what someone else has just appended.
+pub fn scribe(world: &World) {
+    let Ok(client) = connect(world, RpcOver::Messages, (Route::Rpc, Cache::Off)) else {
+        return world.failed("the scribe cannot connect");
+    };
+    for _ in 0..2 * LOGS {
+        let log = world.log();
+        let Ok(file) = client.open(log.path()) else {
+            world.failed("the scribe cannot open");
+            continue;
+        };
+        // So it is in memory.
+        let _ = log.read(&file, &world.history);
+        if below(4) != 0 {
+            log.append(&world.history);
+        }
+        if !log.write(&file, &world.history) {
+            world.failed("the scribe cannot write");
+        }
+    }
+}
+
+/// Reads the logs meanwhile.
+pub fn reader(world: &World) {
+    let route = [Route::OneSided, Route::Guarded, Route::Rpc][below(3) as usize];
+    let Ok(client) = connect(world, RpcOver::Messages, (route, Cache::Off)) else {
+        return world.failed("the reader of logs cannot connect");
+    };
+    for _ in 0..8 * LOGS {
+        let log = world.log();
+        let file = client.open(log.path());
+        if !file.is_ok_and(|file| log.read(&file, &world.history)) {
+            world.failed("the reader cannot read a log");
+        }
+    }
+}
+
+/// A client reads while someone else's write, whose times can be seen already, takes its time.
+fn read_beside_a_long_write(client: &Client, world: &World, store: &MemoryStore, file: ObjectId) {
+    let begin = store.outside_change(file, OutsideChange::BeginWrite);
+    begin.expect("outside change");
+    if let Ok(file) = client.open(format!("/{}", name_of(OUTSIDE))) {
+        let _ = file.read_at(&mut [0; PAGE], 0);
+    }
+    let data = page_of(world.history.fresh_value());
+    let end = OutsideChange::EndWrite {
+        offset: 0,
+        data: &data,
+    };
+    store.outside_change(file, end).expect("outside change");
+}
+
+/// When everybody is through, and the server has had time to look: what is read is what the store holds.
+pub fn look_at_last(world: &World, store: &MemoryStore, files: &[ObjectId]) {
+    let Ok(client) = connect(world, RpcOver::Messages, (Route::Rpc, Cache::Off)) else {
+        return world.failed("nobody can connect at last");
+    };
+    read_beside_a_long_write(&client, world, store, files[usize::from(OUTSIDE)]);
+    clock::sleep(Nanos::from_secs(5));
+    for (number, object) in files.iter().enumerate() {
+        let number = number as u8;
+        let Ok(file) = client.open(format!("/{}", name_of(number))) else {
+            world.failed("a file cannot be opened at last");
+            continue;
+        };
+        for page in 0..PAGES {
+            let place: Place = (number, page);
+            let (mut seen, mut stored) = (vec![0; PAGE], vec![0; PAGE]);
+            let at = u64::from(page) * PAGE as u64;
+            let Ok(bytes) = file.read_at(&mut seen, at) else {
+                world.failed("a file cannot be read at last");
+                continue;
+            };
+            let there = store.read_at(*object, at, &mut stored).expect("read");
+            let value = value_of(&seen[..bytes], &world.history, place);
+            let now = value_of(&stored[..there], &world.history, place);
+            assert_eq!(value, now, "{place:?} at last\n{}", world.history.check());
+        }
+    }
+    for log in &world.logs {
+        let file = client.open(log.path());
+        if !file.is_ok_and(|file| log.read(&file, &world.history)) {
+            world.failed("a log cannot be read at last");
+        }
+    }
+}
