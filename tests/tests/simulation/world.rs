@@ -290,6 +290,10 @@ pub fn run(seed: u64) -> (String, Tally) {
         }
         threads.push(thread::spawn(move || outsider(&world, &store, file)));
     }
+    if !calm && below(2) == 0 {
+        let (world, store, files) = (Arc::clone(&world), Arc::clone(&store), files.clone());
+        threads.push(thread::spawn(move || failing_disk(&world, &store, &files)));
+    }
     let mut dead = Vec::new();
     for number in 0..kills {
         clock::sleep(Nanos::from_micros(20 + below(2000)));
@@ -524,6 +528,18 @@ fn client(world: &World, number: u32) {
     tally.rpc_reads = seen.rpc_reads;
     tally.reconnects = seen.reconnects;
     world.tally.lock().add(&tally);
+}
+
+/// Some of what was written and not synced is lost before anybody asks. Whoever syncs the file next must hear of it.
+fn failing_disk(world: &World, store: &MemoryStore, files: &[ObjectId]) {
+    for _ in 0..2 {
+        clock::sleep(Nanos::from_micros(below(1000)));
+        let file = below(u64::from(FILES));
+        store.write_back_badly(files[file as usize]);
+        world
+            .history
+            .say(&format!("unsynced data of file {file} was lost"));
+    }
 }
 
 /// Sends forged reads, and what clients' connections were seen to send, on a connection that belongs to no session. Each is

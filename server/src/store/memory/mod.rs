@@ -131,6 +131,12 @@ impl MemoryStore {
         self.tree.lock().held = changes;
     }
 
+    /// The system writes back what was written to a file and not synced, as when it closes one for room, and fails:
+    /// each page is lost or not, by the seed. The next sync says so, whoever asks for it.
+    pub fn write_back_badly(&self, object: ObjectId) {
+        self.tree.lock().write_back_badly(object);
+    }
+
     /// The machine loses power and comes back: of what was written and not synced, each page of each write is
     /// there or not, by the seed. Watches end.
     pub fn crash(&self) {

@@ -103,6 +103,8 @@ pub(super) struct Content {
     durable: Vec<u8>,
     /// Written since the last sync, in order, no piece crossing a page.
     unsynced: Vec<(u64, Vec<u8>)>,
+    /// Some of it was lost, and nobody has been told.
+    lost: bool,
 }
 
 impl Content {
@@ -119,10 +121,18 @@ impl Content {
         }
     }
 
-    pub fn sync(&mut self) {
+    /// Brings what is left of the writes to the disk. Whether none was lost before, which is told once.
+    pub fn sync(&mut self) -> bool {
         for (offset, bytes) in self.unsynced.drain(..) {
             put(&mut self.durable, offset, &bytes);
         }
+        !std::mem::take(&mut self.lost)
+    }
+
+    /// As [`Content::sync_badly`], when nobody has asked: the next sync will tell.
+    pub fn write_back_badly(&mut self, chance: &mut Chance) {
+        self.lost |= !self.unsynced.is_empty();
+        self.sync_badly(chance);
     }
 
     /// A sync that failed: some pages reached the disk, the others are taken for written and never will be.
@@ -135,13 +145,15 @@ impl Content {
     }
 
     pub fn resize(&mut self, size: u64) {
-        self.sync();
+        let lost = !self.sync();
+        self.lost = lost;
         self.data.resize(size as usize, 0);
         self.durable.resize(size as usize, 0);
     }
 
     pub fn crash(&mut self, chance: &mut Chance) {
         self.sync_badly(chance);
+        self.lost = false;
         self.data.clone_from(&self.durable);
     }
 }

@@ -468,11 +468,21 @@ impl Tree {
         }
         if let Body::File(content) = &mut node.body {
             match injected {
-                Ok(()) => content.sync(),
+                Ok(()) if content.sync() => {}
+                Ok(()) => return Err(Status::Io.into()),
                 Err(_) => content.sync_badly(&mut self.chance),
             }
         }
         injected
+    }
+
+    pub fn write_back_badly(&mut self, object: ObjectId) {
+        if let Some(node) = self.nodes.get_mut(&object.ino)
+            && node.generation == object.generation
+            && let Body::File(content) = &mut node.body
+        {
+            content.write_back_badly(&mut self.chance);
+        }
     }
 
     pub fn crash(&mut self) {
