@@ -7,9 +7,9 @@ mod one_sided;
 
 use crate::{
     calls::Calls,
-    options::Wait,
     session::{NoSession, Session},
-    transport::{Broken, Patience},
+    transport::Broken,
+    waiting::Waits,
 };
 use odafs_common::{
     direct::{Completion, ExposedMemory, Feedback, Request},
@@ -63,7 +63,7 @@ pub struct DirectPair {
     unflushed: bool,
     exposed: Option<ExposedMemory>,
     layout: Layout,
-    wait: Wait,
+    waits: Waits,
     feedback: Feedback,
 }
 
@@ -183,7 +183,7 @@ impl DirectPair {
             unflushed: false,
             exposed: attached.exposed,
             layout,
-            wait: calls.wait(),
+            waits: Waits::new(calls.wait()),
             feedback: Feedback::default(),
         })
     }
@@ -219,7 +219,7 @@ impl DirectPair {
         };
         self.flush();
         let mut taken = 0;
-        let mut patience = Patience::new(self.wait, deadline());
+        let mut patience = self.waits.begin(deadline());
         let answer = loop {
             match self.look()? {
                 Look::Over(answer) => break answer,
@@ -237,6 +237,7 @@ impl DirectPair {
                 return Ok(Alone::TimedOut);
             }
         };
+        self.waits.ended(&patience);
         let rest = Answer {
             place: match answer.place {
                 Place::Sink(at) => Place::Sink(at + taken),
@@ -342,10 +343,13 @@ impl DirectPair {
 
     /// Waits for the next of the reads in flight. `None` when the deadline has passed: those in flight are given up.
     pub fn next(&mut self, deadline: Nanos) -> Result<Option<Answer>, Broken> {
-        let mut patience = Patience::new(self.wait, deadline);
+        let mut patience = self.waits.begin(deadline);
         loop {
             match self.look()? {
-                Look::Over(answer) => return Ok(Some(answer)),
+                Look::Over(answer) => {
+                    self.waits.ended(&patience);
+                    return Ok(Some(answer));
+                }
                 Look::Other => {}
                 Look::Nothing => {
                     if !patience.rest(&mut *self.pair)? {

@@ -112,6 +112,7 @@ pub mod tokio;
 mod trace;
 mod transport;
 mod url;
+mod waiting;
 mod write;
 
 pub use buffer::Buffer;

@@ -11,7 +11,7 @@ use std::time::Duration;
 ///
 /// let options = Options {
 ///     route: Route::Policy,
-///     wait: Wait::Block { spin: Duration::from_micros(50) },
+///     wait: Wait::Block { spin: Duration::from_micros(5) },
 ///     ..Options::default()
 /// };
 /// assert_eq!(options.deadline, Duration::from_secs(30));
@@ -57,9 +57,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             route: Route::Policy,
-            wait: Wait::Block {
-                spin: Duration::from_micros(50),
-            },
+            wait: Wait::default(),
             cache: Cache::CloseToOpen,
             memory_bytes: 64 << 20,
             deadline: Duration::from_secs(30),
@@ -92,8 +90,12 @@ pub enum Route {
 }
 
 /// How a thread waits for an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Wait {
+    /// Poll for 50 us, then sleep in the kernel; sleep at once for a while where answers do not come within that. Each
+    /// connection learns it for itself.
+    #[default]
+    Adaptive,
     /// Poll until it is there: the shortest latency, a whole processor.
     Spin,
     /// Poll for so long, then sleep in the kernel.

@@ -14,7 +14,8 @@ use self::{
 };
 use crate::{
     options::{Rdma, RdmaCredits, RdmaDesign, Registration, Wait},
-    transport::{Broken, Patience, Place, Placed, Transport},
+    transport::{Broken, Place, Placed, Transport},
+    waiting::{Patience, Waits},
 };
 use odafs_common::{
     rpcrdma::{
@@ -59,7 +60,7 @@ pub fn private_data(rdma: Rdma, invalidation: RemoteInvalidation) -> PrivateData
 /// A connection that carries calls as RPC-over-RDMA.
 pub struct RdmaTransport {
     pair: Box<dyn QueuePair>,
-    wait: Wait,
+    waits: Waits,
     terms: Terms,
     requester: Requester,
     memory: Memory,
@@ -115,7 +116,7 @@ impl RdmaTransport {
         pair.post_receives(config.receives());
         Self {
             pair,
-            wait,
+            waits: Waits::new(wait),
             terms,
             requester: Requester::new(config),
             memory: Memory::new(rdma.registration),
@@ -220,7 +221,7 @@ impl RdmaTransport {
 
     /// Posts a message, waiting for room where there is none.
     fn post(&mut self, message: &[u8], deadline: Nanos) -> Result<(), Broken> {
-        let mut patience = Patience::new(self.wait, deadline);
+        let mut patience = self.waits.begin(deadline);
         loop {
             match self.pair.post_send(0, &[message]) {
                 Ok(_) => return Ok(()),
@@ -420,7 +421,7 @@ impl Transport for RdmaTransport {
             }
             false => shape,
         };
-        let mut patience = Patience::new(self.wait, deadline);
+        let mut patience = self.waits.begin(deadline);
         loop {
             match self.try_send(message, shape, place, deadline)? {
                 Sent::Yes => return Ok(()),
@@ -440,9 +441,10 @@ impl Transport for RdmaTransport {
     }
 
     fn receive(&mut self, deadline: Nanos) -> Result<bool, Broken> {
-        let mut patience = Patience::new(self.wait, deadline);
+        let mut patience = self.waits.begin(deadline);
         loop {
             if let Some(next) = self.ready.pop_front() {
+                self.waits.ended(&patience);
                 self.let_go();
                 self.current = next;
                 return Ok(true);

@@ -1,6 +1,6 @@
 //! What carries RPC messages: a queue pair of a fabric, one message each, or a TCP stream with record marks.
 
-use crate::options::Wait;
+use crate::{options::Wait, waiting::Waits};
 use odafs_common::rpcrdma::CallShape;
 use odafs_fabric::{
     Completion, PostError, QueuePair, Region,
@@ -113,14 +113,17 @@ const RECEIVES: u32 = 64;
 /// RPC over a fabric.
 pub struct FabricTransport {
     pair: Box<dyn QueuePair>,
-    wait: Wait,
+    waits: Waits,
 }
 
 impl FabricTransport {
     /// Over a new connection.
     pub fn new(mut pair: Box<dyn QueuePair>, wait: Wait) -> Self {
         pair.post_receives(RECEIVES);
-        Self { pair, wait }
+        Self {
+            pair,
+            waits: Waits::new(wait),
+        }
     }
 }
 
@@ -156,7 +159,7 @@ impl Transport for FabricTransport {
     }
 
     fn receive_front(&mut self, front: usize, deadline: Nanos) -> Result<bool, Broken> {
-        let received = next_front(&mut *self.pair, front, self.wait, deadline)?;
+        let received = next_front(&mut *self.pair, front, &mut self.waits, deadline)?;
         if received {
             self.pair.post_receives(1);
         }
@@ -210,20 +213,23 @@ pub fn send_when_room(
 
 /// Polls for a message, then sleeps as `wait` says. False when the deadline has passed.
 pub fn next_message(pair: &mut dyn QueuePair, wait: Wait, deadline: Nanos) -> Result<bool, Broken> {
-    next_front(pair, usize::MAX, wait, deadline)
+    next_front(pair, usize::MAX, &mut Waits::new(wait), deadline)
 }
 
 /// As [`next_message`]; see [`QueuePair::poll_front`].
 fn next_front(
     pair: &mut dyn QueuePair,
     front: usize,
-    wait: Wait,
+    waits: &mut Waits,
     deadline: Nanos,
 ) -> Result<bool, Broken> {
-    let mut patience = Patience::new(wait, deadline);
+    let mut patience = waits.begin(deadline);
     loop {
         match pair.poll_front(front) {
-            Some(Completion::Recv { .. }) => return Ok(true),
+            Some(Completion::Recv { .. }) => {
+                waits.ended(&patience);
+                return Ok(true);
+            }
             Some(_) => {}
             None if pair.is_closed() => {
                 return Err(Broken("the server closed the connection".into()));
@@ -233,63 +239,6 @@ fn next_front(
                     return Ok(false);
                 }
             }
-        }
-    }
-}
-
-/// How a thread waits: it polls for a bounded time, then sleeps in the kernel. The clock is looked at rarely.
-pub struct Patience {
-    deadline: Nanos,
-    spin: Option<Nanos>,
-    polls: u32,
-    sleep_from: Option<Nanos>,
-}
-
-impl Patience {
-    /// Polls between two looks at the clock.
-    const POLLS: u32 = 64;
-
-    /// Until `deadline`, as `wait` says.
-    pub fn new(wait: Wait, deadline: Nanos) -> Self {
-        let spin = match wait {
-            Wait::Spin => None,
-            Wait::Block { spin } => Some(spin.into()),
-        };
-        Self {
-            deadline,
-            spin,
-            polls: 0,
-            sleep_from: None,
-        }
-    }
-
-    /// To be called after a poll that found something, but not what is waited for: who sends that without end is not
-    /// waited for without end. False when the deadline has passed.
-    pub fn goes_on(&mut self) -> bool {
-        self.polls += 1;
-        !self.polls.is_multiple_of(Self::POLLS) || clock::now() < self.deadline
-    }
-
-    /// To be called after a poll that found nothing. False when the deadline has passed.
-    pub fn rest(&mut self, pair: &mut dyn QueuePair) -> Result<bool, Broken> {
-        self.polls += 1;
-        if !self.polls.is_multiple_of(Self::POLLS) && self.spin != Some(Nanos(0)) {
-            odafs_fabric::sync::hint::spin_loop();
-            return Ok(true);
-        }
-        let now = clock::now();
-        if now >= self.deadline {
-            return Ok(false);
-        }
-        let Some(spin) = self.spin else {
-            return Ok(true);
-        };
-        if now < *self.sleep_from.get_or_insert(now + spin) {
-            return Ok(true);
-        }
-        match pair.wait(Some(self.deadline.since(now))) {
-            Ok(()) | Err(PostError::Closed) => Ok(true),
-            Err(error) => Err(Broken(error.to_string())),
         }
     }
 }
