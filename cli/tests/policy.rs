@@ -33,6 +33,17 @@ working-sets = [2]
 loads = [10]
 
 [[cases]]
+name = "shifts"
+fabrics = ["shm"]
+modes = ["one-sided"]
+patterns = ["uniform"]
+sizes = [4096]
+memory-mib = [1]
+working-sets = [2]
+loads = [10]
+shifts = ["reads", "writes", "memory"]
+
+[[cases]]
 name = "short of cores"
 fabrics = ["tcp"]
 modes = ["guarded"]
@@ -87,6 +98,10 @@ fn each_configuration_of_each_case_has_a_row() {
     }
     let loaded = rows.iter().find(|r| r["case"] == "loaded").unwrap();
     assert!(loaded["load_found"].as_f64() > Some(0.0), "{loaded}");
+    for shift in ["reads", "writes", "memory"] {
+        let found = rows.iter().filter(|r| r["shift"] == shift);
+        assert_eq!(found.count(), 8, "{shift}");
+    }
     let spins = rows.iter().filter(|r| r["case"] == "short of cores");
     let names: Vec<_> = spins.map(|r| r["config"].as_str().unwrap()).collect();
     assert_eq!(names, ["spin-0us", "spin-5us", "default"]);

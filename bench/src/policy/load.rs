@@ -1,16 +1,25 @@
 //! Other clients of a server, who keep it busy for a share of a processor.
 
 use std::ffi::OsStr;
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use odafs::{Cache, Client, Options, Route, Url, Wait};
 
+use super::plan::PAGE;
 use crate::cpu;
 use crate::random::Random;
+
+/// A line on stdin: read or write from now on.
+pub const RUN: &str = "run";
+/// A line on stdin: wait.
+pub const PAUSE: &str = "pause";
+
+/// How often who waits looks whether to go on.
+const WAIT: Duration = Duration::from_millis(5);
 
 /// Clients, each with a thread.
 const CLIENTS: u64 = 4;
@@ -22,26 +31,38 @@ const READ_BYTES: usize = 16 << 10;
 const TRIAL: Duration = Duration::from_millis(60);
 const TRIALS: u32 = 12;
 
-/// Reads from a file until stdin ends. The pauses between a client's reads are random (exponential), and such that
+/// Reads from a file, or writes pages below an offset, until stdin ends. The pauses between a client's calls are random (exponential), and such that
 /// process `server` takes `percent` of a processor; once they are, `ready` goes to stdout.
 ///
 /// # Errors
 /// The server could not be reached, or a read failed.
-pub fn run(url: &Url, server: u32, percent: u32) -> Result<()> {
-    let pause_ns = AtomicU64::new(100_000);
+pub fn run(url: &Url, server: u32, percent: u32, writes: Option<u64>) -> Result<()> {
+    let (pause_ns, paused) = (AtomicU64::new(100_000), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for number in 0..CLIENTS {
             let path = OsStr::from_bytes(&url.path);
             let file = Client::connect_with(url, options())?.open(path)?;
-            let bytes = file.metadata()?.size;
-            let pause_ns = &pause_ns;
+            let bytes = writes.unwrap_or(file.metadata()?.size);
+            let (pause_ns, paused) = (&pause_ns, &paused);
             scope.spawn(move || {
                 let mut random = Random::new(number);
                 let mut buffer = vec![0; READ_BYTES];
                 loop {
-                    let offset = random.below(bytes.saturating_sub(READ_BYTES as u64).max(1));
+                    while paused.load(Ordering::Relaxed) {
+                        std::thread::sleep(WAIT);
+                    }
+                    let done = match writes {
+                        None => {
+                            let last = bytes.saturating_sub(READ_BYTES as u64).max(1);
+                            file.read_at(&mut buffer, random.below(last)).is_ok()
+                        }
+                        Some(_) => {
+                            let page = random.below(bytes / PAGE as u64) * PAGE as u64;
+                            file.write_at(&buffer[..PAGE], page).is_ok()
+                        }
+                    };
                     // The server has gone, and who started us ends us now.
-                    if file.read_at(&mut buffer, offset).is_err() {
+                    if !done {
                         return;
                     }
                     let drawn = (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
@@ -62,9 +83,9 @@ pub fn run(url: &Url, server: u32, percent: u32) -> Result<()> {
         }
         let mut out = std::io::stdout();
         writeln!(out, "ready").and_then(|()| out.flush())?;
-        std::io::stdin()
-            .read_to_end(&mut Vec::new())
-            .context("cannot read stdin")?;
+        for line in std::io::stdin().lines() {
+            paused.store(line? == PAUSE, Ordering::Relaxed);
+        }
         // The threads have nothing to give back.
         std::process::exit(0)
     })

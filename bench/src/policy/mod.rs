@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-pub use plan::{Case, Filter, Plan, word};
+pub use plan::{Case, Filter, Plan, Shift, word};
 pub use player::Routes;
 pub use row::{Row, Worst};
 
@@ -55,6 +55,8 @@ pub struct Report {
     pub skipped: Vec<String>,
     /// The choice of a route: the worst ratio of `policy` to the best route without pages kept.
     pub choosing: Option<Worst>,
+    /// The same where others come for a while.
+    pub shifting: Option<Worst>,
     /// The waiting: the worst ratio of `default` to the best fixed spin.
     pub waiting: Option<Worst>,
     /// No options at all: the median of `default` to that of a copy out of a mapped file.
@@ -145,7 +147,12 @@ pub fn run(
         file_bytes: plan.file_mib << 20,
         rounds: times.rounds,
         slice_ns: times.slice.as_nanos() as u64,
-        choosing: Worst::of(&rows, "policy", |row| row.ratio_to_route),
+        choosing: Worst::of(&rows, "policy", |row| {
+            row.ratio_to_route.filter(|_| row.spec.shift.is_none())
+        }),
+        shifting: Worst::of(&rows, "policy", |row| {
+            row.ratio_to_route.filter(|_| row.spec.shift.is_some())
+        }),
         waiting: Worst::of(&rows, "default", |row| {
             row.ratio_to_best.filter(|_| !row.spec.is_bound())
         }),
@@ -154,7 +161,8 @@ pub fn run(
                 .filter(|_| row.spec.served == plan::Mode::Default)
         }),
         worst: Worst::of(&rows, "default", |row| {
-            row.ratio_to_best.filter(|_| row.spec.is_bound())
+            let steady = row.spec.is_bound() && row.spec.shift.is_none();
+            row.ratio_to_best.filter(|_| steady)
         }),
         rows,
         skipped,
@@ -165,7 +173,7 @@ fn measure(case: &Case, setting: &Setting, times: Times) -> Result<Vec<Row>> {
     let granted = setting.granted(case)?;
     let configs = Config::all(case, granted);
     let offsets = Offsets::of(case);
-    let load = if case.load > 0 {
+    let load = if case.load > 0 && case.shift.is_none() {
         setting.load_percent()
     } else {
         0.0
@@ -187,9 +195,15 @@ fn measure(case: &Case, setting: &Setting, times: Times) -> Result<Vec<Row>> {
         player.warm_up(case, times.warm_up, times.slice)?;
         players.push(player);
     }
-    for _ in 0..times.rounds {
-        for player in &mut players {
-            player.slice(times.slice, || setting.server_cpu_ns())?;
+    let thirds = if case.shift.is_some() { 3 } else { 1 };
+    for third in 0..thirds {
+        if thirds > 1 {
+            setting.let_others(third == 1)?;
+        }
+        for _ in 0..times.rounds {
+            for player in &mut players {
+                player.slice(times.slice, || setting.server_cpu_ns())?;
+            }
         }
     }
     Ok(row::of_players(case, (granted, load), &players))

@@ -45,6 +45,9 @@ pub struct Group {
     memory_mib: Vec<u64>,
     #[serde(default)]
     loads: Vec<u32>,
+    /// What others do in the middle third of the slices, and only there. Without any they read all along.
+    #[serde(default)]
+    shifts: Vec<Shift>,
     #[serde(default)]
     clients: Vec<u32>,
     /// What is compared with the default is how long clients spin, not their routes.
@@ -72,6 +75,18 @@ pub enum Mode {
     Guarded,
     /// Nothing: it grants what it does by default.
     Default,
+}
+
+/// What others do for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shift {
+    /// They read the same file.
+    Reads,
+    /// They write what the client reads.
+    Writes,
+    /// They read another file, which takes memory from the client's at a server that has little.
+    Memory,
 }
 
 /// In which order pages are read.
@@ -105,6 +120,8 @@ pub struct Case {
     pub working_set_bytes: u64,
     /// Percent of the server's processor that others keep busy.
     pub load: u32,
+    /// What they do, if they do it for a while only.
+    pub shift: Option<Shift>,
     /// Clients that read at once.
     pub clients: u32,
     /// How long clients spin, where that is what is compared.
@@ -125,6 +142,8 @@ pub struct Filter {
     pub sizes: Vec<u64>,
     /// By load of the server.
     pub loads: Vec<u32>,
+    /// By clients that read at once.
+    pub clients: Vec<u32>,
     /// By name.
     pub cases: Vec<String>,
 }
@@ -153,11 +172,12 @@ impl Plan {
                 || case.working_set_bytes < PAGE as u64
                 || case.clients == 0
                 || case.load > 90
+                || (case.shift.is_some() && case.load == 0)
         };
         match plan.all().into_iter().find(wrong) {
             Some(case) => bail!(
                 "{}: reads are of 1 to {PAGE} bytes from one page at least, by one client at least, beside a load \
-                 of 90 percent at most",
+                 of 90 percent at most, and of some where others come for a while",
                 case.case
             ),
             None => Ok(plan),
@@ -168,7 +188,7 @@ impl Plan {
     pub fn cases(&self, filter: &Filter) -> Vec<Case> {
         let mut cases = self.all();
         cases.retain(|case| filter.wants(case));
-        cases.sort_by_key(|case| (case.served as u8, !case.is_bound()));
+        cases.sort_by_key(|case| (case.served as u8, !case.is_bound(), case.server_memory()));
         cases
     }
 
@@ -201,22 +221,25 @@ impl Group {
                         for memory_bytes in &memories {
                             for share in &self.working_sets {
                                 for load in or(&self.loads, 0) {
-                                    for clients in or(&self.clients, 1) {
-                                        let bytes = (*memory_bytes as f64 * share) as u64;
-                                        cases.push(Case {
-                                            case: self.name.clone(),
-                                            fabric: *fabric,
-                                            served: *served,
-                                            pattern: *pattern,
-                                            size_bytes: *size_bytes,
-                                            memory_bytes: *memory_bytes,
-                                            working_set_bytes: bytes.min(plan.file_mib * MIB)
-                                                / PAGE as u64
-                                                * PAGE as u64,
-                                            load,
-                                            clients,
-                                            spins_us: self.spins_us.clone(),
-                                        });
+                                    for shift in self.shifts() {
+                                        for clients in or(&self.clients, 1) {
+                                            let bytes = (*memory_bytes as f64 * share) as u64;
+                                            cases.push(Case {
+                                                case: self.name.clone(),
+                                                fabric: *fabric,
+                                                served: *served,
+                                                pattern: *pattern,
+                                                size_bytes: *size_bytes,
+                                                memory_bytes: *memory_bytes,
+                                                working_set_bytes: bytes.min(plan.file_mib * MIB)
+                                                    / PAGE as u64
+                                                    * PAGE as u64,
+                                                load,
+                                                shift,
+                                                clients,
+                                                spins_us: self.spins_us.clone(),
+                                            });
+                                        }
                                     }
                                 }
                             }
@@ -226,6 +249,13 @@ impl Group {
             }
         }
         cases
+    }
+
+    fn shifts(&self) -> Vec<Option<Shift>> {
+        match self.shifts.is_empty() {
+            true => vec![None],
+            false => self.shifts.iter().copied().map(Some).collect(),
+        }
     }
 }
 
@@ -237,7 +267,14 @@ impl Case {
 
     /// Whether both are of one server.
     pub fn shares_server(&self, other: &Self) -> bool {
-        (self.served, self.is_bound()) == (other.served, other.is_bound())
+        let kind = |case: &Self| (case.served, case.is_bound(), case.server_memory());
+        kind(self) == kind(other)
+    }
+
+    /// Bytes of the server's page cache, where that is not what the plan says.
+    pub fn server_memory(&self) -> Option<u64> {
+        let is_short = self.shift == Some(Shift::Memory);
+        is_short.then_some(self.working_set_bytes + self.working_set_bytes / 4)
     }
 
     /// One line that tells it from all others.
@@ -254,6 +291,9 @@ impl Case {
         );
         if self.load > 0 {
             label += &format!(", {} % load", self.load);
+        }
+        if let Some(shift) = &self.shift {
+            label += &format!(" by {} for a while", word(shift));
         }
         if self.clients > 1 {
             label += &format!(", {} clients", self.clients);
@@ -272,6 +312,7 @@ impl Filter {
             && among(&self.patterns, word(&case.pattern))
             && among(&self.sizes, case.size_bytes as u64)
             && among(&self.loads, case.load)
+            && among(&self.clients, case.clients)
             && among(&self.cases, case.case.clone())
     }
 }

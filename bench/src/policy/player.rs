@@ -46,6 +46,8 @@ impl Config {
         let mut configs: Vec<Self> = spins.collect();
         if configs.is_empty() {
             configs = Self::routes(&default, granted);
+            // A file that others write must not be looked at so.
+            configs.retain(|config| case.shift.is_none() || config.options.is_some());
         }
         configs.push(Self {
             name: "default".to_owned(),

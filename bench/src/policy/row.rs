@@ -24,7 +24,7 @@ pub struct Row {
     pub is_fixed: bool,
     /// Reads that count.
     pub reads: u64,
-    /// The mean time of a read: the median over slices.
+    /// The mean time of a read: the median over slices; over all slices where others come for a while.
     pub mean_ns: u64,
     /// The fastest slice's.
     pub mean_lowest_ns: u64,
@@ -143,9 +143,14 @@ fn rows(
     (granted, load): (Option<Granted>, f64),
     measured: &[Measured<'_>],
 ) -> Vec<Row> {
+    // Where what pays changes, all of it counts.
+    let mean_of: MeanOf = match case.shift {
+        None => middle,
+        Some(_) => average,
+    };
     let fastest = |wanted: &dyn Fn(&Measured<'_>) -> bool| {
         let wanted = measured.iter().filter(|m| wanted(m));
-        wanted.min_by(|a, b| a.mean_ns().total_cmp(&b.mean_ns()))
+        wanted.min_by(|a, b| a.mean_ns(mean_of).total_cmp(&b.mean_ns(mean_of)))
     };
     let named = |name: &str| measured.iter().find(|m| m.name == name);
     let best = fastest(&|m| m.is_fixed);
@@ -157,7 +162,12 @@ fn rows(
             |sum: fn(&Slice) -> u64| m.slices.iter().map(sum).sum::<u64>() / reads.max(1);
         let means: Vec<f64> = m.slices.iter().map(Slice::mean_ns).collect();
         let settled = (m.name == "policy").then(|| m.routes.settled());
-        let to = |other: Option<&Measured<'_>>| other.and_then(|other| middle(&m.ratios_to(other)));
+        let to = |other: Option<&Measured<'_>>| {
+            other.and_then(|other| match case.shift {
+                None => middle(&m.ratios_to(other)),
+                Some(_) => Some(m.mean_ns(mean_of) / other.mean_ns(mean_of).max(1e-9)),
+            })
+        };
         Row {
             spec: case.clone(),
             mode: match granted {
@@ -169,7 +179,7 @@ fn rows(
             config: m.name.to_owned(),
             is_fixed: m.is_fixed,
             reads,
-            mean_ns: m.mean_ns() as u64,
+            mean_ns: m.mean_ns(mean_of) as u64,
             mean_lowest_ns: means.iter().copied().fold(f64::INFINITY, f64::min) as u64,
             mean_highest_ns: means.iter().copied().fold(0.0, f64::max) as u64,
             p50_ns: m.latencies.at(0.5),
@@ -179,7 +189,7 @@ fn rows(
             client_cpu_ns_per_read: per_read(|s| s.client_cpu_ns),
             server_cpu_ns_per_read: per_read(|s| s.server_cpu_ns),
             routes: m.routes,
-            ratio_to_best: middle(&ratios).map(rounded),
+            ratio_to_best: to(best).map(rounded),
             ratio_lowest: ratios.iter().copied().min_by(f64::total_cmp).map(rounded),
             ratio_highest: ratios.iter().copied().max_by(f64::total_cmp).map(rounded),
             ratio_to_route: to(best_route)
@@ -196,8 +206,8 @@ fn rows(
 }
 
 impl Measured<'_> {
-    fn mean_ns(&self) -> f64 {
-        middle(&self.slices.iter().map(Slice::mean_ns).collect::<Vec<_>>()).unwrap_or(0.0)
+    fn mean_ns(&self, mean_of: MeanOf) -> f64 {
+        mean_of(&self.slices.iter().map(Slice::mean_ns).collect::<Vec<_>>()).unwrap_or(0.0)
     }
 
     fn keeps_pages(&self) -> bool {
@@ -210,6 +220,13 @@ impl Measured<'_> {
             .map(|(a, b)| a.mean_ns() / b.mean_ns().max(1e-9))
             .collect()
     }
+}
+
+/// What is made of many means.
+type MeanOf = fn(&[f64]) -> Option<f64>;
+
+fn average(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// The middle one (the lower of two).

@@ -1,5 +1,6 @@
 //! The file, its server, and other clients of that.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -7,7 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use odafs::{Cache, Client, File, Granted, Options, Route};
 
-use super::plan::{Case, Mode, Over, Plan};
+use super::load;
+use super::plan::{Case, Mode, Over, Plan, Shift};
 use crate::cpu::{self, Placement};
 use crate::floors::local::{self, LocalFile};
 use crate::process::{self, Fabric, ServerPlan, ServerProcess};
@@ -15,6 +17,8 @@ use crate::scratch::Scratch;
 
 /// The file's name below the served directory.
 const FILE: &str = "file";
+/// Another of the same size, which nobody has mapped.
+const OTHER: &str = "other";
 
 /// What all cases share.
 pub struct Setting {
@@ -42,6 +46,8 @@ struct Others {
     child: Child,
     fabric: Over,
     load: u32,
+    shift: Option<Shift>,
+    working_set_bytes: u64,
 }
 
 impl Setting {
@@ -51,10 +57,11 @@ impl Setting {
     /// It could not be made.
     pub fn new(plan: &Plan, program: PathBuf) -> Result<Self> {
         let file_bytes = plan.file_mib << 20;
-        let directory = Scratch::for_bytes(file_bytes).context("cannot make a directory")?;
+        let directory = Scratch::for_bytes(2 * file_bytes).context("cannot make a directory")?;
         let path = directory.path().join(FILE);
         local::write_random(&path, file_bytes, |_| {})
             .with_context(|| format!("cannot write {}", path.display()))?;
+        std::fs::copy(&path, directory.path().join(OTHER)).context("cannot copy a file")?;
         Ok(Self {
             program,
             cache_bytes: plan.cache_mib << 20,
@@ -105,7 +112,10 @@ impl Setting {
         let cpus = bound.map_or(&self.everywhere, |p| &p.client);
         cpu::bind(cpus).context("cannot bind to a processor")?;
         let running = self.server.as_mut().context("there is no server")?;
-        let stays = |others: &Others| (others.fabric, others.load) == (case.fabric, case.load);
+        let stays = |others: &Others| {
+            (others.fabric, others.load, others.shift) == (case.fabric, case.load, case.shift)
+                && others.working_set_bytes == case.working_set_bytes
+        };
         if !running.others.as_ref().is_some_and(stays) {
             running.others = None;
             if case.load > 0 {
@@ -128,7 +138,7 @@ impl Setting {
             program: self.program.clone(),
             directory: self.directory.path().to_owned(),
             read_only: false,
-            cache_bytes: self.cache_bytes,
+            cache_bytes: case.server_memory().unwrap_or(self.cache_bytes),
             fabrics: vec![Fabric::Shm, Fabric::Tcp],
             direct: match case.served {
                 Mode::OneSided => Some("one-sided"),
@@ -167,7 +177,20 @@ impl Setting {
     pub fn open(&self, case: &Case, options: Options) -> Result<File> {
         let running = self.server.as_ref().context("there is no server")?;
         let url = running.process.url(fabric_of(case.fabric))?;
-        Ok(Client::connect_with(&url, options)?.open(FILE)?)
+        let path = match case.shift {
+            Some(Shift::Writes) => OTHER,
+            _ => FILE,
+        };
+        Ok(Client::connect_with(&url, options)?.open(path)?)
+    }
+
+    /// Others who come for a while come, or go.
+    ///
+    /// # Errors
+    /// They have ended.
+    pub fn let_others(&self, come: bool) -> Result<()> {
+        let others = self.server.as_ref().and_then(|s| s.others.as_ref());
+        others.map_or(Ok(()), |others| others.run(come))
     }
 
     /// What a client with default options is granted.
@@ -202,7 +225,15 @@ impl Others {
         cpus: Option<&[usize]>,
     ) -> Result<Self> {
         let url = odafs::Url {
-            path: format!("/{FILE}").into_bytes(),
+            path: format!(
+                "/{}",
+                if case.shift.is_some_and(|s| s != Shift::Reads) {
+                    OTHER
+                } else {
+                    FILE
+                }
+            )
+            .into_bytes(),
             ..server.url(fabric_of(case.fabric))?
         };
         let mut command = Command::new(program);
@@ -213,6 +244,10 @@ impl Others {
             .arg(case.load.to_string())
             .arg("--load-url")
             .arg(url.to_string())
+            .args(
+                (case.shift == Some(Shift::Writes))
+                    .then(|| format!("--load-writes={}", case.working_set_bytes)),
+            )
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
         let mut child = process::spawn_on(&mut command, cpus).context("cannot start clients")?;
@@ -221,11 +256,24 @@ impl Others {
             child,
             fabric: case.fabric,
             load: case.load,
+            shift: case.shift,
+            working_set_bytes: case.working_set_bytes,
         };
         match line?.trim() {
-            "ready" => Ok(others),
+            "ready" => {
+                others.run(case.shift.is_none())?;
+                Ok(others)
+            }
             _ => bail!("clients that load the server ended (their reason stands above)"),
         }
+    }
+}
+
+impl Others {
+    fn run(&self, run: bool) -> Result<()> {
+        let mut stdin = self.child.stdin.as_ref().context("they have no stdin")?;
+        let word = if run { load::RUN } else { load::PAUSE };
+        writeln!(stdin, "{word}").context("clients that load the server have ended")
     }
 }
 

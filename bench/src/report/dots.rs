@@ -86,7 +86,11 @@ fn line_of(row: &Value) -> String {
         (set / memory * 100.0).round() / 100.0,
     );
     if let Some(load @ 1..) = row["load"].as_u64() {
-        let _ = write!(line, ", load {load} %");
+        let _ = write!(
+            line,
+            ", {load} % {}",
+            row["shift"].as_str().unwrap_or("load")
+        );
     }
     if spins(row) {
         let _ = write!(line, ", {} at once", row["clients"]);

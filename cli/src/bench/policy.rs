@@ -42,6 +42,9 @@ pub struct Arguments {
     /// Only cases with this load of the server, in percent [may be repeated]
     #[arg(long, value_name = "N")]
     load: Vec<u32>,
+    /// Only cases with so many clients at once [may be repeated]
+    #[arg(long, value_name = "N")]
+    clients: Vec<u32>,
     /// Only cases with this name in the plan [may be repeated]
     #[arg(long, value_name = "NAME")]
     case: Vec<String>,
@@ -66,6 +69,9 @@ pub struct Arguments {
     /// Percent of a processor that it shall take
     #[arg(long, hide = true)]
     load_percent: Option<u32>,
+    /// Do not read, but write pages below this offset
+    #[arg(long, hide = true)]
+    load_writes: Option<u64>,
 }
 
 /// Measures.
@@ -75,7 +81,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         .as_ref()
         .zip(arguments.load_server.zip(arguments.load_percent));
     if let Some((url, (server, percent))) = load {
-        return policy::load::run(url, server, percent);
+        return policy::load::run(url, server, percent, arguments.load_writes);
     }
     let plan = match &arguments.plan {
         None => Plan::built_in()?,
@@ -95,6 +101,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         patterns: arguments.pattern,
         sizes: arguments.size,
         loads: arguments.load,
+        clients: arguments.clients,
         cases: arguments.case,
     };
     let cases = plan.cases(&filter).len();
@@ -162,6 +169,10 @@ fn print(report: &Report, all: bool) -> Result<()> {
     output::text("\n")?;
     let lines = [
         ("policy / best route, no pages kept", &report.choosing),
+        (
+            "policy / best route, where others come for a while",
+            &report.shifting,
+        ),
         ("no options, p50 / mmap", &report.mapped),
         ("default / best fixed spin", &report.waiting),
         ("default / best fixed configuration", &report.worst),
@@ -225,7 +236,10 @@ fn place(row: &Row) -> Vec<String> {
         bytes(spec.size_bytes as u64),
         bytes(spec.working_set_bytes),
         bytes(spec.memory_bytes),
-        format!("{:.0} %", row.load_found),
+        match &spec.shift {
+            Some(shift) => format!("{} % {}", spec.load, word(shift)),
+            None => format!("{:.0} %", row.load_found),
+        },
         spec.clients.to_string(),
     ]
 }
