@@ -8,7 +8,7 @@ use super::{Page, escape};
 use crate::table;
 
 const WIDTH: f64 = 900.0;
-const LEFT: f64 = 310.0;
+const LEFT: f64 = 350.0;
 const RIGHT: f64 = 740.0;
 const TOP: f64 = 14.0;
 const LINE: f64 = 24.0;
