@@ -10,10 +10,19 @@
 
 mod index;
 mod keeper;
+mod order;
+mod shadow;
 
-use self::keeper::{Core, Found, Keeper};
+pub use self::shadow::Shadow;
+use self::{
+    keeper::{Core, Found, Keeper},
+    order::{USES_MAX, newness},
+};
 use odafs_common::page::PageSize;
-use odafs_fabric::sync::{Mutex, OnceLock};
+use odafs_fabric::sync::{
+    Mutex, OnceLock,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 /// A stretch of a file that is read, or a page that is kept.
 #[derive(Debug, Clone, Copy)]
@@ -41,8 +50,6 @@ const BLOCKS_MAX: usize = PageSize::MAX.bytes() / BLOCK;
 const NUMBER_MAX: u64 = 1 << 51;
 /// Frames of a cache at most: 8 TiB.
 const FRAMES_MAX: u32 = (1 << 31) - 1;
-/// Uses of a block that are told apart.
-const USES_MAX: u64 = 1;
 
 /// Pages of files, for any number of threads.
 pub struct DataCache {
@@ -50,15 +57,19 @@ pub struct DataCache {
     core: OnceLock<Option<Core>>,
     keeper: Mutex<Keeper>,
     frames_max: u32,
+    /// A block is new until so many others came.
+    newness: AtomicU64,
 }
 
 impl DataCache {
     /// An empty cache that may grow to `limit` bytes, and by [`DataCache::set_limit`] to `bytes_max`.
     pub fn new(bytes_max: u64, limit: u64) -> Self {
+        let frames_now = frames(limit.min(bytes_max));
         Self {
             core: OnceLock::new(),
-            keeper: Mutex::new(Keeper::new(frames(limit.min(bytes_max)))),
+            keeper: Mutex::new(Keeper::new(frames_now)),
             frames_max: frames(bytes_max),
+            newness: AtomicU64::new(newness(frames_now)),
         }
     }
 
@@ -80,7 +91,7 @@ impl DataCache {
         if !core.frames.is_still(found.frame, found.epoch) {
             return None;
         }
-        core.frames.note_use(found.frame, USES_MAX);
+        self.note_use(core, &found);
         Some(bytes)
     }
 
@@ -106,10 +117,19 @@ impl DataCache {
             if !core.frames.is_still(found.frame, found.epoch) {
                 return None;
             }
-            core.frames.note_use(found.frame, USES_MAX);
+            self.note_use(core, found);
         }
         let left = rest.len();
         Some(into.len() - left)
+    }
+
+    /// A hit counts, but of a block that is new.
+    #[inline]
+    fn note_use(&self, core: &Core, found: &Found) {
+        let uses = core.frames.uses(found.frame);
+        if uses < USES_MAX && core.frames.age(found.epoch) >= self.newness.load(Relaxed) {
+            core.frames.set_uses(found.frame, uses + 1);
+        }
     }
 
     #[inline]
@@ -209,7 +229,9 @@ impl DataCache {
     /// Grows or shrinks what it may use.
     pub fn set_limit(&self, bytes: u64) {
         let mut keeper = self.keeper.lock();
-        keeper.set_limit(frames(bytes).min(self.frames_max));
+        let limit = frames(bytes).min(self.frames_max);
+        self.newness.store(newness(limit), Relaxed);
+        keeper.set_limit(limit);
         if let Some(Some(core)) = self.core.get() {
             keeper.trim(core);
         }
@@ -254,5 +276,7 @@ impl Block {
     }
 }
 
+#[cfg(test)]
+mod contest;
 #[cfg(test)]
 mod tests;

@@ -117,8 +117,6 @@ impl Shared {
         let cached = data_cache.then(|| PageSize::DEFAULT.bytes());
         let by_policy = data_cache && options.route == Route::Policy;
         let budget = Budget::new(options.memory_bytes, data_cache);
-        let kept_bytes = usize::try_from(budget.data_bytes(0)).unwrap_or(usize::MAX);
-        let frames = kept_bytes / PageSize::DEFAULT.bytes();
         let cache = data_cache.then(|| DataCache::new(options.memory_bytes, budget.data_bytes(0)));
         let directory = Directory::new(options.memory_bytes);
         directory.set_limit(budget.directory_bytes());
@@ -140,7 +138,7 @@ impl Shared {
             learned: AtomicU64::new(0),
             written: AtomicU64::new(0),
             policy: Mutex::new(Policy::new(Config::default(), options.seed, cached)),
-            reuse: by_policy.then(|| Reuse::new(frames)),
+            reuse: by_policy.then(|| Reuse::new(frames(budget.data_bytes(0)))),
             cache,
             budget: Mutex::new(budget),
             files: Mutex::new(Files {
@@ -282,6 +280,9 @@ impl Shared {
         if let Some(cache) = &self.cache {
             cache.set_limit(data);
         }
+        if let Some(reuse) = &self.reuse {
+            reuse.set_frames(frames(data));
+        }
     }
 
     // References and the policy
@@ -345,6 +346,11 @@ impl Drop for Shared {
 /// What a reference saves when it is used.
 fn saved_ns(known: &Explanation) -> f64 {
     (known.rpc_ns - known.direct_ns).max(0.0)
+}
+
+/// Pages that so much memory is good for.
+fn frames(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX) / PageSize::DEFAULT.bytes()
 }
 
 /// A page, from `within` it on.

@@ -3,6 +3,7 @@
 use super::{
     Block,
     index::{Index, Indexed},
+    order::{Order, Places},
 };
 use odafs_fabric::memory::{Frames, Label};
 use std::io;
@@ -37,16 +38,12 @@ pub struct Keeper {
     lent: Vec<u32>,
     /// Frames that hold a block.
     held: u32,
-    /// CLOCK's.
-    hand: u32,
-    /// Tags of blocks that were evicted of late, by their hashes.
-    ghosts: Box<[u32]>,
+    /// Which block goes when its frame is needed.
+    order: Order,
 }
 
 /// Bits of a label's second word for the valid bytes.
 const LENGTH_BITS: u32 = 13;
-/// One part of the frames in so many more would keep what ghosts stand for.
-const GHOSTS: u32 = 8;
 
 impl Core {
     /// Room for so many frames.
@@ -77,6 +74,21 @@ impl Core {
             generation,
             length: (place & ((1 << LENGTH_BITS) - 1)) as usize,
         })
+    }
+}
+
+impl Places for Core {
+    fn uses(&self, frame: u32) -> u64 {
+        self.frames.uses(frame)
+    }
+
+    fn set_uses(&self, frame: u32, uses: u64) {
+        self.frames.set_uses(frame, uses);
+    }
+
+    fn hash(&self, frame: u32) -> u64 {
+        let label = self.frames.label(frame);
+        label.map_or(0, |(_, label)| block(label).hash())
     }
 }
 
@@ -137,7 +149,8 @@ impl Keeper {
         self.fresh > self.limit
     }
 
-    /// Publishes a block in a frame that was lent and is filled. Whether the block was evicted of late.
+    /// Publishes a block in a frame that was lent and is filled. True if an eighth more memory would have kept
+    /// it since the last time.
     pub fn publish(
         &mut self,
         core: &Core,
@@ -155,13 +168,7 @@ impl Keeper {
             core.index.insert(hash, frame);
         }
         self.held += 1;
-        match self.ghosts.get_mut(ghost(hash, self.limit)) {
-            Some(ghost) if *ghost == hash as u32 => {
-                *ghost = 0;
-                true
-            }
-            _ => false,
-        }
+        self.order.insert(frame, hash, self.limit)
     }
 
     /// Drops a block.
@@ -181,57 +188,34 @@ impl Keeper {
         let before = self.fresh;
         while self.fresh > self.limit && !self.lent.contains(&(self.fresh - 1)) {
             self.fresh -= 1;
-            if let Some((_, label)) = core.frames.label(self.fresh) {
-                self.close(core, self.fresh, label);
+            if core.frames.label(self.fresh).is_some() {
+                self.order.remove(self.fresh);
+                self.close(core, self.fresh);
             }
         }
         if self.fresh < before {
             self.free.retain(|frame| *frame < self.fresh);
-            self.hand = 0;
             core.frames.give_back(self.fresh, before);
         }
     }
 
-    /// CLOCK: the next frame that was not used since the hand came by.
     fn evict(&mut self, core: &Core) -> Option<u32> {
-        for _ in 0..2 * self.fresh {
-            let frame = self.hand;
-            self.hand = (frame + 1) % self.fresh;
-            let Some((_, label)) = core.frames.label(frame) else {
-                continue;
-            };
-            if core.frames.uses(frame) > 0 {
-                core.frames.set_uses(frame, 0);
-                continue;
-            }
-            let hash = self.close(core, frame, label);
-            if self.ghosts.is_empty() {
-                self.ghosts = vec![0; (core.frames.count() / GHOSTS + 1) as usize].into();
-            }
-            self.ghosts[ghost(hash, self.limit)] = hash as u32;
-            return Some(frame);
-        }
-        None
+        let frame = self.order.evict(core, self.limit)?;
+        self.close(core, frame);
+        Some(frame)
     }
 
     fn drop_frame(&mut self, core: &Core, frame: u32) {
-        if let Some((_, label)) = core.frames.label(frame) {
-            self.close(core, frame, label);
-            self.free.push(frame);
-        }
+        self.order.remove(frame);
+        self.close(core, frame);
+        self.free.push(frame);
     }
 
-    /// Takes what a frame holds from its readers. The hash of it.
-    fn close(&mut self, core: &Core, frame: u32, label: Label) -> u64 {
-        let hash = block(label).hash();
+    /// Takes what a frame holds from its readers.
+    fn close(&mut self, core: &Core, frame: u32) {
+        let hash = core.hash(frame);
         core.frames.unpublish(frame);
         core.index.remove(hash, frame);
         self.held -= 1;
-        hash
     }
-}
-
-/// Where the tag of an evicted block is kept: newer ones take its place when about an eighth of the frames was evicted.
-fn ghost(hash: u64, limit: u32) -> usize {
-    (((hash >> 32) * u64::from(limit / GHOSTS + 1)) >> 32) as usize
 }

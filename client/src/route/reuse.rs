@@ -4,9 +4,8 @@
 //! some, picked by its name, and as many names as that share of the frames (the spatial sampling of SHARDS, Waldspurger
 //! et al., FAST 2015). What hits there would have hit here.
 
-use lru::LruCache;
+use crate::cache::Shadow;
 use odafs_fabric::sync::Mutex;
-use std::num::NonZeroUsize;
 
 /// Names that are kept: enough that chance moves the answer by a few hundredths.
 const NAMES: usize = 256;
@@ -36,7 +35,7 @@ pub struct Reuse {
 
 #[derive(Debug)]
 struct Picked {
-    names: LruCache<PageName, ()>,
+    names: Shadow,
     chance: f64,
     seen: u32,
 }
@@ -45,11 +44,10 @@ impl Reuse {
     /// For a cache of so many frames.
     pub fn new(frames: usize) -> Self {
         let one_in = (frames / NAMES).max(1);
-        let names = NonZeroUsize::new(frames / one_in).unwrap_or(NonZeroUsize::MIN);
         Self {
             one_in: one_in as u64,
             picked: Mutex::new(Picked {
-                names: LruCache::new(names),
+                names: Shadow::new(names(frames, one_in as u64)),
                 chance: 0.0,
                 seen: 0,
             }),
@@ -63,8 +61,14 @@ impl Reuse {
             .wrapping_mul(0xd6e8_feb8_6659_fd93);
         // The high half, scaled: no division on the way of a read.
         if (mixed >> 32) * self.one_in < 1 << 32 {
-            self.picked.lock().note(name);
+            self.picked.lock().note(mixed, name.generation);
         }
+    }
+
+    /// The cache has so many frames from now on.
+    pub fn set_frames(&self, frames: usize) {
+        let names = names(frames, self.one_in);
+        self.picked.lock().names.set_capacity(names);
     }
 
     /// The chance that a read hits, were all pages kept; `None` while too little is known.
@@ -74,10 +78,16 @@ impl Reuse {
     }
 }
 
+/// Names that stand for so many frames.
+fn names(frames: usize, one_in: u64) -> u32 {
+    u32::try_from(frames as u64 / one_in).map_or(u32::MAX, |names| names.max(1))
+}
+
 impl Picked {
-    fn note(&mut self, name: PageName) {
-        let full = self.names.len() == self.names.cap().get();
-        let hit = self.names.put(name, ()).is_some();
+    fn note(&mut self, page: u64, generation: u64) {
+        let full = self.names.is_full();
+        let name = page ^ (page >> 32) ^ generation.wrapping_mul(0xa076_1d64_78bd_642f);
+        let hit = self.names.read(name.wrapping_mul(0xe703_7ed1_a0b4_28db));
         // A page that was never read says nothing, as long as there was room for all that were.
         if hit || full {
             self.seen = self.seen.saturating_add(1);

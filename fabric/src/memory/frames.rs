@@ -99,22 +99,20 @@ impl Frames {
         protocol::publish(self.word(frame, STAMP), &self.epoch);
     }
 
-    /// Counts a use, up to so many; beyond them it is only looked at. Two at once may count as one.
+    /// How many frames were published since the one of this epoch.
     #[inline]
-    pub fn note_use(&self, frame: u32, most: u64) {
-        let uses = self.word(frame, USES);
-        let before = uses.load(Relaxed);
-        if before < most {
-            uses.store(before + 1, Relaxed);
-        }
+    pub fn age(&self, epoch: Epoch) -> u64 {
+        self.epoch.load(Relaxed).saturating_sub(epoch.0)
     }
 
-    /// Uses that were counted.
+    /// Uses of what a frame holds, as its owner counts them.
+    #[inline]
     pub fn uses(&self, frame: u32) -> u64 {
         self.word(frame, USES).load(Relaxed)
     }
 
-    /// Makes it so many uses.
+    /// Makes it so many uses; two at once may count as one.
+    #[inline]
     pub fn set_uses(&self, frame: u32, uses: u64) {
         self.word(frame, USES).store(uses, Relaxed);
     }
@@ -218,12 +216,14 @@ mod tests {
     }
 
     #[test]
-    fn uses_are_counted_up_to_a_bound() {
-        let frames = Frames::reserve(1).unwrap();
-        (0..5).for_each(|_| frames.note_use(0, 3));
-        assert_eq!(frames.uses(0), 3);
-        frames.set_uses(0, 1);
-        frames.note_use(0, 1);
-        assert_eq!(frames.uses(0), 1);
+    fn uses_are_of_what_is_held_now() {
+        let frames = Frames::reserve(2).unwrap();
+        frames.publish(0, [0; 3]);
+        frames.set_uses(0, 3);
+        let (epoch, _) = frames.label(0).unwrap();
+        frames.publish(1, [0; 3]);
+        assert_eq!((frames.uses(0), frames.age(epoch)), (3, 1));
+        frames.publish(0, [1; 3]);
+        assert_eq!(frames.uses(0), 0);
     }
 }

@@ -1,0 +1,193 @@
+//! Which page goes when memory is needed for another: S3-FIFO (Yang et al., SOSP 2023), with pages that are new left uncounted.
+//!
+//! ```text
+//!            new -> small --- not used --> gone, remembered for a while
+//!                     |  used twice                 |  read again
+//!                     v                             v
+//!                    main <-------------------------+
+//!                     |  used: once more round, one use less
+//!                     +-- not used --> gone
+//! ```
+//!
+//! What is read once passes through a tenth of the memory and leaves the rest alone. A hit only counts a use, up to
+//! [`USES_MAX`], and only of a page that is no longer new ([`newness`]): small reads that follow each other in one page are one
+//! use of it. How it compares is printed by the test `contest`, and stands in docs/BENCHMARKS.md.
+
+/// Uses of a page that are told apart; in the small queue so many take it to the main one.
+pub const USES_MAX: u64 = 2;
+/// One part in so many of the memory is the small queue's.
+const SMALL: u32 = 10;
+/// Parts of ten of the memory: so many pages that are gone are remembered.
+const REMEMBERED: u32 = 9;
+/// One part in so many: a page is new until so many others came.
+const NEW: u32 = 64;
+/// One part in so many of the memory, as much more of which would have kept a page: its return is told.
+const LATE: u32 = 8;
+/// Used pages that are passed over for one eviction, at most: a lock is held meanwhile.
+const PASSED_MAX: u32 = 256;
+
+/// What an order is of: numbered places for pages.
+pub trait Places {
+    /// Uses counted of the page in a place.
+    fn uses(&self, place: u32) -> u64;
+    /// Makes it so many.
+    fn set_uses(&self, place: u32, uses: u64);
+    /// The hash of the page in a place.
+    fn hash(&self, place: u32) -> u64;
+}
+
+/// The pages of a cache in the order in which they go.
+#[derive(Debug, Default)]
+pub struct Order {
+    links: Vec<Link>,
+    small: Queue,
+    main: Queue,
+    gone: Gone,
+}
+
+/// A place's neighbours in its queue, plus one; 0 for none.
+#[derive(Debug, Default, Clone, Copy)]
+struct Link {
+    before: u32,
+    behind: u32,
+    in_main: bool,
+}
+
+/// The ends of a queue, plus one; pages come last and go first.
+#[derive(Debug, Default)]
+struct Queue {
+    first: u32,
+    last: u32,
+    length: u32,
+}
+
+/// A page is new until so many others came, in a cache for so many.
+pub fn newness(capacity: u32) -> u64 {
+    u64::from(capacity / NEW)
+}
+
+impl Order {
+    /// A page came into a place that had none, in a cache for so many. True if it went of late: an eighth more memory would
+    /// have kept it.
+    pub fn insert(&mut self, place: u32, hash: u64, capacity: u32) -> bool {
+        let age = self.gone.take(hash);
+        let returns = age.is_some_and(|age| age < capacity / 10 * REMEMBERED + 1);
+        self.push(place, returns);
+        age.is_some_and(|age| age <= capacity / LATE)
+    }
+
+    /// A page is taken from its place.
+    pub fn remove(&mut self, place: u32) {
+        let Link {
+            before,
+            behind,
+            in_main,
+        } = self.links[place as usize];
+        let queue = if in_main {
+            &mut self.main
+        } else {
+            &mut self.small
+        };
+        match before {
+            0 => queue.first = behind,
+            _ => self.links[before as usize - 1].behind = behind,
+        }
+        match behind {
+            0 => queue.last = before,
+            _ => self.links[behind as usize - 1].before = before,
+        }
+        queue.length -= 1;
+    }
+
+    /// The page that goes next, in a cache for so many; it is gone from here, and remembered if it was never of use.
+    pub fn evict(&mut self, places: &impl Places, capacity: u32) -> Option<u32> {
+        for passed in 0.. {
+            let from_small = self.small.length > capacity / SMALL || self.main.length == 0;
+            let queue = if from_small { &self.small } else { &self.main };
+            let place = queue.first.checked_sub(1)?;
+            self.remove(place);
+            let uses = places.uses(place);
+            let stays = passed < PASSED_MAX;
+            match from_small {
+                true if uses >= USES_MAX && stays => {
+                    places.set_uses(place, 0);
+                    self.push(place, true);
+                }
+                false if uses > 0 && stays => {
+                    places.set_uses(place, uses - 1);
+                    self.push(place, true);
+                }
+                _ => {
+                    if from_small {
+                        self.gone.note(places.hash(place), capacity);
+                    }
+                    return Some(place);
+                }
+            }
+        }
+        None
+    }
+
+    fn push(&mut self, place: u32, in_main: bool) {
+        let at = place as usize;
+        if self.links.len() <= at {
+            self.links.resize(at + 1, Link::default());
+        }
+        let queue = if in_main {
+            &mut self.main
+        } else {
+            &mut self.small
+        };
+        self.links[at] = Link {
+            before: queue.last,
+            behind: 0,
+            in_main,
+        };
+        match queue.last {
+            0 => queue.first = place + 1,
+            last => self.links[last as usize - 1].behind = place + 1,
+        }
+        queue.last = place + 1;
+        queue.length += 1;
+    }
+}
+
+/// Pages that are gone, by tag and the time when they went: sets of four, of which the oldest gives way.
+#[derive(Debug, Default)]
+struct Gone {
+    sets: Vec<[(u32, u32); 4]>,
+    now: u32,
+}
+
+impl Gone {
+    fn note(&mut self, hash: u64, capacity: u32) {
+        let sets = capacity as usize / 4 + 1;
+        if self.sets.len() < sets {
+            // What was remembered is not, once in the life of a cache or when its limit grows.
+            self.sets = vec![[(0, 0); 4]; sets];
+        }
+        self.now = self.now.wrapping_add(1);
+        let now = self.now;
+        if let Some(oldest) = self
+            .set(hash)
+            .iter_mut()
+            .max_by_key(|(_, then)| now.wrapping_sub(*then))
+        {
+            *oldest = (hash as u32, now);
+        }
+    }
+
+    /// How many others went since this page did, if that is known. It is forgotten.
+    fn take(&mut self, hash: u64) -> Option<u32> {
+        let now = self.now;
+        let mut set = self.set(hash).iter_mut();
+        let (tag, then) = set.find(|(tag, _)| *tag == hash as u32 && *tag != 0)?;
+        *tag = 0;
+        Some(now.wrapping_sub(*then))
+    }
+
+    fn set(&mut self, hash: u64) -> &mut [(u32, u32)] {
+        let at = ((hash >> 32) * self.sets.len() as u64) >> 32;
+        self.sets.get_mut(at as usize).map_or(&mut [], |set| set)
+    }
+}
