@@ -13,7 +13,7 @@ use super::world::World;
 use crate::engine::*;
 
 /// More than any of these takes: a test that waits so long has failed.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
 enum Over {
@@ -35,6 +35,7 @@ impl Scene {
         // More than come in one batch.
         let mut world = World::new(EngineConfig {
             receives: 40,
+            drain_time_max: Nanos::from_secs(60),
             ..EngineConfig::default()
         });
         let directory = tempfile::tempdir().unwrap();
