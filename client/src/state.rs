@@ -45,6 +45,8 @@ pub struct FileState {
 struct Version {
     attributes: Option<Attributes>,
     change: Option<u64>,
+    /// What was read where the counter lay, before any of the pages: of this file if a reply says so too.
+    unconfirmed: Option<u64>,
     /// Attributes and counter are known to be of one version.
     tagged: bool,
     counter: Option<(u64, Reference)>,
@@ -191,6 +193,7 @@ impl FileState {
                 .is_some_and(|known| tag(known) == tag(attributes));
         if !same {
             version.change = None;
+            version.unconfirmed = None;
             self.drop_pages();
         }
         version.attributes = Some(*attributes);
@@ -204,6 +207,7 @@ impl FileState {
         if !same {
             // What lies there may be another file's by now: the next reply says.
             version.change = None;
+            version.unconfirmed = Some(change);
             version.tagged = false;
             self.drop_pages();
         }
@@ -222,7 +226,8 @@ impl FileState {
         let same_tag = known_tag
             .zip(attributes.map(tag))
             .map(|(known, now)| known == now);
-        let same = match (change, version.change) {
+        let known = version.change.or(version.unconfirmed.take());
+        let same = match (change, known) {
             (Some(now), Some(known)) => now == known,
             // Of what version the pages are nobody knows who has neither.
             _ => same_tag.unwrap_or(change.is_none()),
@@ -251,6 +256,7 @@ impl FileState {
             .map(WccAttributes::from);
         let alone = known.is_some() && wcc.before == known;
         version.change = None;
+        version.unconfirmed = None;
         // Pages that are not from before this are at least of these attributes; the others are dropped.
         version.tagged = wcc.after.is_some();
         if let Some(after) = wcc.after {

@@ -72,6 +72,16 @@ fn a_counter_that_is_not_as_told_ties_nothing_either() {
     // A page is read directly and cached; the other file does not change, this one may have.
     assert_eq!(file.change(), None);
     assert!(!file.revalidate_change(8));
+    assert!(!keeps(&file, |file| file.observe(Some(2), Some(&attributes(2)))));
+}
+
+#[test]
+fn a_counter_that_a_reply_confirms_ties_what_was_read_since() {
+    let file = file();
+    file.observe(Some(1), Some(&attributes(1)));
+    assert!(!keeps(&file, |file| assert!(!file.revalidate_change(2))));
+    assert!(keeps(&file, |file| file.observe(Some(2), Some(&attributes(2)))));
+    assert!(keeps(&file, |file| assert!(file.revalidate_change(2))));
 }
 
 #[test]
