@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 use odafs_common::page::PageSize;
 use odafs_common::session::PublicKey;
-use odafs_fabric::{ReadOrder, shm};
+use odafs_fabric::ReadOrder;
 
 pub use crate::export::Direct;
 pub use odafs_nic::engine::{Credits, RdmaConfig};
@@ -104,7 +104,8 @@ impl ServerConfig {
             nfs: None,
             rdma: None,
             shm: None,
-            shm_connections: shm::Limits::default().connections_per_uid,
+            // Room for 1,000 clients of one user.
+            shm_connections: 8192,
             verbs: None,
             on_demand_paging: false,
             read_order: ReadOrder::Fence,
