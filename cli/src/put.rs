@@ -32,8 +32,8 @@ that fails or is interrupted leaves what was there as it was. So one needs the r
 files in that directory.
 
 A file that is replaced passes its permission bits on to the new one, and its owner and group
-if the server lets you set them. Other hard links keep the old file, and access control lists
-are not kept. A symbolic link stays, and the file that it names is replaced.")]
+if the server lets you set them; where the group is another then, it gets no permissions. Other
+hard links keep the old file, and access control lists are not kept. A symbolic link stays, and the file that it names is replaced.")]
 pub struct Arguments {
     /// The local file, or - for stdin
     #[arg(value_name = "LOCAL")]
@@ -169,18 +169,26 @@ fn copy(
 /// Gives a new file the rights of the one that it replaces.
 fn inherit(client: &Client, path: &Path, file: &File, there: &Metadata) -> Result<(), PathError> {
     let made = file.metadata()?;
-    let owner = Changes {
-        uid: (made.uid != there.uid).then_some(there.uid),
-        gid: (made.gid != there.gid).then_some(there.gid),
-        ..Changes::default()
-    };
-    if owner != Changes::default() {
+    let mut shared = made.gid == there.gid;
+    if !shared {
+        let group = Changes {
+            gid: Some(there.gid),
+            ..Changes::default()
+        };
+        shared = client.set_attributes(path, &group).is_ok();
+    }
+    if made.uid != there.uid {
+        let owner = Changes {
+            uid: Some(there.uid),
+            ..Changes::default()
+        };
         // Few may give files away; then the new one is ours.
         let _ = client.set_attributes(path, &owner);
     }
-    // Set-id bits go, as they do when a file is written to.
+    // Set-id bits go, as they do when a file is written to; and what the group may do, if that is another group now.
+    let kept = if shared { 0o777 } else { 0o707 };
     let mode = Changes {
-        mode: Some(there.mode & 0o777),
+        mode: Some(there.mode & kept),
         ..Changes::default()
     };
     client.set_attributes(path, &mode).map(drop)

@@ -207,6 +207,7 @@ pub(crate) fn absorb_own(
 pub(crate) fn start_over(export: &Export, file: &Arc<File>) {
     let _closed = file.close();
     drop_pages(export, file, 0, Reason::Write);
+    revoke_counter(export, file);
     file.counter().bump();
     if let Ok(seen) = export.store().getattr(file.object()) {
         file.set_facts(export.facts_of(file.object(), seen));

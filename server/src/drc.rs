@@ -7,7 +7,7 @@
 //!
 //! Each client has replies of its own, and those to WRITEs are apart from the others: nobody's flood costs another's
 //! replies, nor a client's data those to its REMOVEs. A reply is forgotten after two minutes, as with other
-//! servers, and when its client has changed a name that it is about: who removes a directory has had the answer
+//! servers, and when its client has changed a name that it is about, on the same connection: who removes a directory has had the answer
 //! to its MKDIR, and a call that looks like it is another one.
 
 use std::collections::HashSet;
@@ -131,6 +131,7 @@ struct Served {
     reply: Arc<[u8]>,
     at: Nanos,
     names: Names,
+    port: Option<u16>,
 }
 
 /// The names that a call is about, hashed.
@@ -186,6 +187,10 @@ impl DuplicateCache {
             key,
             writes,
             names,
+            port: match peer {
+                Peer::Address(address) => Some(address.port()),
+                Peer::Uid { .. } | Peer::Simulated(_) => None,
+            },
         })
     }
 
@@ -218,7 +223,7 @@ impl Calls {
         });
         let before = client.len();
         if changed {
-            client.forget(&served.names);
+            client.forget(&served.names, served.port);
         }
         if served.reply.len() <= REPLY_BYTES_MAX {
             client.replies(writes).put(key, served);
@@ -252,11 +257,12 @@ impl Client {
         self.changes.len() + self.writes.len()
     }
 
-    /// Forgets the replies that are about one of the names.
-    fn forget(&mut self, names: &Names) {
+    /// Forgets the replies that are about one of the names, and went to the same port: several clients may have one
+    /// address, and what one of them changes says nothing of what another has heard.
+    fn forget(&mut self, names: &Names, port: Option<u16>) {
         let about = |served: &Served| {
             let mut names = names.iter().flatten();
-            names.any(|name| served.names.contains(&Some(*name)))
+            served.port == port && names.any(|name| served.names.contains(&Some(*name)))
         };
         let overtaken = self.changes.iter().filter(|(_, served)| about(served));
         let overtaken: Vec<Key> = overtaken.map(|(key, _)| *key).collect();
@@ -273,6 +279,7 @@ pub struct InProgress {
     key: Key,
     writes: bool,
     names: Names,
+    port: Option<u16>,
 }
 
 impl InProgress {
@@ -286,6 +293,7 @@ impl InProgress {
             reply: reply.into(),
             at: clock::now(),
             names: self.names,
+            port: self.port,
         };
         let mut calls = self.calls.lock();
         calls.keep(self.key, self.writes, served, changed);
@@ -505,6 +513,11 @@ mod tests {
             assert_eq!(is_kept(&cache, HERE, xid, of(b"made")), kept, "{xid}");
         }
         assert!(is_kept(&cache, "10.0.0.2:700", 4, of(b"made")));
+        // Another client of the same address, or the same one after it has lost its connection.
+        let beside = format!("{}1", &HERE[..HERE.len() - 1]);
+        assert_ne!(beside, HERE);
+        keep(&cache, &beside, 6, of(b"made"), 0);
+        assert!(is_kept(&cache, HERE, 5, of(b"made")));
     }
 
     #[test]

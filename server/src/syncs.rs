@@ -66,6 +66,7 @@ mod tests {
     use odafs_fabric::sync::thread;
 
     use super::*;
+    use crate::export::Export;
     use crate::read::Effort;
     use crate::store::BeforeSync;
     use crate::testing::{World, owner};
@@ -114,6 +115,30 @@ mod tests {
         let panics = std::panic::AssertUnwindSafe(|| syncs.share(false, |_| panic!("on purpose")));
         assert!(std::panic::catch_unwind(panics).is_err());
         assert!(syncs.share(false, |_| Ok([0; 8])).is_ok());
+    }
+
+    /// The kernel tells one of those who sync that bytes were lost. It may be another than the one whose bytes they were.
+    #[test]
+    fn a_stable_write_is_asked_for_again_if_anothers_sync_has_failed_since() {
+        let export: &OnceLock<Arc<Export>> = Box::leak(Box::default());
+        let world = World::behind(64, |store| {
+            // As another's sync that fails behind the write's data and ahead of its own sync.
+            Arc::new(BeforeSync::new(store, |_| {
+                if let Some(export) = export.get() {
+                    export.change_verifier();
+                }
+            }))
+        });
+        let file = world.file("a", &[7; 10_000]);
+        let put = |stable| {
+            let written = write(&world.export, &owner(), &file, 0, b"x", stable);
+            written.map_err(|refused| refused.error.status).map(drop)
+        };
+        assert_eq!(put(Stable::FileSync), Ok(()));
+        assert!(export.set(Arc::clone(&world.export)).is_ok(), "once");
+        assert_eq!(put(Stable::FileSync), Err(Status::Jukebox));
+        assert_eq!(put(Stable::DataSync), Err(Status::Jukebox));
+        assert_eq!(put(Stable::Unstable), Ok(()), "its verifier says it");
     }
 
     #[test]

@@ -102,7 +102,13 @@ pub fn write(
                 data,
             };
             let (count, wcc) = put.run(end)?;
-            settle().map_err(|error| Refused { error, wcc })?;
+            let settled = settle().map_err(|error| Refused { error, wcc })?;
+            // Someone else's sync has failed meanwhile, and may have been told of the loss of these bytes: they must
+            // come again before they count as stable.
+            if stable != Stable::Unstable && settled != verifier {
+                let error = Status::Jukebox.into();
+                return Err(Refused { error, wcc });
+            }
             (count, wcc)
         }
     };

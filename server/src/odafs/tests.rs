@@ -600,7 +600,8 @@ fn the_longest_reads_bring_references() {
     let mut room = Room::guarded();
     let session = room.session().accepted.session;
     room.caller.transport = Transport::Tcp;
-    room.caller.reply_bytes_max = crate::tcp::Limits::default().record_bytes;
+    // As over TCP.
+    room.caller.reply_bytes_max = (1 << 20) + (64 << 10);
     let file = room.world.file("a", &[7; 300 * P]);
     room.world.read(&file, 0, 300 * P as u32);
     let arguments = read_args(&file, 0, 1 << 20, session);
