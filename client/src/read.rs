@@ -82,6 +82,8 @@ pub struct Reading<'a> {
     pub traced: bool,
     /// Why the first part was refused, if it was, and how long that took in nanoseconds.
     refused: Option<(Exception, u64)>,
+    /// The page that is read has been noted already.
+    noted: bool,
     /// Something was on the way that is no part of a route's cost: a connection had to be made.
     pub disturbed: bool,
 }
@@ -158,6 +160,7 @@ fn read_on(
     let size = shared.page(session.as_deref());
     let bytes = requests.iter().map(|request| request.buf.len()).sum();
     let class = SizeClass::of(bytes);
+    let noted = asked.is_some();
     let asked = asked.unwrap_or_else(|| shared.ask(file.state(), class));
     let mut reading = Reading {
         shared,
@@ -167,6 +170,7 @@ fn read_on(
         asked,
         traced: trace.is_some(),
         refused,
+        noted,
         disturbed: false,
     };
     let mut rest = requests;
@@ -256,7 +260,9 @@ impl Reading<'_> {
         let order = self.asked.order;
         let source = source(&order, self.session.as_deref());
         for part in parts.iter_mut().filter(|part| part.step == Step::Look) {
-            self.shared.note_page(self.file, part.page);
+            if !self.noted {
+                self.shared.note_page(self.file, part.page);
+            }
             let cached = match order.keeps {
                 true => self
                     .shared

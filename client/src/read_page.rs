@@ -92,7 +92,15 @@ pub fn read(file: &File, buf: &mut [u8], offset: u64, waits: Waits) -> Ended {
     if within + buf.len() > size.bytes() {
         return Ended::LongerWay(None);
     }
-    let asked = shared.ask(file.state(), SizeClass::of(buf.len()));
+    let class = SizeClass::of(buf.len());
+    let asked = match waits {
+        Waits::Yes => shared.ask(file.state(), class),
+        // What the policy wants tried may have to wait.
+        Waits::No => match shared.standing(file.state(), class) {
+            Some(asked) => asked,
+            None => return Ended::LongerWay(None),
+        },
+    };
     let read = PageRead {
         shared,
         file: file.state(),
@@ -110,7 +118,9 @@ impl PageRead<'_> {
     #[inline]
     fn run(&self, buf: &mut [u8], waits: Waits) -> Ended {
         // 1. The data cache.
-        self.shared.note_page(self.file, self.page);
+        if waits == Waits::Yes {
+            self.shared.note_page(self.file, self.page);
+        }
         if self.asked.order.keeps
             && let Some(bytes) =
                 self.shared
@@ -157,7 +167,9 @@ impl PageRead<'_> {
     fn find(&self) -> Option<Found<'_>> {
         let (directory, tree) = (&self.shared.directory, &self.file.tree);
         match source(&self.asked.order, self.session).ok()? {
-            Source::Call => Some(Found::Call { references: false }),
+            Source::Call => Some(Found::Call {
+                references: self.asked.order.learns || self.session.is_none(),
+            }),
             Source::Loads(session, view) => {
                 match directory.locate(tree, self.page, session.number, session.page) {
                     Some(location) => {

@@ -9,7 +9,6 @@ use crate::{
     pipeline::{self, Next, WINDOW, Work},
     procedure::{Asks, Number, Procedure},
     read::Reading,
-    route::{Choice, Order},
     session::Session,
     shared::Shared,
     state::FileState,
@@ -160,11 +159,11 @@ fn learn(shared: &Shared, file: &FileState, session: &Session, ok: &odafs::ReadO
 fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(), Failed> {
     let shared = reading.shared;
     let on_fabric = shared.calls.link().name() != "nfs";
-    // Where calls are the standing order, references are of no use.
-    let standing = Order::standing(Choice::Rpc, reading.asked.order.keeps);
-    let session = match plain || reading.asked.order == standing {
-        true => None,
-        false => shared.tended_session(),
+    // References that nobody reads by are of no use. Without a session one is asked for again, now and then.
+    let learns = reading.asked.order.learns || reading.session.is_none();
+    let session = match learns && !plain {
+        true => shared.tended_session(),
+        false => None,
     };
     if !plain
         && !reading.asked.order.keeps

@@ -101,12 +101,19 @@ impl Cost {
 pub struct Mean {
     ns: f64,
     samples: u32,
+    faded: u32,
 }
+
+/// Samples from which a mean can be built on.
+const SETTLED: u32 = 4;
+/// Looks without a sample after which a mean is of another time.
+const FADED: u32 = 256;
 
 impl Mean {
     /// One run took so long.
     pub fn add(&mut self, ns: u64) {
         let ns = ns as f64;
+        self.faded = 0;
         self.samples = self.samples.saturating_add(1);
         if self.samples == 1 {
             self.ns = ns;
@@ -119,6 +126,19 @@ impl Mean {
         }
         let weight = 1.0 / f64::from(self.samples.min(16));
         self.ns += (ns.min(self.ns * 4.0 + 1.0) - self.ns) * weight;
+    }
+
+    /// What it stands at, once there are a few samples.
+    pub fn settled(&self) -> Option<f64> {
+        (self.samples >= SETTLED).then_some(self.ns)
+    }
+
+    /// It was looked at, and will not be measured for now. After some time of that it is forgotten.
+    pub fn fade(&mut self) {
+        self.faded += 1;
+        if self.faded >= FADED {
+            *self = Self::default();
+        }
     }
 
     /// What it stands at, in nanoseconds.

@@ -48,8 +48,8 @@ impl Keep {
     /// What a read takes in the mean, where pages are kept that come by a route which takes `route_ns`.
     pub fn mean_ns(&self, class: usize, route_ns: f64) -> f64 {
         let chance = self.chance.unwrap_or(CHANCE);
-        let hit_ns = self.hits[class].known().unwrap_or(HIT_NS.min(route_ns));
-        chance * hit_ns + (1.0 - chance) * (route_ns + self.put.known().unwrap_or(PUT_NS))
+        let hit_ns = self.hits[class].settled().unwrap_or(HIT_NS.min(route_ns));
+        chance * hit_ns + (1.0 - chance) * (route_ns + self.put.settled().unwrap_or(PUT_NS))
     }
 
     /// What a hit takes, if one was timed.
@@ -60,8 +60,8 @@ impl Keep {
     /// Is a page to be kept that a call of this class reads by a route which takes `route_ns`, and `page_ns` for a whole
     /// page?
     pub fn decide(&mut self, class: usize, route_ns: f64, page_ns: f64) -> bool {
-        let hit_ns = self.hits[class].known().unwrap_or(HIT_NS.min(route_ns));
-        let put_ns = self.put.known().unwrap_or(PUT_NS);
+        let hit_ns = self.hits[class].settled().unwrap_or(HIT_NS.min(route_ns));
+        let put_ns = self.put.settled().unwrap_or(PUT_NS);
         let chance = self.chance.unwrap_or(CHANCE);
         let whole_ns = (page_ns - route_ns).max(0.0);
         let won = chance * (route_ns - hit_ns);
@@ -69,7 +69,12 @@ impl Keep {
         let margin = MARGIN * route_ns;
         let keeps = &mut self.keeps[class];
         *keeps = won - lost > if *keeps { -margin } else { margin };
-        *keeps
+        if !*keeps {
+            // Neither is measured while nothing is kept, and what was may have been a busy minute's.
+            self.hits[class].fade();
+            self.put.fade();
+        }
+        self.keeps[class]
     }
 }
 

@@ -63,6 +63,8 @@ pub struct Order {
     pub choice: Choice,
     /// Look into the data cache first, and keep what is read.
     pub keeps: bool,
+    /// Calls ask for references: direct reads are the rule, or may be soon.
+    pub learns: bool,
     /// Why this route.
     pub purpose: Purpose,
 }
@@ -87,6 +89,7 @@ impl Order {
         Self {
             choice,
             keeps,
+            learns: choice.is_direct(),
             purpose: Purpose::Standing,
         }
     }

@@ -120,10 +120,15 @@ impl Policy {
 
     /// What a read of this class does, where there is no standing order.
     pub fn order(&mut self, file: &mut Record, class: SizeClass, now_ns: u64) -> Order {
-        let costs = &mut self.classes[class.index()];
         let refusals = &mut file.refusals[class.index()];
-        let (choice, purpose) = match refusals.leave() {
-            Leave::Any => match costs.next_of_trial(now_ns) {
+        let leave = refusals.leave();
+        if leave == Leave::Any {
+            let expired = self.classes[class.index()].expired(now_ns);
+            self.conclude(class, expired);
+        }
+        let costs = &mut self.classes[class.index()];
+        let (choice, purpose) = match leave {
+            Leave::Any => match costs.next_of_trial() {
                 Some((choice, measured)) => (choice, Purpose::Trial { measured }),
                 None => (costs.best(), Purpose::Standing),
             },
@@ -134,6 +139,8 @@ impl Policy {
         Order {
             choice,
             keeps: !trial && self.keeps(class, choice),
+            // A probe needs references that are fresh.
+            learns: choice.is_direct() || leave == Leave::Probe,
             purpose,
         }
     }
@@ -198,7 +205,8 @@ impl Policy {
                 let verdict = self.classes[class.index()].missed();
                 self.conclude(class, verdict);
             }
-            (_, Purpose::Probe) => {}
+            // There was no reference to try.
+            (_, Purpose::Probe) => file.refusals[class.index()].give_back_try(),
         }
         let settled = file.settled_seen != self.settled.generation;
         file.settled_seen = self.settled.generation;
@@ -309,16 +317,19 @@ impl Policy {
         sample_ns: Option<u64>,
         now_ns: u64,
     ) {
-        let (Some(ns), costs) = (sample_ns, &mut self.classes[class.index()]) else {
-            return;
-        };
-        match purpose {
-            Purpose::Trial { measured } => {
+        let costs = &mut self.classes[class.index()];
+        match (purpose, sample_ns) {
+            (Purpose::Trial { measured }, Some(ns)) => {
                 let verdict = costs.tried(choice, measured, ns);
                 self.conclude(class, verdict);
             }
-            Purpose::Probe => {}
-            Purpose::Standing => {
+            // Not all of it took that route.
+            (Purpose::Trial { .. }, None) => {
+                let verdict = costs.missed();
+                self.conclude(class, verdict);
+            }
+            (Purpose::Probe, _) | (Purpose::Standing, None) => {}
+            (Purpose::Standing, Some(ns)) => {
                 if costs.took(choice, count, ns) {
                     self.begin_trial(file, class, now_ns);
                 }

@@ -265,6 +265,49 @@ fn a_route_that_slows_down_is_left_and_found_again() {
     }
 }
 
+/// Ten reads a second: a trial is over before it has had all its reads, and what it has measured counts.
+#[test]
+fn who_reads_seldom_comes_to_a_verdict_too() {
+    let mut bench = Bench::new(12);
+    let phase = Phase {
+        cost_ns: [2_000, 3_200, 3_200],
+        ..GOOD
+    };
+    for _ in 0..20_000 {
+        bench.now_ns += 100_000_000;
+        bench.read(&phase, &mut Spent::default());
+    }
+    assert_eq!(bench.stands(), Choice::Rpc);
+    let tried = bench.taken[Choice::Guarded.index()] + bench.taken[Choice::OneSided.index()];
+    assert!(tried < 2_000, "{tried} of 20,000 reads were tries");
+}
+
+/// A page that has no reference is no try: the probe goes on until it has had its tries.
+#[test]
+fn a_probe_that_meets_no_reference_goes_on() {
+    let mut bench = Bench::new(13);
+    bench.run(GOOD);
+    bench.run(Phase {
+        reads: 5_000,
+        ..BAD
+    });
+    bench.now_ns += Config::default().idle_ns;
+    while bench.policy.standing(&bench.file, CLASS).is_some() {
+        bench.run(Phase { reads: 1, ..BAD });
+    }
+    for _ in 0..3 * Config::default().probe_tries {
+        let order = bench.policy.order(&mut bench.file, CLASS, bench.now_ns);
+        assert_eq!((order.purpose, order.learns), (Purpose::Probe, true));
+        let ordered = (order.choice, order.purpose);
+        let file = &mut bench.file;
+        bench
+            .policy
+            .by_rpc(file, CLASS, ordered, 1, Some(1), bench.now_ns);
+    }
+    bench.run(Phase { reads: 20, ..GOOD });
+    assert_eq!(bench.stands(), Choice::OneSided);
+}
+
 #[test]
 fn probes_at_once_when_the_server_has_settled() {
     let mut bench = Bench::new(6);

@@ -106,6 +106,13 @@ impl Refusals {
         }
     }
 
+    /// A try came to nothing: there was no reference.
+    pub fn give_back_try(&mut self) {
+        if let Mode::Probing { granted, left, .. } = &mut self.mode {
+            *granted = (*granted + 1).min(*left);
+        }
+    }
+
     /// Benefit over cost. Without a refusal there is no cost.
     pub fn ratio(&self, known: &Known) -> f64 {
         ratio(self.completed, self.refused, known)

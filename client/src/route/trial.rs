@@ -113,13 +113,15 @@ impl Class {
     }
 
     /// The route of the next read of a trial, and whether its time counts.
-    pub fn next_of_trial(&mut self, now_ns: u64) -> Option<(Choice, bool)> {
-        let trial = self.trial.as_mut()?;
-        if now_ns.saturating_sub(trial.began_ns) < TRIAL_NS_MAX {
-            return Some(trial.next());
-        }
-        self.trial = None;
-        None
+    pub fn next_of_trial(&mut self) -> Option<(Choice, bool)> {
+        self.trial.as_mut().map(Trial::next)
+    }
+
+    /// A trial that takes too long is over; what it has measured counts.
+    pub fn expired(&mut self, now_ns: u64) -> Option<Verdict> {
+        let trial = self.trial?;
+        let lasts_ns = now_ns.saturating_sub(trial.began_ns);
+        (lasts_ns >= TRIAL_NS_MAX).then_some(Verdict(trial))
     }
 
     /// A read of the trial took so long.

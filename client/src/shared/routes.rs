@@ -5,7 +5,7 @@
 
 use super::Shared;
 use crate::{
-    lane::{Lane, Untold},
+    lane::Lane,
     options::Route,
     part::Told,
     read_page::Fetched,
@@ -81,26 +81,32 @@ impl Shared {
     /// What a read of this class is to do.
     #[inline]
     pub fn ask(&self, file: &FileState, class: SizeClass) -> Asked {
+        self.standing(file, class)
+            .unwrap_or_else(|| self.ask_policy(file, class))
+    }
+
+    /// What it is to do, where the policy need not be asked.
+    #[inline]
+    pub fn standing(&self, file: &FileState, class: SizeClass) -> Option<Asked> {
         let lane = Lane::mine();
-        if let Some(order) = file.orders.get(class) {
-            let tick = &file.ticks[lane.index()];
-            let due = match order.choice {
-                Choice::OneSided => QUICK_TIMED_ONE_IN,
-                Choice::Guarded | Choice::Rpc => TIMED_ONE_IN,
-            };
-            let timed = tick.reads.get() + 1 >= due || tick.hits.get() + 1 >= QUICK_TIMED_ONE_IN;
-            return Asked {
-                class,
-                order,
-                lane,
-                began: timed.then(clock::now),
-            };
-        }
-        self.ask_policy(file, class, lane)
+        let order = file.orders.get(class)?;
+        let tick = &file.ticks[lane.index()];
+        let due = match order.choice {
+            Choice::OneSided => QUICK_TIMED_ONE_IN,
+            Choice::Guarded | Choice::Rpc => TIMED_ONE_IN,
+        };
+        let timed = tick.reads.get() + 1 >= due || tick.hits.get() + 1 >= QUICK_TIMED_ONE_IN;
+        Some(Asked {
+            class,
+            order,
+            lane,
+            began: timed.then(clock::now),
+        })
     }
 
     #[cold]
-    fn ask_policy(&self, file: &FileState, class: SizeClass, lane: Lane) -> Asked {
+    fn ask_policy(&self, file: &FileState, class: SizeClass) -> Asked {
+        let lane = Lane::mine();
         let mut policy = self.policy.lock();
         let mut record = file.record.lock();
         let order = policy.order(&mut record, class, clock::now().0);
@@ -136,9 +142,18 @@ impl Shared {
 
     #[inline]
     fn tell_hit(&self, file: &FileState, asked: &Asked) {
-        let hits = &file.ticks[asked.lane.index()].hits;
-        if let Some((untold, ns)) = count(hits, asked) {
-            self.tell_hits(file, asked, untold, ns);
+        let tick = &file.ticks[asked.lane.index()];
+        let hits = tick.hits.get() + 1;
+        let Some(ns) = asked.took_ns() else {
+            return tick.hits.set(hits);
+        };
+        tick.hits.set(0);
+        self.tell_hits(file, asked, hits, ns);
+        // Reads that are due would have each hit look at the clock.
+        let reads = tick.reads.get();
+        if reads > 0 {
+            tick.reads.set(0);
+            self.tell_reads(file, asked, asked.order.choice, reads, None);
         }
     }
 
@@ -160,14 +175,17 @@ impl Shared {
 
     #[inline]
     fn tell_read(&self, file: &FileState, asked: &Asked, by: Choice, took_ns: Option<u64>) {
-        let reads = &file.ticks[asked.lane.index()].reads;
-        let timed = Asked {
-            began: asked.began.filter(|_| took_ns.is_some()),
-            ..*asked
-        };
-        if let Some((untold, _)) = count(reads, &timed) {
-            self.tell_reads(file, asked, by, untold, took_ns);
+        if asked.order.purpose != Purpose::Standing {
+            return self.tell_reads(file, asked, by, 1, took_ns);
         }
+        let tick = &file.ticks[asked.lane.index()];
+        let reads = tick.reads.get() + 1;
+        if !asked.is_timed() {
+            return tick.reads.set(reads);
+        }
+        tick.reads.set(0);
+        tick.hits.set(0);
+        self.tell_reads(file, asked, by, reads, took_ns);
     }
 
     #[cold]
@@ -234,24 +252,5 @@ impl Shared {
             policy.set_chance(reuse.chance());
         }
         file.orders.set(class, policy.standing(&record, class));
-    }
-}
-
-/// Counts a read. How many there were since the last one that was told of, and how long this one took, if it is timed.
-#[inline]
-fn count(untold: &Untold, asked: &Asked) -> Option<(u32, u64)> {
-    if asked.order.purpose != Purpose::Standing {
-        return Some((1, asked.took_ns().unwrap_or(0)));
-    }
-    let reads = untold.get() + 1;
-    match asked.took_ns() {
-        None => {
-            untold.set(reads);
-            None
-        }
-        Some(ns) => {
-            untold.set(0);
-            Some((reads, ns))
-        }
     }
 }
