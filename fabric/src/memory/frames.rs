@@ -117,12 +117,6 @@ impl Frames {
         self.word(frame, USES).store(uses, Relaxed);
     }
 
-    /// Fetches the frame's lines for writing: it is filled next.
-    pub fn prefetch_to_fill(&self, frame: u32) {
-        self.memory
-            .prefetch_to_write(self.place(frame, 0, 0), FRAME);
-    }
-
     /// The frames in use have become `after`, from `before`: memory that came by small pages is put into huge ones when as
     /// much of it is used.
     pub fn settle(&self, before: u32, after: u32) {
