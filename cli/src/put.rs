@@ -33,7 +33,8 @@ files in that directory.
 
 A file that is replaced passes its permission bits on to the new one, and its owner and group
 if the server lets you set them; where the group is another then, it gets no permissions. Other
-hard links keep the old file, and access control lists are not kept. A symbolic link stays, and the file that it names is replaced.")]
+hard links keep the old file, and access control lists are not kept. A symbolic link stays, and
+the file that it names is replaced.")]
 pub struct Arguments {
     /// The local file, or - for stdin
     #[arg(value_name = "LOCAL")]
