@@ -26,6 +26,9 @@ use super::{
 };
 use odafs_common::direct::Feedback;
 
+/// One-sided reads that take no longer are loads from memory.
+const LOADS_NS: f64 = 2_000.0;
+
 /// What the policy knows, for one file and size class.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Explanation {
@@ -381,6 +384,10 @@ impl Policy {
             Choice::Guarded | Choice::Rpc => 5_000.0,
         };
         let route_ns = cost(class).unwrap_or(guess_ns);
+        // The memory of this host is as near as the cache, whatever its first touch takes.
+        if choice == Choice::OneSided && route_ns < LOADS_NS {
+            return false;
+        }
         let page_ns = match class.index() < page.index() {
             true => cost(*page).unwrap_or(route_ns + 200.0),
             false => route_ns,
