@@ -24,7 +24,7 @@ pub enum Fabric {
 }
 
 impl Fabric {
-    /// Its name.
+    /// As `--fabric` takes it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shm => "shm",

@@ -59,7 +59,7 @@ pub struct Facts {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Bytes.
+    /// Length of the content, in bytes.
     pub size: u64,
     /// Bytes on disk.
     pub used: u64,

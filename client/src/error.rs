@@ -105,7 +105,7 @@ pub enum ConnectError {
     /// This build lacks the fabric.
     #[error("connect: the {fabric} fabric is not in this build ({remedy})")]
     NoFabric {
-        /// Its name.
+        /// The fabric: `verbs`.
         fabric: &'static str,
         /// What to do.
         remedy: &'static str,

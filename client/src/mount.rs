@@ -37,7 +37,7 @@ const PORTMAPPER: u16 = 111;
 /// An export that was mounted.
 #[derive(Debug)]
 pub struct Mounted {
-    /// Its name.
+    /// The export's name, as sessions are opened for it.
     pub export: Vec<u8>,
     /// Its root.
     pub root: Handle,

@@ -81,7 +81,7 @@ pub struct Nfs<'a> {
 /// A file that was found or made.
 #[derive(Debug, Clone, Copy)]
 pub struct Found {
-    /// It.
+    /// What the server calls it.
     pub handle: Handle,
     /// What is known about it.
     pub attributes: Attributes,
@@ -100,7 +100,7 @@ pub struct Listing {
 /// One entry.
 #[derive(Debug)]
 pub struct ListedEntry {
-    /// Its name.
+    /// One component of a path, as the server has it.
     pub name: Vec<u8>,
     /// Number of the file.
     pub file_id: u64,

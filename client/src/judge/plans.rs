@@ -5,7 +5,7 @@ use super::world::{Phase, Route, WORKING_SET};
 /// A plan.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// Its name.
+    /// As the table of regrets shows it.
     pub name: &'static str,
     /// Its phases.
     pub phases: Vec<Phase>,

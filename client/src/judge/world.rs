@@ -33,7 +33,7 @@ impl Route {
 /// A fabric and what the server grants on it: which routes there are, and what they cost in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Export {
-    /// Its name.
+    /// As the table of regrets shows it.
     pub name: &'static str,
     /// The most direct route that is granted.
     pub most: Route,
