@@ -4,8 +4,10 @@ mod flood;
 mod peer;
 mod setting;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{Builder, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -21,12 +23,16 @@ use crate::histogram::Latencies;
 use crate::machine::{self, Machine};
 
 /// What is measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Plan {
+    /// The program `odafs`, whose servers are measured.
+    pub program: PathBuf,
     /// For the rows, in all.
     pub time: Duration,
     /// What a sync takes in the last row.
     pub sync: Duration,
+    /// The floods, by the names of their rows. Empty: all.
+    pub floods: Vec<String>,
 }
 
 /// The figures.
@@ -47,8 +53,10 @@ pub struct Report {
 pub struct Row {
     /// What the other client does.
     pub flood: String,
-    /// Calls of it that were answered.
-    pub flooded: u64,
+    /// Calls of it that our server answered in a second.
+    pub flooded: f64,
+    /// Calls of it that the other server answered in a second.
+    pub elsewhere: Option<f64>,
     /// LOOKUP of a name whose object is in memory.
     pub lookup: Pair,
     /// READ of 4 KiB that are in memory.
@@ -62,20 +70,43 @@ pub struct Row {
 pub struct Pair {
     /// 99th percentile, ns.
     pub quiet_p99_ns: u64,
-    /// 99th percentile, ns.
+    /// 99th percentile beside the flood, ns.
     pub flooded_p99_ns: u64,
-    /// The latter by the former.
+    /// 99th percentile while the flood goes to another server of this machine, ns: what the machine makes of it.
+    pub elsewhere_p99_ns: Option<u64>,
+    /// Flooded by quiet.
     pub ratio: f64,
+    /// Flooded by elsewhere: what the server adds.
+    pub server_ratio: Option<f64>,
 }
 
 /// Calls of a flood under way.
 const DEPTH: u64 = 32;
-/// Slices of a row: quiet and flooded in turn.
-const SLICES: u32 = 4;
+/// Rounds of a row, each a slice quiet, one flooded and one with the flood elsewhere. Connections are dealt to threads
+/// in turn: in one of two the flood has ours.
+const ROUNDS: u32 = 2;
+/// Slices of a round.
+const SLICES: u32 = 3;
+/// The row in which nobody calls: two threads compute, one of them nice.
+const COMPUTING: &str = "computing";
+/// The row in which several clients change files, and syncs take long.
+const SYNCS: &str = "syncs";
 
-/// Rows of a run.
-pub fn rows() -> usize {
-    PROCEDURES.len() + 1
+/// The names of the rows.
+pub fn rows() -> Vec<&'static str> {
+    let floods = PROCEDURES.map(|(name, _)| name);
+    floods.into_iter().chain([COMPUTING, SYNCS]).collect()
+}
+
+impl Plan {
+    fn has(&self, row: &str) -> bool {
+        self.floods.is_empty() || self.floods.iter().any(|flood| flood == row)
+    }
+
+    /// Rows of this run.
+    pub fn rows(&self) -> usize {
+        rows().iter().filter(|row| self.has(row)).count()
+    }
 }
 
 /// Measures; `tick` is told each row.
@@ -84,24 +115,36 @@ pub fn rows() -> usize {
 /// No server could be started, or it refused a call.
 pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
     let machine = Machine::here();
-    let slice = plan.time / (rows() as u32 * SLICES);
+    let slice = plan.time / (plan.rows().max(1) as u32 * ROUNDS * SLICES);
     let mut rows = Vec::new();
-    let bench = Bench::new(Duration::ZERO)?;
-    for procedure in PROCEDURES {
-        let name = format!("{procedure:?}");
-        tick(&format!("round 1: {name}"));
-        rows.push(bench.row(name, slice, &[procedure])?);
+    let mut begins = |name: &str| {
+        let has = plan.has(name);
+        if has {
+            tick(&format!("round 1: {name}"));
+        }
+        has
+    };
+    let bench = Bench::new(Setting::apart(&plan.program)?, None)?;
+    let other = Bench::new(Setting::apart(&plan.program)?, None)?;
+    for (name, procedure) in PROCEDURES {
+        if begins(name) {
+            rows.push(bench.row(name.to_owned(), slice, &[procedure], Some(&other))?);
+        }
     }
-    drop(bench);
-    let name = format!("syncs of {:?}", plan.sync);
-    tick(&format!("round 1: {name}"));
-    let syncing = [
-        Procedure::Commit,
-        Procedure::SetAttributes,
-        Procedure::Write,
-        Procedure::Create,
-    ];
-    rows.push(Bench::new(plan.sync)?.row(name, slice, &syncing)?);
+    if begins(COMPUTING) {
+        rows.push(bench.row(COMPUTING.to_owned(), slice, &[], None)?);
+    }
+    drop((bench, other));
+    if begins(SYNCS) {
+        let syncing = [
+            Procedure::Commit,
+            Procedure::SetAttributes,
+            Procedure::Write,
+            Procedure::Create,
+        ];
+        let name = format!("{SYNCS} of {:?}", plan.sync);
+        rows.push(Bench::syncing(plan.sync)?.row(name, slice, &syncing, None)?);
+    }
     Ok(Report {
         bench: "fairness",
         machine,
@@ -117,23 +160,20 @@ struct Bench {
     ours: Handle,
     file: Handle,
     /// Syncs take no time just now.
-    hurry: Arc<AtomicBool>,
+    hurry: Option<Arc<AtomicBool>>,
 }
 
 /// What we have seen: LOOKUP, READ and READDIR.
 type Seen = [Latencies; 3];
 
+/// A flood while it lasts.
+struct Flood<'a> {
+    over: &'a AtomicBool,
+    answered: &'a AtomicU64,
+}
+
 impl Bench {
-    /// Beside floods each sync takes as long.
-    fn new(sync: Duration) -> Result<Self> {
-        let hurry = Arc::new(AtomicBool::new(true));
-        let hurries = Arc::clone(&hurry);
-        let setting = Setting::new(move |_| {
-            let since = Instant::now();
-            while !hurries.load(Ordering::Relaxed) && since.elapsed() < sync {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        })?;
+    fn new(setting: Setting, hurry: Option<Arc<AtomicBool>>) -> Result<Self> {
         let targets = setting.targets()?;
         let mut peer = setting.peer()?;
         let ours = peer.mkdir(setting.root(), "ours")?;
@@ -147,50 +187,108 @@ impl Bench {
         })
     }
 
-    /// Quiet and flooded in turn, by floods of these procedures, a connection for each.
-    fn row(&self, flood: String, slice: Duration, of: &[Procedure]) -> Result<Row> {
+    /// Beside floods each sync takes as long.
+    fn syncing(sync: Duration) -> Result<Self> {
+        let hurry = Arc::new(AtomicBool::new(true));
+        let hurries = Arc::clone(&hurry);
+        let setting = Setting::here(move |_| {
+            let since = Instant::now();
+            while !hurries.load(Ordering::Relaxed) && since.elapsed() < sync {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        })?;
+        Self::new(setting, Some(hurry))
+    }
+
+    /// Syncs take their time, or none.
+    fn hurry(&self, hurry: bool) {
+        if let Some(hurries) = &self.hurry {
+            hurries.store(hurry, Ordering::Relaxed);
+        }
+    }
+
+    /// Quiet, flooded, and with the flood at the other server in turn. Floods are of these procedures, a connection for
+    /// each; of none, two threads compute.
+    fn row(
+        &self,
+        flood: String,
+        slice: Duration,
+        of: &[Procedure],
+        other: Option<&Self>,
+    ) -> Result<Row> {
         let mut peer = self.setting.peer()?;
-        let (mut quiet, mut flooded) = (Seen::default(), Seen::default());
-        let answered = AtomicU64::new(0);
+        let [mut quiet, mut flooded, mut elsewhere] = [(); 3].map(|()| Seen::default());
+        let answered = [AtomicU64::new(0), AtomicU64::new(0)];
         // Nothing is opened for the first time in what is measured.
         self.call_for(&mut peer, Duration::ZERO, &mut Seen::default())?;
-        for number in 0..SLICES {
-            if number % 2 == 0 {
-                self.call_for(&mut peer, slice, &mut quiet)?;
-                continue;
+        for _ in 0..ROUNDS {
+            self.call_for(&mut peer, slice, &mut quiet)?;
+            let mut beside = |flooded: &Self, answered, seen: &mut Seen| {
+                flooded.flooded(of, slice / 10, answered, || {
+                    self.call_for(&mut peer, slice, seen)
+                })
+            };
+            beside(self, &answered[0], &mut flooded)?;
+            if let Some(other) = other {
+                beside(other, &answered[1], &mut elsewhere)?;
             }
-            let over = AtomicBool::new(false);
-            self.hurry.store(false, Ordering::Relaxed);
-            std::thread::scope(|scope| {
-                let floods: Vec<_> = of
-                    .iter()
-                    .map(|of| scope.spawn(|| self.flood(*of, &over, &answered)))
-                    .collect();
-                // They have begun.
-                std::thread::sleep(slice / 10);
-                let ours = self.call_for(&mut peer, slice, &mut flooded);
-                over.store(true, Ordering::Relaxed);
-                self.hurry.store(true, Ordering::Relaxed);
-                for flood in floods {
-                    flood.join().expect("a flood does not panic")?;
-                }
-                ours
-            })?;
         }
         let pair = |at: usize| {
-            let [quiet, flooded] = [&quiet[at], &flooded[at]].map(|seen| seen.at(0.99).max(1));
+            let p99 = |seen: &Seen| seen[at].at(0.99).max(1);
+            let (quiet, flooded) = (p99(&quiet), p99(&flooded));
+            let elsewhere = other.map(|_| p99(&elsewhere));
             Pair {
                 quiet_p99_ns: quiet,
                 flooded_p99_ns: flooded,
+                elsewhere_p99_ns: elsewhere,
                 ratio: flooded as f64 / quiet as f64,
+                server_ratio: elsewhere.map(|elsewhere| flooded as f64 / elsewhere as f64),
             }
         };
+        let seconds = (slice * ROUNDS).as_secs_f64() * 1.1;
+        let [here, there] = answered.map(|count| count.into_inner() as f64 / seconds);
         Ok(Row {
             flood,
-            flooded: answered.into_inner(),
+            flooded: here,
+            elsewhere: other.map(|_| there),
             lookup: pair(0),
             read: pair(1),
             readdir: pair(2),
+        })
+    }
+
+    /// What comes of `ours` while this server is flooded, for `ahead` already.
+    fn flooded(
+        &self,
+        of: &[Procedure],
+        ahead: Duration,
+        answered: &AtomicU64,
+        ours: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let over = AtomicBool::new(false);
+        let flood = &Flood {
+            over: &over,
+            answered,
+        };
+        self.hurry(false);
+        std::thread::scope(|scope| {
+            let mut floods = Vec::new();
+            for of in of {
+                floods.push(named(scope, "flood", || self.flood(*of, flood))?);
+            }
+            if of.is_empty() {
+                for nice in [0, 19] {
+                    floods.push(named(scope, "compute", move || flood.compute(nice))?);
+                }
+            }
+            std::thread::sleep(ahead);
+            let ours = ours();
+            over.store(true, Ordering::Relaxed);
+            self.hurry(true);
+            for flood in floods {
+                flood.join().expect("a flood does not panic")?;
+            }
+            ours
         })
     }
 
@@ -229,9 +327,9 @@ impl Bench {
     }
 
     /// Calls of one procedure until it is over, many under way; then until all are answered.
-    fn flood(&self, of: Procedure, over: &AtomicBool, answered: &AtomicU64) -> Result<()> {
+    fn flood(&self, of: Procedure, flood: &Flood<'_>) -> Result<()> {
         // Elsewhere its client would be another machine.
-        let _ = rustix::process::setpriority_process(None, 19);
+        be_nice(19);
         let mut peer = self.setting.peer()?;
         let send = |peer: &mut Peer, number| {
             let (procedure, arguments) = self.targets.call(of, number);
@@ -246,8 +344,8 @@ impl Bench {
                 return Ok(());
             }
             peer.receive()?;
-            if !over.load(Ordering::Relaxed) {
-                answered.fetch_add(1, Ordering::Relaxed);
+            if !flood.over.load(Ordering::Relaxed) {
+                flood.answered.fetch_add(1, Ordering::Relaxed);
                 send(&mut peer, sent)?;
                 sent += 1;
             }
@@ -256,23 +354,29 @@ impl Bench {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_flood_has_a_row() {
-        let plan = Plan {
-            time: Duration::from_secs(1),
-            sync: Duration::from_millis(50),
-        };
-        let mut told = 0;
-        let report = run(&plan, |_| told += 1).expect("measured");
-        assert_eq!((report.rows.len(), told), (rows(), rows()));
-        for row in &report.rows {
-            for pair in [row.lookup, row.read, row.readdir] {
-                assert!(pair.quiet_p99_ns > 0 && pair.flooded_p99_ns > 0, "{row:?}");
-            }
+impl Flood<'_> {
+    fn compute(&self, nice: i32) -> Result<()> {
+        be_nice(nice);
+        let mut sum = 0_u64;
+        while !self.over.load(Ordering::Relaxed) {
+            sum = std::hint::black_box(sum.wrapping_add(1));
         }
+        Ok(())
     }
+}
+
+/// The calling thread alone.
+fn be_nice(nice: i32) {
+    let _ = rustix::process::setpriority_process(None, nice);
+}
+
+/// A thread with a name, for whoever looks from outside.
+fn named<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    run: impl FnOnce() -> Result<()> + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, Result<()>>> {
+    Ok(Builder::new()
+        .name(name.to_owned())
+        .spawn_scoped(scope, run)?)
 }

@@ -160,6 +160,11 @@ impl ServerProcess {
         self.metrics
     }
 
+    /// Where it serves NFS over TCP.
+    pub fn nfs(&self) -> Option<SocketAddr> {
+        self.nfs
+    }
+
     /// The URL of the root of its export over a fabric.
     ///
     /// # Errors

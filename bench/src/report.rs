@@ -36,8 +36,8 @@ const PALETTE: [&str; 6] = [
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;\
 color:#1c2430;background:#fff}h1{font-size:1.6rem}h2{font-size:1.15rem;margin-top:2rem}h3{font-size:1rem}\
-table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}\
-td,th{padding:.2rem .6rem;text-align:right;border-bottom:1px solid #dde2e8}\
+div.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}\
+td,th{padding:.2rem .6rem;text-align:right;vertical-align:bottom;border-bottom:1px solid #dde2e8}td{white-space:nowrap}\
 td:first-child,th:first-child{text-align:left}p.small{color:#5a6472;font-size:.85rem}svg{max-width:100%}\
 svg text{font:13px system-ui,sans-serif;fill:#1c2430}";
 
@@ -83,7 +83,7 @@ impl Page {
 
     /// A table: a heading row and rows.
     pub fn table(&mut self, rows: &[Vec<String>]) {
-        self.body.push_str("<table>\n");
+        self.body.push_str("<div class=wide><table>\n");
         for (i, row) in rows.iter().enumerate() {
             let cell = if i == 0 { "th" } else { "td" };
             let cells: String = row
@@ -92,7 +92,7 @@ impl Page {
                 .collect();
             self.push(format_args!("<tr>{cells}</tr>\n"));
         }
-        self.body.push_str("</table>\n");
+        self.body.push_str("</table></div>\n");
     }
 
     /// Horizontal bars on a logarithmic scale: p50 as the bar, p99 as the whisker.

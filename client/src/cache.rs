@@ -19,9 +19,10 @@ use self::{
     order::{USES_MAX, newness},
 };
 use odafs_common::page::PageSize;
+use odafs_fabric::clock;
 use odafs_fabric::sync::{
     Mutex, OnceLock,
-    atomic::{AtomicU64, Ordering::Relaxed},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
 /// A stretch of a file that is read, or a page that is kept.
@@ -42,6 +43,12 @@ struct Block {
     number: u64,
 }
 
+/// Frames that had memory before some were lent, and after.
+struct Lent {
+    before: u32,
+    after: u32,
+}
+
 /// Bytes of a block.
 const BLOCK: usize = PageSize::MIN.bytes();
 /// Blocks of the largest page.
@@ -59,6 +66,31 @@ pub struct DataCache {
     frames_max: u32,
     /// A block is new until so many others came.
     newness: AtomicU64,
+    growth: Growth,
+}
+
+/// What giving memory to frames takes: the first store to each makes the kernel look for a page and clear it.
+#[derive(Default)]
+struct Growth {
+    /// There is no frame for another page, until more may be given memory.
+    starved: AtomicBool,
+    /// Frames that got memory since this was asked for last, and the nanoseconds that it took to fill them.
+    frames: AtomicU32,
+    ns: AtomicU64,
+}
+
+/// What became of a page that was to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Put {
+    /// It is not kept: it is not the file's any more, or there is no frame for it.
+    Not,
+    /// It is kept, and the cache has grown for it.
+    InNewMemory,
+    /// It is kept where something else was.
+    InPlace {
+        /// A little more memory would have kept it since the last time.
+        returns: bool,
+    },
 }
 
 impl DataCache {
@@ -70,6 +102,7 @@ impl DataCache {
             keeper: Mutex::new(Keeper::new(frames_now)),
             frames_max: frames(bytes_max),
             newness: AtomicU64::new(newness(frames_now)),
+            growth: Growth::default(),
         }
     }
 
@@ -156,16 +189,16 @@ impl DataCache {
     }
 
     /// Keeps a page's valid bytes, `data`, if there is room for them, and if `still` says, when nobody else can remove pages,
-    /// that they are the file's. True if a little more memory would have kept it since the last time.
+    /// that they are the file's.
     pub fn put(
         &self,
         page: Stretch,
         size: PageSize,
         data: &[u8],
         still: impl FnOnce() -> bool,
-    ) -> bool {
+    ) -> Put {
         let Some(core) = self.core.get_or_init(|| self.core()) else {
-            return false;
+            return Put::Not;
         };
         let first = Block::at(page.file, page.offset);
         // A page that is not full ends with a block that is not, be it empty.
@@ -173,45 +206,90 @@ impl DataCache {
         let blocks = (0..count).map(|n| &data[n * BLOCK..data.len().min((n + 1) * BLOCK)]);
         let mut lent = [0; BLOCKS_MAX];
         let lent = &mut lent[..count];
-        if first.number >= NUMBER_MAX || !self.lend(core, lent) {
-            return false;
+        if first.number >= NUMBER_MAX {
+            return Put::Not;
+        }
+        let Some(Lent { before, after }) = self.lend(core, lent) else {
+            return Put::Not;
+        };
+        let grows = (after > before).then(clock::now);
+        if grows.is_some() {
+            core.frames.settle(before, after);
         }
         for (frame, block) in lent.iter().zip(blocks.clone()) {
             core.frames.fill(*frame, block);
         }
+        if let Some(began) = grows {
+            let ns = clock::now().since(began).0;
+            self.growth.frames.fetch_add(after - before, Relaxed);
+            self.growth.ns.fetch_add(ns, Relaxed);
+        }
         let mut keeper = self.keeper.lock();
         if keeper.is_beyond_limit() || !still() {
             lent.iter().for_each(|frame| keeper.take_back(core, *frame));
-            return false;
+            return Put::Not;
         }
         for number in first.number..first.number + (size.bytes() / BLOCK) as u64 {
             keeper.remove(core, Block { number, ..first });
         }
-        let mut missed = false;
+        let mut returns = false;
         for ((number, frame), data) in (first.number..).zip(lent).zip(blocks) {
             let block = Block { number, ..first };
-            missed |= keeper.publish(core, *frame, block, page.generation, data.len());
+            returns |= keeper.publish(core, *frame, block, page.generation, data.len());
         }
-        missed
+        keeper.prefetch(core);
+        match grows {
+            Some(_) => Put::InNewMemory,
+            None => Put::InPlace { returns },
+        }
     }
 
-    /// Borrows frames to fill. False (and none are borrowed) if there are not so many.
-    fn lend(&self, core: &Core, frames: &mut [u32]) -> bool {
+    /// Would a page be kept that came now? If not, memory is yet to be allowed.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        !self.growth.starved.load(Relaxed)
+    }
+
+    /// Frames that were given memory since this was asked last, and the nanoseconds that their fills took.
+    pub fn take_growth(&self) -> (u32, u64) {
+        match self.growth.frames.load(Relaxed) {
+            0 => (0, 0),
+            _ => (
+                self.growth.frames.swap(0, Relaxed),
+                self.growth.ns.swap(0, Relaxed),
+            ),
+        }
+    }
+
+    /// So many more frames may be given memory, until the next such word. A cache that is never told so takes what it needs,
+    /// up to its limit.
+    pub fn allow_growth(&self, frames: u32) {
+        let mut keeper = self.keeper.lock();
+        keeper.allow(Some(frames));
+        let starved = keeper.is_starved(keeper.refused().max(1));
+        self.growth.starved.store(starved, Relaxed);
+    }
+
+    /// Borrows frames to fill. `None` (and none are borrowed) if there are not so many.
+    fn lend(&self, core: &Core, frames: &mut [u32]) -> Option<Lent> {
         let mut keeper = self.keeper.lock();
         let before = keeper.with_memory();
+        if keeper.is_starved(frames.len()) {
+            keeper.refuse(frames.len());
+            self.growth.starved.store(true, Relaxed);
+            return None;
+        }
         for at in 0..frames.len() {
             let Some(frame) = keeper.lend(core) else {
                 frames[..at]
                     .iter()
                     .for_each(|frame| keeper.take_back(core, *frame));
-                return false;
+                return None;
             };
             frames[at] = frame;
         }
         let after = keeper.with_memory();
-        drop(keeper);
-        core.frames.settle(before, after);
-        true
+        Some(Lent { before, after })
     }
 
     /// Drops what is kept of the pages from `first` to `last`.
@@ -278,5 +356,9 @@ impl Block {
 
 #[cfg(test)]
 mod contest;
+#[cfg(all(test, not(shuttle)))]
+mod growing;
+#[cfg(all(test, not(shuttle)))]
+mod speed;
 #[cfg(test)]
 mod tests;

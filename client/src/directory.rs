@@ -14,15 +14,21 @@
 //! - References are good for one session. [`Directory::begin`] moves the session's number before it clears, and a
 //!   reader looks at the number last.
 //!
-//! When its share of memory is used up, chunks without a reference left go first (they are free at once), then those
-//! of closed files, then CLOCK over the rest, which is what servers' page caches resemble (paper 004, section III-A).
+//! When its share of memory is used up, chunks without a reference left go first (what is stale is forgotten, and they are
+//! free at once), then those of closed files as the hand meets them, then SIEVE over the rest (Zhang et al., NSDI 2024): in
+//! the order of their coming, but for those that were looked into since the hand came by. A chunk takes many reads to fill, and
+//! what fills and goes and fills again is of no use: orders that let the oldest go (CLOCK, which servers' page caches resemble,
+//! and LRU) keep a tenth of what SIEVE keeps where more is read than fits (docs/BENCHMARKS.md).
 
+mod sieve;
+
+use self::sieve::{Owner, Sieve};
 use odafs_common::{
     page::PageSize,
     reference::{AccessKey, Epoch, Handle, Reference},
 };
 use odafs_fabric::sync::{
-    Arc, Mutex, OnceLock, Weak,
+    Arc, Mutex, OnceLock,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
 };
 
@@ -114,15 +120,8 @@ struct Keeper {
     limit: usize,
     owners: Vec<Owner>,
     free: Vec<u32>,
-    hand: usize,
+    order: Sieve,
     held: u64,
-}
-
-#[derive(Debug)]
-struct Owner {
-    tree: Weak<Tree>,
-    chunk: u32,
-    held: u32,
 }
 
 impl Directory {
@@ -138,7 +137,7 @@ impl Directory {
                 limit: chunks.min(chunks_in(segments)),
                 owners: Vec::new(),
                 free: Vec::new(),
-                hand: 0,
+                order: Sieve::default(),
                 held: 0,
             }),
         }
@@ -178,6 +177,7 @@ impl Directory {
         if valid == 0 || !still || self.session.load(Acquire) != session {
             return Lookup::Missing;
         }
+        chunk.touch();
         Lookup::Found(unpack(place, key, valid, size))
     }
 
@@ -201,17 +201,17 @@ impl Directory {
         let still = valid_word.load(Acquire) == valid
             && slot.load(Acquire) == number
             && chunk.owned.load(Acquire) == owned;
-        (still && self.session.load(Acquire) == session).then_some(location)
+        if !still || self.session.load(Acquire) != session {
+            return None;
+        }
+        chunk.touch();
+        Some(location)
     }
 
-    /// Says that the chunk of this page was of use of late.
-    pub fn touch(&self, tree: &Tree, page: u64) {
-        if let Some(chunk) = tree
-            .slot(page)
-            .and_then(|slot| self.chunk(slot.load(Acquire)))
-        {
-            chunk.touched.store(true, Relaxed);
-        }
+    /// There is no reference of this page, but there may have been one, had there been more memory.
+    pub fn is_evicted(&self, tree: &Tree, page: u64) -> bool {
+        tree.slot(page)
+            .is_some_and(|slot| slot.load(Relaxed) == EVICTED)
     }
 
     /// Takes references in, each with the index of its page; those of another session, and those older than what is
@@ -283,11 +283,8 @@ impl Directory {
                 return false;
             };
             let chunk = (page / CHUNK as u64) as u32;
-            keeper.owners[number] = Owner {
-                tree: Arc::downgrade(tree),
-                chunk,
-                held: 0,
-            };
+            keeper.owners[number] = Owner::new(Arc::downgrade(tree), chunk);
+            keeper.order.comes(&mut keeper.owners, number as u32);
             slot.store(number as u32 + 1, Release);
         }
         let number = slot.load(Relaxed);
@@ -299,7 +296,6 @@ impl Directory {
         if before >> 16 > valid >> 16 {
             return false;
         }
-        chunk.touched.store(true, Relaxed);
         let key_word = &chunk.keys[page as usize % CHUNK];
         if before != valid || entry.place.load(Relaxed) != place || key_word.load(Relaxed) != key {
             chunk.run_valid.store(0, Release);
@@ -356,6 +352,11 @@ impl Directory {
         }
     }
 
+    /// References that there is room for.
+    pub fn room(&self) -> u64 {
+        (self.keeper.lock().limit * CHUNK) as u64
+    }
+
     /// References held.
     pub fn held(&self) -> u64 {
         self.keeper.lock().held
@@ -401,22 +402,17 @@ impl Directory {
         self.segments
             .get(segment)?
             .get_or_init(|| (0..chunks).map(|_| Chunk::new()).collect());
-        keeper.owners.push(Owner {
-            tree: Weak::new(),
-            chunk: 0,
-            held: 0,
-        });
+        keeper.owners.push(Owner::default());
         Some(number)
     }
 
-    /// CLOCK: the next chunk that is not free and was not touched since the hand came by, or whose file is closed.
+    /// SIEVE: the next chunk that was not looked into since the hand came by, or whose file is closed.
     fn victim(&self, keeper: &mut Keeper) -> Option<usize> {
-        for _ in 0..2 * keeper.owners.len() {
-            let number = keeper.hand;
-            keeper.hand = (number + 1) % keeper.owners.len();
-            let owner = &keeper.owners[number];
-            let touched = self.chunk(number as u32 + 1)?.touched.swap(false, Relaxed);
-            if owner.held > 0 && (!touched || owner.tree.strong_count() == 0) {
+        for _ in 0..=keeper.owners.len() {
+            let number = keeper.order.look(&keeper.owners)?;
+            let touched = self.chunk(number + 1)?.touched.swap(false, Relaxed);
+            let number = number as usize;
+            if !touched || keeper.owners[number].tree.strong_count() == 0 {
                 return Some(number);
             }
         }
@@ -425,14 +421,8 @@ impl Directory {
 
     /// Takes a chunk out of its tree, clears it and puts it on the free list.
     fn release(&self, keeper: &mut Keeper, number: usize, mark: u32) {
-        let owner = std::mem::replace(
-            &mut keeper.owners[number],
-            Owner {
-                tree: Weak::new(),
-                chunk: 0,
-                held: 0,
-            },
-        );
+        keeper.order.goes(&mut keeper.owners, number as u32);
+        let owner = std::mem::take(&mut keeper.owners[number]);
         if let Some(tree) = owner.tree.upgrade()
             && let Some(slot) = tree.slot(u64::from(owner.chunk) * CHUNK as u64)
         {
@@ -441,6 +431,7 @@ impl Directory {
         if let Some(chunk) = self.chunk(number as u32 + 1) {
             chunk.owned.fetch_add(1, Release);
             chunk.run_valid.store(0, Release);
+            chunk.touched.store(false, Relaxed);
             chunk
                 .entries
                 .iter()
@@ -521,6 +512,14 @@ impl Chunk {
         }
     }
 
+    /// It was of use. The word is written once, until a hand comes by.
+    #[inline]
+    fn touch(&self) {
+        if !self.touched.load(Relaxed) {
+            self.touched.store(true, Relaxed);
+        }
+    }
+
     /// `place` and `valid` of one reference, and the word that is still `valid` if both were of one piece, and whatever
     /// else of the reference is loaded before that word is looked at again.
     #[inline]
@@ -567,3 +566,7 @@ fn unpack(place: u64, key: u64, valid: u64, page: PageSize) -> Reference {
 #[cfg(test)]
 #[path = "directory_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "directory_contest.rs"]
+mod contest;

@@ -220,23 +220,22 @@ fn an_older_reference_never_replaces_a_newer() {
 }
 
 #[test]
-fn at_the_limit_untouched_chunks_go_first() {
+fn at_the_limit_the_oldest_goes_that_was_not_looked_into() {
     let (directory, tree) = fresh(4);
     let page = |chunk: u64| chunk * CHUNK as u64;
+    let find = |chunk: u64| directory.lookup(&tree, page(chunk), 1, SIZE);
     directory.learn(&tree, 1, (0..4).map(|c| (page(c), reference(c, 7))));
     directory.learn(&tree, 1, [(page(4), reference(4, 7))]);
-    assert_eq!(
-        directory.lookup(&tree, page(0), 1, SIZE),
-        Lookup::Evicted,
-        "all were touched: the hand's first"
-    );
-    directory.touch(&tree, page(1));
+    assert_eq!(find(0), Lookup::Evicted, "the oldest");
+    assert_eq!(find(1), Lookup::Found(reference(1, 7)));
     directory.learn(&tree, 1, [(page(5), reference(5, 7))]);
-    assert_eq!(
-        directory.lookup(&tree, page(1), 1, SIZE),
-        Lookup::Found(reference(1, 7))
-    );
-    assert_eq!(directory.lookup(&tree, page(2), 1, SIZE), Lookup::Evicted);
+    assert_eq!(find(1), Lookup::Found(reference(1, 7)));
+    assert_eq!(find(2), Lookup::Evicted);
+    // The hand is beyond them: what comes next goes before what was passed over.
+    assert_eq!(find(3), Lookup::Found(reference(3, 7)));
+    directory.learn(&tree, 1, [(page(6), reference(6, 7))]);
+    assert_eq!(find(3), Lookup::Found(reference(3, 7)));
+    assert_eq!(find(4), Lookup::Evicted);
     assert_eq!(directory.bytes(), 4 * CHUNK_BYTES as u64);
     directory.set_limit(CHUNK_BYTES as u64);
     assert_eq!(directory.held(), 1);
@@ -265,8 +264,8 @@ fn chunks_of_closed_files_go_before_touched_ones() {
     directory.learn(&tree, 1, [(0, reference(0, 7))]);
     directory.learn(&closed, 1, [(0, reference(1, 7))]);
     drop(closed);
-    let keeper_passed = |d: &Directory| d.touch(&tree, 0);
-    keeper_passed(&directory);
+    let open = || directory.lookup(&tree, 0, 1, SIZE);
+    assert_eq!(open(), Lookup::Found(reference(0, 7)));
     directory.learn(&tree, 1, [(CHUNK as u64, reference(2, 7))]);
     assert_eq!(
         directory.lookup(&tree, 0, 1, SIZE),
@@ -338,7 +337,9 @@ proptest! {
                     directory.forget_range(&trees[file], first, first + pages);
                     model.retain(|(f, page), _| *f != file || !(first..=first + pages).contains(page));
                 }
-                Op::Touch { file, page } => directory.touch(&trees[file], page),
+                Op::Touch { file, page } => {
+                    _ = directory.locate(&trees[file], page, 1, SIZE);
+                }
                 Op::Begin => {
                     session += 1;
                     directory.begin(session, SIZE);

@@ -3,10 +3,12 @@
 use crate::{
     buffer::Buffer,
     client::Client,
+    counter,
     error::{PathError, ReadError, WriteError},
     metadata::Metadata,
     nfs::NfsError,
     read, references,
+    route::{Order, SizeClass},
     session::Session,
     shared::Shared,
     state::FileState,
@@ -16,6 +18,9 @@ use crate::{
 use odafs_common::wire::nfs3::Stable;
 use odafs_fabric::sync::Arc;
 use std::ops::Range;
+
+/// Pages of which references are asked for at once, at most: 256 MiB.
+const WILL_NEED_PAGES: u64 = 65_536;
 
 /// An open file. Cheap to clone; reads and writes of many threads go on side by side.
 ///
@@ -79,12 +84,12 @@ impl File {
     }
 
     /// Checks what is cached of the file against the server, as opening it does: by a direct read of its change
-    /// counter where that is at hand, else by GETATTR. True if all of it still held.
+    /// counter where that is at hand, one-sided or guarded, else by GETATTR. True if all of it still held.
     ///
     /// # Errors
     /// The file is gone, or the call failed.
     pub fn revalidate(&self) -> Result<bool, PathError> {
-        if let Some(same) = read::unchanged(self.shared(), &self.state) {
+        if let Some(same) = counter::unchanged(self.shared(), &self.state) {
             return Ok(same);
         }
         let before = self.state.moment();
@@ -236,6 +241,36 @@ impl File {
         write::sync(self)
     }
 
+    /// Says that these ranges, in bytes, will be read soon: the references of their pages are asked for, as far as those are in
+    /// the server's memory, in a call for many ranges. Nothing is asked for where this file's reads go by RPC, and no data is
+    /// read. Returns how many references came. What is beyond 65,536 pages, or more than half of the directory has room for,
+    /// is left out.
+    ///
+    /// # Errors
+    /// The call failed. Reads do not depend on it.
+    pub fn will_need(&self, ranges: &[Range<u64>]) -> Result<u64, ReadError> {
+        let shared = self.shared();
+        let size = shared.page(shared.session().as_deref());
+        let direct = |order: Option<Order>| order.is_none_or(|order| order.choice.is_direct());
+        let class = SizeClass::of(size.bytes());
+        if shared.session().is_none() || !direct(self.state.orders.get(class)) {
+            return Ok(0);
+        }
+        let mut left = WILL_NEED_PAGES.min(shared.directory.room() / 2);
+        let mut wanted = Vec::new();
+        for range in ranges.iter().filter(|range| range.start < range.end) {
+            let first = size.index(range.start);
+            let last = size.index(range.end - 1);
+            let pages = first..(last + 1).min(first.saturating_add(left));
+            left -= pages.end - pages.start;
+            if pages.is_empty() {
+                break;
+            }
+            wanted.push(references::Wanted::pages(&self.state, &pages, size));
+        }
+        self.ask(&wanted)
+    }
+
     /// Asks for the references of `length` bytes from `offset` on (an eager query); returns how many were learned.
     ///
     /// # Errors
@@ -246,8 +281,13 @@ impl File {
             offset,
             length,
         };
+        self.ask(&[range])
+    }
+
+    fn ask(&self, ranges: &[references::Wanted<'_>]) -> Result<u64, ReadError> {
+        let offset = ranges.first().map_or(0, |range| range.offset);
         let path = || self.path.to_string();
-        match references::query(self.shared(), &[range]) {
+        match references::query(self.shared(), ranges) {
             Ok(answers) => Ok(answers.iter().map(|answer| answer.learned).sum()),
             Err(NfsError::Status(status)) => Err(ReadError::Server {
                 path: path(),

@@ -94,8 +94,10 @@ impl Count {
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Tick {
-    /// By the route that is ordered.
+    /// By the route that is ordered, since the last one that was timed.
     pub reads: Untold,
+    /// Of those, told of already.
+    pub told: Untold,
     /// From the data cache.
     pub hits: Untold,
 }

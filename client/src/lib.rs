@@ -58,22 +58,24 @@
 //! # Inside
 //! | module | what lives there |
 //! |---|---|
-//! | `read`, `read_page`, `read_pair`, `read_rpc`, `part`, `write` | the data path: all branching of a read, top to bottom |
+//! | `read`, `read_page`, `read_pair`, `read_rpc`, `steps`, `part`, `write` | the data path: all branching of a read, top to bottom |
 //! | `buffer`, `read_into` | memory that is read into without a copy |
 //! | `client`, `facts`, `file`, `path`, `read_dir`, `references` | what callers hold, and what they ask for |
 //! | `shared`, `lane`, `state` | what handles share, what a thread reads with, what is kept of a file |
-//! | `directory`, `cache`, `budget`, `route` | cores without IO, clock or chance of their own |
+//! | `directory`, `cache`, `budget`, `route`, `ahead` | cores without IO, clock or chance of their own |
 //! | `session`, `direct` | sessions, and connections for direct reads |
 //! | `calls`, `pipeline`, `pool`, `procedure` | RPC: one call, many calls |
 //! | `link`, `transport`, `tcp`, `rdma` | connections that carry calls: messages of a fabric, TCP, RPC-over-RDMA |
 //! | `nfs`, `mount`, `handle` | NFS version 3 and MOUNT |
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod budget;
 mod buffer;
 mod cache;
 mod calls;
 mod client;
+mod counter;
 mod direct;
 mod directory;
 mod error;
@@ -106,6 +108,7 @@ mod session;
 mod shared;
 mod state;
 mod statistics;
+mod steps;
 mod tcp;
 #[cfg(all(feature = "tokio", not(shuttle)))]
 pub mod tokio;

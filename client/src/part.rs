@@ -1,6 +1,7 @@
 //! What a read works on: its parts, one for each page, and what they came to.
 
 use crate::{
+    directory::Location,
     error::{CallError, ReadError, Status},
     file::{File, ReadRequest},
     read::Reading,
@@ -43,7 +44,9 @@ pub struct Part<'b> {
 pub enum Step {
     /// Look into the data cache and the directory.
     Look,
-    /// Copy from the server's memory and check the stamp.
+    /// Copy from the server's memory, which is mapped here, and check the stamp.
+    Load(Location),
+    /// Fetch the bytes and the stamp by RDMA Reads.
     OneSided(Reference),
     /// Have the server's NIC check and copy.
     Guarded(Reference),
@@ -154,9 +157,9 @@ pub struct Wanted {
 }
 
 impl Part<'_> {
-    /// What to ask for by this reference; `fill`: the page is kept.
-    pub fn wanted(&self, reference: &Reference, fill: bool) -> Wanted {
-        let valid = reference.length as usize;
+    /// What to ask for of a page with so many valid bytes; `fill`: the page is kept.
+    pub fn wanted(&self, valid: u32, fill: bool) -> Wanted {
+        let valid = valid as usize;
         if fill {
             return Wanted {
                 from: 0,

@@ -12,8 +12,7 @@
 //!                                                +-- learn references, fill --> Done
 //! ```
 //!
-//! [`source`] decides the route, for all reads. Those within one page take the same steps in [`crate::read_page`], with
-//! nothing allocated; the others are cut into parts here, which take each step together: all that can be posted is in
+//! Those within one page take the same [steps](crate::steps) in [`crate::read_page`], with nothing allocated; the others are cut into parts here, which take each step together: all that can be posted is in
 //! flight before the first answer is waited for.
 
 use crate::{
@@ -21,50 +20,26 @@ use crate::{
     direct::DirectPair,
     error::ReadError,
     file::{File, IntoRequest, ReadRequest},
-    options::Route,
     part::{Failed, Part, Step, contiguous},
     pool::TakeError,
     read_into,
     read_page::{self, Ended, Waits},
     read_pair::PairFailed,
     read_rpc,
-    route::{Choice, Order, Purpose, SizeClass},
+    route::SizeClass,
     session::Session,
     shared::{Asked, Shared},
     state::FileState,
+    steps::{Found, Steps},
     trace::{self, Taken, Why},
 };
-use odafs_common::{exception::Exception, page::PageSize, reference::Reference};
-use odafs_fabric::{clock, memory::ArenaView, sync::Arc};
+use odafs_common::{exception::Exception, page::PageSize, reference::Epoch};
+use odafs_fabric::{clock, sync::Arc};
 
 /// Parts that are worked on together: 4 MiB of 4 KiB pages.
 const PARTS_MAX: usize = 1024;
 /// Cache lines of the next page that are fetched while one is copied.
 const PREFETCH_LINES: u32 = 8;
-
-/// Where a page that is not in the data cache comes from.
-pub enum Source<'s> {
-    /// The server's memory, which is mapped here.
-    Loads(&'s Session, &'s ArenaView),
-    /// A connection for direct reads, by one of the direct routes.
-    Pair(&'s Session, Choice),
-    /// A call.
-    Call,
-}
-
-/// The route that a read takes for a page that it has a reference of: the order's, as far as the session goes.
-#[inline]
-pub fn source<'s>(order: &Order, session: Option<&'s Session>) -> Result<Source<'s>, Why> {
-    match (order.choice, session) {
-        (Choice::Rpc, _) => Ok(Source::Call),
-        (_, None) => Err(Why::NoSession),
-        (Choice::OneSided, Some(session)) if session.one_sided => Ok(match &session.view {
-            Some(view) => Source::Loads(session, view),
-            None => Source::Pair(session, Choice::OneSided),
-        }),
-        (_, Some(session)) => Ok(Source::Pair(session, Choice::Guarded)),
-    }
-}
 
 /// What a read works with.
 pub struct Reading<'a> {
@@ -82,9 +57,7 @@ pub struct Reading<'a> {
     pub traced: bool,
     /// Why the first part was refused, if it was, and how long that took in nanoseconds.
     refused: Option<(Exception, u64)>,
-    /// The page that is read has been noted already.
-    noted: bool,
-    /// Something was on the way that is no part of a route's cost: a connection had to be made.
+    /// Something was on the way that is no part of a route's cost: a connection was made, references were asked for.
     pub disturbed: bool,
 }
 
@@ -126,18 +99,6 @@ pub fn read_into(
     Ok(())
 }
 
-/// Reads the file's change counter directly: is it what it was? `None` where that cannot be done.
-pub fn unchanged(shared: &Shared, state: &FileState) -> Option<bool> {
-    let session = shared.session()?;
-    let counter = state.counter(session.number)?;
-    state.change()?;
-    let change = session
-        .view
-        .as_ref()?
-        .read_word(counter.address, counter.epoch)?;
-    Some(state.revalidate_change(change))
-}
-
 /// Reads all requests, together.
 pub fn read_many(
     file: &File,
@@ -160,7 +121,6 @@ fn read_on(
     let size = shared.page(session.as_deref());
     let bytes = requests.iter().map(|request| request.buf.len()).sum();
     let class = SizeClass::of(bytes);
-    let noted = asked.is_some();
     let asked = asked.unwrap_or_else(|| shared.ask(file.state(), class));
     let mut reading = Reading {
         shared,
@@ -170,7 +130,6 @@ fn read_on(
         asked,
         traced: trace.is_some(),
         refused,
-        noted,
         disturbed: false,
     };
     let mut rest = requests;
@@ -251,74 +210,55 @@ impl Reading<'_> {
         Ok(())
     }
 
+    /// What its steps work with.
+    pub fn steps(&self) -> Steps<'_> {
+        Steps {
+            shared: self.shared,
+            file: self.file,
+            session: self.session.as_deref(),
+            size: self.size,
+            asked: self.asked,
+        }
+    }
+
     /// Step 1 and 2: the data cache, then the directory.
     fn look(&mut self, parts: &mut [Part<'_>]) {
         let refused = self.refused.take();
         if let (Some((why, took_ns)), Some(part)) = (refused, parts.first_mut()) {
             part.refused(why, Some(took_ns));
         }
-        let order = self.asked.order;
-        let source = source(&order, self.session.as_deref());
-        for part in parts.iter_mut().filter(|part| part.step == Step::Look) {
-            if !self.noted {
-                self.shared.note_page(self.file, part.page);
-            }
-            let cached = match order.keeps {
-                true => self
-                    .shared
-                    .cached(self.file, part.page, self.size, part.within, part.buf),
-                false => None,
-            };
-            if let Some(bytes) = cached {
-                part.done(bytes, Taken::Cache, Why::Cached);
+        let steps = self.steps();
+        let end = parts.last().map_or(0, |part| part.page + 1);
+        let (mut missed, mut came) = (false, false);
+        for part in parts {
+            self.shared.note_page(self.file, part.page);
+            if part.step != Step::Look {
                 continue;
             }
-            (part.step, part.why) = match source {
-                Err(why) => (Step::Rpc, why),
-                Ok(Source::Call) if self.shared.options.route == Route::Rpc => {
-                    (Step::Rpc, Why::RpcAsked)
+            let mut found = steps.look(part.page, part.within, part.buf);
+            // A read is one miss, however many of its pages are.
+            if matches!(found, Found::Next(_, Why::NoReference)) && !missed {
+                missed = true;
+                if steps.ask_ahead(part.page..end) {
+                    came = true;
+                    found = steps.look(part.page, part.within, part.buf);
                 }
-                Ok(Source::Call) => (Step::Rpc, Why::PolicyOnRpc),
-                Ok(Source::Loads(session, view)) => match self.reference(session, part) {
-                    None => (Step::Rpc, Why::NoReference),
-                    Some(reference) => {
-                        view.prefetch_stamp(reference.address);
-                        (Step::OneSided(reference), self.why())
-                    }
-                },
-                Ok(Source::Pair(session, choice)) => match self.reference(session, part) {
-                    None => (Step::Rpc, Why::NoReference),
-                    Some(reference) if choice == Choice::OneSided => {
-                        (Step::OneSided(reference), self.why())
-                    }
-                    Some(reference) => (Step::Guarded(reference), self.why()),
-                },
-            };
+            }
+            match found {
+                Found::Cached(bytes) => part.done(bytes, Taken::Cache, Why::Cached),
+                Found::Next(step, why) => (part.step, part.why) = (step, why),
+            }
+            if let (Step::Load(location), Some((_, view))) = (part.step, steps.view()) {
+                view.prefetch_stamp(location.address);
+            }
         }
+        self.disturbed |= came;
     }
 
-    /// A reference that reaches to the part.
-    fn reference(&self, session: &Session, part: &Part<'_>) -> Option<Reference> {
-        let reference = self.shared.reference(self.file, session, part.page)?;
-        (reference.length as usize > part.within).then_some(reference)
-    }
-
-    /// Why a part with a reference is read directly.
-    fn why(&self) -> Why {
-        match self.asked.order.purpose {
-            Purpose::Standing => Why::Referenced,
-            Purpose::Probe => Why::Probe,
-            Purpose::Trial { .. } => Why::Trial,
-        }
-    }
-
-    /// Step 3, one-sided: the first lines of the next part are on their way while one is copied.
+    /// Step 3 by loads: the first lines of the next part are on their way while one is copied.
     fn by_loads(&self, parts: &mut [Part<'_>]) {
-        let Some((session, view)) = self
-            .session
-            .as_ref()
-            .and_then(|s| Some((s, s.view.as_ref()?)))
-        else {
+        let steps = self.steps();
+        let Some((session, view)) = steps.view() else {
             return;
         };
         let mut scratch = self.scratch();
@@ -326,7 +266,7 @@ impl Reading<'_> {
         let alone = parts.len() == 1;
         for at in 0..parts.len() {
             if let Some(Part {
-                step: Step::OneSided(next),
+                step: Step::Load(next),
                 within,
                 ..
             }) = parts.get(at + 1)
@@ -334,28 +274,21 @@ impl Reading<'_> {
                 view.prefetch(next.address + *within as u64, PREFETCH_LINES);
             }
             let part = &mut parts[at];
-            let Step::OneSided(reference) = part.step else {
+            let Step::Load(location) = part.step else {
                 continue;
             };
             let began = alone.then(clock::now);
-            let wanted = part.wanted(&reference, !scratch.is_empty());
+            let wanted = part.wanted(location.length, !scratch.is_empty());
             let into = if wanted.whole {
                 &mut scratch[..wanted.bytes]
             } else {
                 &mut part.buf[..wanted.bytes]
             };
-            if view.read(
-                reference.address + wanted.from as u64,
-                into,
-                reference.epoch,
-            ) {
+            if steps.load(&location, wanted.from, into) {
                 part.finish(self, &wanted, &scratch, Taken::OneSided);
             } else {
-                if !view.is_alive() {
-                    session.end();
-                }
                 let sample = began.map(|began| clock::now().since(began).0);
-                self.refuse(session, part, &reference, Exception::Stale, sample);
+                self.refuse(session, part, location.epoch, Exception::Stale, sample);
             }
         }
     }
@@ -414,18 +347,18 @@ impl Reading<'_> {
         &self,
         session: &Session,
         part: &mut Part<'_>,
-        reference: &Reference,
+        epoch: Epoch,
         why: Exception,
         sample_ns: Option<u64>,
     ) {
         self.shared
-            .refused(session, self.file, part.page, reference, why);
+            .refused(session, self.file, part.page, epoch, why);
         part.refused(why, sample_ns);
     }
 
-    /// Room for a page, where pages are kept; else none.
+    /// Room for a page, where one would be kept; else none.
     pub fn scratch(&self) -> Vec<u8> {
-        if self.asked.order.keeps {
+        if self.asked.order().keeps && self.shared.has_room() {
             vec![0; self.size.bytes()]
         } else {
             Vec::new()

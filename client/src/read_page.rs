@@ -1,23 +1,19 @@
-//! A read within one page, which most reads are: the steps of [`crate::read`] with nothing allocated, at most one lock
+//! A read within one page, which most reads are: the steps of [`crate::read`] taken with nothing allocated, at most one lock
 //! beyond that of a connection, and the clock read for few.
 
 use crate::{
+    cache::Put,
     direct::Alone,
-    directory::Location,
     file::File,
-    part::Failed,
-    read::{Source, source},
+    part::{Failed, Step},
     read_rpc,
     route::{Choice, SizeClass},
-    session::Session,
-    shared::{Asked, Shared},
-    state::FileState,
+    shared::Asked,
+    steps::{Found, Steps},
+    trace::Why,
 };
 use odafs_common::{exception::Exception, page::PageSize, reference::Reference};
-use odafs_fabric::{
-    clock::{self, Nanos},
-    memory::ArenaView,
-};
+use odafs_fabric::clock::{self, Nanos};
 
 /// May the read wait for an answer?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,23 +38,9 @@ pub enum Ended {
 
 /// A read of one page.
 struct PageRead<'a> {
-    shared: &'a Shared,
-    file: &'a FileState,
-    session: Option<&'a Session>,
-    asked: Asked,
-    size: PageSize,
+    steps: Steps<'a>,
     page: u64,
     within: usize,
-}
-
-/// Where the page was found.
-enum Found<'a> {
-    Loads(&'a ArenaView, Location),
-    Pair(&'a Session, Reference, Choice),
-    /// The server is to be asked; for references too?
-    Call {
-        references: bool,
-    },
 }
 
 /// How its bytes came.
@@ -102,50 +84,65 @@ pub fn read(file: &File, buf: &mut [u8], offset: u64, waits: Waits) -> Ended {
         },
     };
     let read = PageRead {
-        shared,
-        file: file.state(),
-        session,
-        asked,
-        size,
+        steps: Steps {
+            shared,
+            file: file.state(),
+            session,
+            size,
+            asked,
+        },
         page: size.index(offset),
         within,
     };
-    read.run(buf, waits)
+    let ended = read.run(buf, waits);
+    if let Ended::Read(_) = ended {
+        shared.note_page(file.state(), read.page);
+    }
+    ended
 }
 
 impl PageRead<'_> {
     /// The steps.
     #[inline]
     fn run(&self, buf: &mut [u8], waits: Waits) -> Ended {
-        // 1. The data cache.
-        if waits == Waits::Yes {
-            self.shared.note_page(self.file, self.page);
-        }
-        if self.asked.order.keeps
-            && let Some(bytes) =
-                self.shared
-                    .cached(self.file, self.page, self.size, self.within, buf)
-        {
-            self.shared.was_hit(self.file, &self.asked, bytes);
-            return Ended::Read(bytes);
-        }
-        // 2. The directory.
-        let Some(found) = self.find().filter(|found| found.is_good(waits)) else {
-            return Ended::LongerWay(Some(self.asked));
+        let Steps {
+            shared,
+            file,
+            size,
+            asked,
+            ..
+        } = self.steps;
+        // 1. and 2. The data cache, the directory.
+        let step = match self.steps.look(self.page, self.within, buf) {
+            Found::Cached(bytes) => {
+                shared.was_hit(file, &asked, bytes);
+                return Ended::Read(bytes);
+            }
+            Found::Next(Step::Load(location), _) => Step::Load(location),
+            Found::Next(..) if waits == Waits::No => return Ended::LongerWay(Some(asked)),
+            // What that took is nobody's cost.
+            Found::Next(_, Why::NoReference) if self.steps.ask_ahead(self.page..self.page + 1) => {
+                return Ended::LongerWay(None);
+            }
+            Found::Next(step, _) => step,
         };
         // 3. and 4. Directly, or by RPC; all of the page, where it is kept.
-        let valid = found.valid(self.size);
-        let ended = if !self.asked.order.keeps {
+        let valid = match step {
+            Step::Load(location) => location.length as usize,
+            Step::OneSided(reference) | Step::Guarded(reference) => reference.length as usize,
+            Step::Look | Step::Rpc | Step::Done => size.bytes(),
+        };
+        let ended = if !asked.order().keeps || !shared.has_room() {
             let length = buf.len().min(valid.saturating_sub(self.within));
-            self.fetch(&found, self.within, &mut buf[..length])
-        } else if buf.len() == self.size.bytes() {
-            self.fetch_and_keep(&found, &mut buf[..valid])
+            self.fetch(&step, self.within, &mut buf[..length])
+        } else if buf.len() == size.bytes() {
+            self.fetch_and_keep(&step, &mut buf[..valid])
         } else {
             let mut aside = [0; PageSize::MIN.bytes()];
             let Some(page) = aside.get_mut(..valid) else {
-                return Ended::LongerWay(Some(self.asked));
+                return Ended::LongerWay(Some(asked));
             };
-            let fetched = self.fetch_and_keep(&found, page);
+            let fetched = self.fetch_and_keep(&step, page);
             fetched.map(|fetched| {
                 let there = page[..fetched.bytes].get(self.within..).unwrap_or(&[]);
                 let bytes = there.len().min(buf.len());
@@ -155,104 +152,77 @@ impl PageRead<'_> {
         };
         match ended {
             Ok(fetched) => {
-                self.shared.was_read(self.file, &self.asked, &fetched);
+                shared.was_read(file, &asked, &fetched);
                 Ended::Read(fetched.bytes)
             }
             Err(ended) => ended,
         }
     }
 
-    /// Where the page is to be had, by the order's route.
-    #[inline]
-    fn find(&self) -> Option<Found<'_>> {
-        let (directory, tree) = (&self.shared.directory, &self.file.tree);
-        match source(&self.asked.order, self.session).ok()? {
-            Source::Call => Some(Found::Call {
-                references: self.asked.order.learns || self.session.is_none(),
-            }),
-            Source::Loads(session, view) => {
-                match directory.locate(tree, self.page, session.number, session.page) {
-                    Some(location) => {
-                        let lane = self.asked.lane();
-                        self.shared.lanes.counts(lane).directory_hits.add(lane, 1);
-                        Some(Found::Loads(view, location))
-                    }
-                    None => self.missing(),
-                }
-            }
-            Source::Pair(session, choice) => {
-                match self.shared.reference(self.file, session, self.page) {
-                    Some(reference) => Some(Found::Pair(session, reference, choice)),
-                    None => self.missing(),
-                }
-            }
-        }
-    }
-
-    #[cold]
-    fn missing(&self) -> Option<Found<'_>> {
-        Some(Found::Call { references: true })
-    }
-
     /// All of the page, which is kept if the file has not changed meanwhile.
-    fn fetch_and_keep(&self, found: &Found<'_>, into: &mut [u8]) -> Result<Fetched, Ended> {
-        let moment = self.file.moment();
-        let fetched = self.fetch(found, 0, into)?;
+    fn fetch_and_keep(&self, step: &Step, into: &mut [u8]) -> Result<Fetched, Ended> {
+        let (shared, file) = (self.steps.shared, self.steps.file);
+        let moment = file.moment();
+        let fetched = self.fetch(step, 0, into)?;
         let page = &into[..fetched.bytes];
         let timed = fetched.took_ns.map(|_| clock::now());
-        self.shared
-            .keep(self.file, moment, self.page, self.size, page);
-        if let Some(began) = timed {
-            self.shared.policy.lock().put(clock::now().since(began).0);
+        let put = shared.keep(file, moment, self.page, self.steps.size, page);
+        if let (Some(began), Put::InPlace { .. }) = (timed, put) {
+            shared.policy.lock().put(clock::now().since(began).0);
         }
         Ok(fetched)
     }
 
     /// What is wanted of the page, from `from` on.
     #[inline]
-    fn fetch(&self, found: &Found<'_>, from: usize, into: &mut [u8]) -> Result<Fetched, Ended> {
-        if into.is_empty() {
-            return Err(Ended::LongerWay(Some(self.asked)));
-        }
-        let (bytes, by) = match found {
-            Found::Loads(view, location) => {
-                let address = location.address + from as u64;
-                if !view.read(address, into, location.epoch) {
+    fn fetch(&self, step: &Step, from: usize, into: &mut [u8]) -> Result<Fetched, Ended> {
+        let steps = &self.steps;
+        let (bytes, by) = match step {
+            Step::Load(location) => {
+                if !steps.load(location, from, into) {
                     // The longer way tries again, and counts and tells why not.
-                    return Err(Ended::LongerWay(Some(self.asked)));
+                    return Err(Ended::LongerWay(Some(steps.asked)));
                 }
                 (into.len(), Choice::OneSided)
             }
-            Found::Pair(session, reference, choice) => {
-                self.on_pair(session, reference, *choice, from, into)?;
-                (into.len(), *choice)
+            Step::OneSided(reference) => {
+                self.on_pair(reference, Choice::OneSided, from, into)?;
+                (into.len(), Choice::OneSided)
             }
-            Found::Call { references } => (self.call(*references, from, into)?, Choice::Rpc),
+            Step::Guarded(reference) => {
+                self.on_pair(reference, Choice::Guarded, from, into)?;
+                (into.len(), Choice::Guarded)
+            }
+            Step::Look | Step::Rpc | Step::Done => (self.call(from, into)?, Choice::Rpc),
         };
-        let took_ns = self.asked.took_ns();
-        if by == Choice::OneSided && took_ns.is_some() {
-            self.shared.directory.touch(&self.file.tree, self.page);
-        }
+        let took_ns = steps.asked.took_ns();
         Ok(Fetched { bytes, by, took_ns })
     }
 
     /// On a connection for direct reads that is there, alone.
     fn on_pair(
         &self,
-        session: &Session,
         reference: &Reference,
         choice: Choice,
         from: usize,
         into: &mut [u8],
     ) -> Result<(), Ended> {
-        let longer_way = Err(Ended::LongerWay(Some(self.asked)));
-        let Some(mut pair) = session.pairs.idle() else {
-            return longer_way;
+        let Steps {
+            shared,
+            file,
+            session,
+            asked,
+            ..
+        } = self.steps;
+        let longer_way = || Err(Ended::LongerWay(Some(asked)));
+        let idle = session.and_then(|session| Some((session, session.pairs.idle()?)));
+        let Some((session, mut pair)) = idle else {
+            return longer_way();
         };
         let mut posted = Nanos(0);
         let deadline = || {
             posted = clock::now();
-            self.shared.calls.deadline_from(posted)
+            shared.calls.deadline_from(posted)
         };
         let from = from as u32;
         let ended = match choice {
@@ -262,54 +232,45 @@ impl PageRead<'_> {
         match ended {
             Ok(Alone::Read) => {
                 session.was_served();
-                if self.asked.is_timed() {
-                    self.shared.policy.lock().feedback(pair.feedback());
+                if asked.is_timed() {
+                    shared.policy.lock().feedback(pair.feedback());
                 }
                 Ok(())
             }
             Ok(Alone::Refused(why)) => {
-                self.shared
-                    .refused(session, self.file, self.page, reference, why);
+                shared.refused(session, file, self.page, reference.epoch, why);
                 let took_ns = clock::now().since(posted).0;
-                Err(Ended::Refused(self.asked, why, took_ns))
+                Err(Ended::Refused(asked, why, took_ns))
             }
             Ok(Alone::TimedOut) => Err(Ended::Failed(Failed::TimedOut)),
-            Ok(Alone::Full) => longer_way,
+            Ok(Alone::Full) => longer_way(),
             Err(broken) => {
                 tracing::debug!(%broken, "a connection for direct reads was lost");
                 pair.discard();
                 session.look();
-                longer_way
+                longer_way()
             }
         }
     }
 
     /// By one call.
-    fn call(&self, references: bool, from: usize, into: &mut [u8]) -> Result<usize, Ended> {
-        let session = match references {
-            true => self.shared.tended_session(),
+    fn call(&self, from: usize, into: &mut [u8]) -> Result<usize, Ended> {
+        let Steps {
+            shared,
+            file,
+            size,
+            asked,
+            ..
+        } = self.steps;
+        let session = match self.steps.learns() {
+            true => shared.tended_session(),
             false => None,
         };
-        let offset = self.size.start(self.page) + from as u64;
-        match read_rpc::alone(self.shared, self.file, session.as_deref(), offset, into) {
+        let offset = size.start(self.page) + from as u64;
+        match read_rpc::alone(shared, file, session.as_deref(), offset, into) {
             Ok(Some(bytes)) => Ok(bytes),
-            Ok(None) => Err(Ended::LongerWay(Some(self.asked))),
+            Ok(None) => Err(Ended::LongerWay(Some(asked))),
             Err(failed) => Err(Ended::Failed(failed)),
-        }
-    }
-}
-
-impl Found<'_> {
-    fn is_good(&self, waits: Waits) -> bool {
-        waits == Waits::Yes || matches!(self, Self::Loads(..))
-    }
-
-    /// Bytes of the page, as far as is known.
-    fn valid(&self, size: PageSize) -> usize {
-        match self {
-            Self::Loads(_, location) => location.length as usize,
-            Self::Pair(_, reference, _) => reference.length as usize,
-            Self::Call { .. } => size.bytes(),
         }
     }
 }

@@ -43,7 +43,7 @@ impl Reading<'_> {
                 return Err(Broken("the server completed what was not asked".into()).into());
             };
             let one_sided = matches!(part.step, Step::OneSided(_));
-            let wanted = part.wanted(&reference, !scratch.is_empty());
+            let wanted = part.wanted(reference.length, !scratch.is_empty());
             match answer.result {
                 Ok(bytes) if bytes as usize == wanted.bytes => {
                     let into = if wanted.whole {
@@ -66,10 +66,10 @@ impl Reading<'_> {
                         },
                     );
                 }
-                Ok(_) => self.refuse(session, part, &reference, Exception::OutOfBounds, None),
+                Ok(_) => self.refuse(session, part, reference.epoch, Exception::OutOfBounds, None),
                 Err(exception) => {
                     let sample = clock::now().since(part.began).0;
-                    self.refuse(session, part, &reference, exception, Some(sample));
+                    self.refuse(session, part, reference.epoch, exception, Some(sample));
                 }
             }
         }
@@ -85,7 +85,7 @@ impl Reading<'_> {
     ) -> Result<(), NotPosted> {
         match part.step {
             Step::Guarded(reference) => {
-                let wanted = part.wanted(&reference, fill);
+                let wanted = part.wanted(reference.length, fill);
                 part.began = clock::now();
                 pair.post(
                     session,
@@ -96,11 +96,11 @@ impl Reading<'_> {
                 )
             }
             Step::OneSided(reference) => {
-                let wanted = part.wanted(&reference, fill);
+                let wanted = part.wanted(reference.length, fill);
                 part.began = clock::now();
                 pair.post_one_sided(&reference, wanted.from as u32, wanted.bytes as u32, at)
             }
-            Step::Look | Step::Rpc | Step::Done => Ok(()),
+            Step::Look | Step::Load(_) | Step::Rpc | Step::Done => Ok(()),
         }
     }
 }

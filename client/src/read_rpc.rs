@@ -159,14 +159,12 @@ fn learn(shared: &Shared, file: &FileState, session: &Session, ok: &odafs::ReadO
 fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(), Failed> {
     let shared = reading.shared;
     let on_fabric = shared.calls.link().name() != "nfs";
-    // References that nobody reads by are of no use. Without a session one is asked for again, now and then.
-    let learns = reading.asked.order.learns || reading.session.is_none();
-    let session = match learns && !plain {
+    let session = match reading.steps().learns() && !plain {
         true => shared.tended_session(),
         false => None,
     };
     if !plain
-        && !reading.asked.order.keeps
+        && !reading.asked.order().keeps
         && let [part] = parts
     {
         let (offset, _) = span(part, reading);
@@ -240,7 +238,7 @@ fn cut(parts: &[Part<'_>], reading: &Reading<'_>, piece_max: u32) -> Vec<Piece> 
 
 fn span(part: &Part<'_>, reading: &Reading<'_>) -> (u64, u32) {
     let start = reading.size.start(part.page);
-    if reading.asked.order.keeps {
+    if reading.asked.order().keeps {
         return (start, reading.size.bytes() as u32);
     }
     (start + part.within as u64, part.buf.len() as u32)
@@ -485,7 +483,7 @@ impl Fetch<'_, '_, '_> {
     /// Keeps the pages that the data holds in full, or up to the end of the file.
     fn keep(&self, piece: Piece, data: Data<'_>, eof: bool) {
         let size = self.reading.size;
-        if !self.reading.asked.order.keeps || size.within(piece.offset) != 0 {
+        if !self.reading.asked.order().keeps || size.within(piece.offset) != 0 {
             return;
         }
         let moment = self.parts[piece.first].moment;

@@ -2,8 +2,10 @@
 //!
 //! Cores without IO, clock or chance of their own. [`crate::shared`] asks them and tells them what came of it.
 
+mod asked;
 mod config;
 mod cost;
+mod growth;
 mod keep;
 mod order;
 mod policy;
@@ -11,6 +13,7 @@ mod refusals;
 mod reuse;
 mod trial;
 
+pub use asked::{Asked, News, Outcome};
 pub use config::Config;
 pub use order::{CLASSES, Choice, Order, Orders, Purpose, SizeClass};
 pub use policy::{Explanation, Policy, Record};

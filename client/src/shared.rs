@@ -7,9 +7,9 @@ pub use self::routes::Asked;
 use self::sessions::Sessions;
 use crate::{
     budget::{Budget, Held},
-    cache::{DataCache, Stretch},
+    cache::{DataCache, Put, Stretch},
     calls::Calls,
-    directory::{Directory, Lookup},
+    directory::{Directory, Location, Lookup},
     error::{CallError, ConnectError},
     handle::Handle,
     lane::{Lane, Lanes},
@@ -26,7 +26,7 @@ use lru::LruCache;
 use odafs_common::{
     exception::Exception,
     page::PageSize,
-    reference::Reference,
+    reference::{Epoch, Reference},
     wire::{nfs3::MAX_DATA, odafs::MAX_READ_REFERENCES},
 };
 use odafs_fabric::{
@@ -118,6 +118,10 @@ impl Shared {
         let by_policy = data_cache && options.route == Route::Policy;
         let budget = Budget::new(options.memory_bytes, data_cache);
         let cache = data_cache.then(|| DataCache::new(options.memory_bytes, budget.data_bytes(0)));
+        let mut policy = Policy::new(Config::default(), options.seed, cached);
+        if let Some(cache) = cache.as_ref().filter(|_| by_policy) {
+            cache.allow_growth(policy.grew(0, 0));
+        }
         let directory = Directory::new(options.memory_bytes);
         directory.set_limit(budget.directory_bytes());
         let shared = Self {
@@ -137,7 +141,7 @@ impl Shared {
             directory,
             learned: AtomicU64::new(0),
             written: AtomicU64::new(0),
-            policy: Mutex::new(Policy::new(Config::default(), options.seed, cached)),
+            policy: Mutex::new(policy),
             reuse: by_policy.then(|| Reuse::new(frames(budget.data_bytes(0)))),
             cache,
             budget: Mutex::new(budget),
@@ -209,14 +213,33 @@ impl Shared {
         self.cache.is_some()
     }
 
+    /// Would a page be kept now, where pages are to be?
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        self.cache.as_ref().is_some_and(DataCache::has_room)
+    }
+
     /// Keeps a page's valid bytes, if the file is still of the version that it was at `moment`.
-    pub fn keep(&self, file: &FileState, moment: Moment, page: u64, size: PageSize, data: &[u8]) {
-        if let Some(cache) = &self.cache {
-            let whole = stretch(file, moment.generation, page, size, 0);
-            if cache.put(whole, size, data, || file.still(moment)) {
-                self.data_ghost(size);
-            }
+    pub fn keep(
+        &self,
+        file: &FileState,
+        moment: Moment,
+        page: u64,
+        size: PageSize,
+        data: &[u8],
+    ) -> Put {
+        let Some(cache) = &self.cache else {
+            return Put::Not;
+        };
+        let whole = stretch(file, moment.generation, page, size, 0);
+        let put = cache.put(whole, size, data, || file.still(moment));
+        if put == (Put::InPlace { returns: true }) {
+            let class = SizeClass::of(size.bytes());
+            self.ghost(class, |budget, known, held| {
+                budget.data_ghost(known.direct_ns.min(known.rpc_ns), held)
+            });
         }
+        put
     }
 
     /// Drops the pages from `first` to `last` from the data cache and the directory.
@@ -235,48 +258,26 @@ impl Shared {
         self.cache.as_ref().map_or(0, DataCache::bytes)
     }
 
-    fn data_ghost(&self, size: PageSize) {
-        let known = self
-            .policy
-            .lock()
-            .explain_server(SizeClass::of(size.bytes()));
-        let moved = self
-            .budget
-            .lock()
-            .data_ghost(known.direct_ns.min(known.rpc_ns), || self.held(&known));
-        if moved {
-            self.split_budget();
-        }
-    }
-
+    /// A page or a reference was wanted that more memory would have kept. `tell` tells the budget what it would have saved;
+    /// true: the split has moved. The budget is locked until all limits are set, so they are those of one split.
     #[cold]
-    fn directory_ghost(&self) {
-        let known = self.policy.lock().explain_server(SizeClass::of(4096));
-        let moved = self
-            .budget
-            .lock()
-            .directory_ghost(saved_ns(&known), || self.held(&known));
-        if moved {
-            self.split_budget();
-        }
-    }
-
-    /// What the directory does with its memory.
-    fn held(&self, known: &Explanation) -> Held {
-        Held {
+    fn ghost(
+        &self,
+        class: SizeClass,
+        tell: impl FnOnce(&mut Budget, &Explanation, &dyn Fn() -> Held) -> bool,
+    ) {
+        let known = self.policy.lock().explain_server(class);
+        let held = || Held {
             hits: self.lanes.directory_hits(),
-            saved_ns: saved_ns(known),
+            saved_ns: saved_ns(&known),
             bytes: self.directory.bytes(),
+        };
+        let mut budget = self.budget.lock();
+        if !tell(&mut budget, &known, &held) {
+            return;
         }
-    }
-
-    fn split_budget(&self) {
-        let directory = self.budget.lock().directory_bytes();
-        self.directory.set_limit(directory);
-        let data = self
-            .budget
-            .lock()
-            .data_bytes(self.directory.bytes_allocated());
+        self.directory.set_limit(budget.directory_bytes());
+        let data = budget.data_bytes(self.directory.bytes_allocated());
         if let Some(cache) = &self.cache {
             cache.set_limit(data);
         }
@@ -288,21 +289,55 @@ impl Shared {
     // References and the policy
 
     /// The reference of a page, counted.
-    pub fn reference(&self, file: &FileState, session: &Session, page: u64) -> Option<Reference> {
-        let lane = Lane::mine();
-        let counts = self.lanes.counts(lane);
+    pub fn reference(
+        &self,
+        file: &FileState,
+        session: &Session,
+        page: u64,
+        lane: Lane,
+    ) -> Option<Reference> {
         let found = self
             .directory
             .lookup(&file.tree, page, session.number, session.page);
-        if let Lookup::Found(reference) = found {
-            counts.directory_hits.add(lane, 1);
-            return Some(reference);
+        match found {
+            Lookup::Found(reference) => {
+                self.lanes.counts(lane).directory_hits.add(lane, 1);
+                Some(reference)
+            }
+            Lookup::Missing | Lookup::Evicted => {
+                self.no_reference(lane, found == Lookup::Evicted);
+                None
+            }
         }
-        counts.directory_misses.add(lane, 1);
-        if found == Lookup::Evicted {
-            self.directory_ghost();
+    }
+
+    /// Where a page lies, counted.
+    #[inline]
+    pub fn location(
+        &self,
+        file: &FileState,
+        session: &Session,
+        page: u64,
+        lane: Lane,
+    ) -> Option<Location> {
+        let found = self
+            .directory
+            .locate(&file.tree, page, session.number, session.page);
+        match found {
+            Some(_) => self.lanes.counts(lane).directory_hits.add(lane, 1),
+            None => self.no_reference(lane, self.directory.is_evicted(&file.tree, page)),
         }
-        None
+        found
+    }
+
+    #[cold]
+    fn no_reference(&self, lane: Lane, evicted: bool) {
+        self.lanes.counts(lane).directory_misses.add(lane, 1);
+        if evicted {
+            self.ghost(SizeClass::of(4096), |budget, known, held| {
+                budget.directory_ghost(saved_ns(known), held)
+            });
+        }
     }
 
     /// What became of a reference that was refused.
@@ -311,14 +346,14 @@ impl Shared {
         session: &Session,
         file: &FileState,
         page: u64,
-        reference: &Reference,
+        epoch: Epoch,
         why: Exception,
     ) {
         session.was_refused(why);
         let lane = Lane::mine();
         self.lanes.counts(lane).refused(lane, why);
         if why.forgets_reference() {
-            self.directory.forget(&file.tree, page, reference.epoch);
+            self.directory.forget(&file.tree, page, epoch);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a client keeps about a file, open or not: which version its cached pages are of, its references, its policy.
 
 use crate::{
+    ahead::Ahead,
     directory::Tree,
     handle::Handle,
     lane::{LANES, Tick},
@@ -23,6 +24,8 @@ pub struct FileState {
     pub handle: Handle,
     /// Its references.
     pub tree: Arc<Tree>,
+    /// Which of them are worth asking for ahead.
+    pub ahead: Ahead,
     /// What the policy keeps for it.
     pub record: Mutex<Record>,
     /// What its reads do without asking the policy.
@@ -143,6 +146,7 @@ impl FileState {
             number,
             handle,
             tree: Arc::new(Tree::default()),
+            ahead: Ahead::default(),
             record: Mutex::new(record),
             orders,
             ticks: Default::default(),

@@ -44,7 +44,7 @@ impl TcpTransport {
                 .since(clock::now())
                 .duration()
                 .max(Duration::from_millis(1));
-            match TcpStream::connect_timeout(&address, left) {
+            match dial(address, left) {
                 Ok(stream) => return Self::over(stream, wait),
                 Err(error) => failed = error,
             }
@@ -89,6 +89,15 @@ impl TcpTransport {
             }
         }
     }
+}
+
+#[cfg(not(shuttle))]
+use odafs_fabric::tcp::dial;
+
+/// There are no sockets in simulation.
+#[cfg(shuttle)]
+fn dial(to: std::net::SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+    TcpStream::connect_timeout(&to, timeout)
 }
 
 fn is_wait(error: &io::Error) -> bool {

@@ -58,6 +58,7 @@ on_each_fabric! {
     one_sided_is_granted_where_the_server_says_so
     a_restarted_server_is_found_again_and_old_references_are_dropped
     the_cache_and_direct_reads_work_together
+    a_run_of_reads_asks_for_its_references_together
     references_are_asked_for_ahead
     data_may_come_ahead_of_the_reply
     writes_and_names
@@ -373,9 +374,13 @@ fn the_cache_and_direct_reads_work_together(fabric: Fabric) {
         let mut now = [0; 1];
         file.read_exact_at(&mut now, 0).unwrap();
         assert_eq!(now[0], first[0] ^ 0xff, "{route:?}");
+        // By the counter, whoever reads it: no call is made.
+        let calls = client.statistics().calls;
         assert!(file.revalidate().unwrap());
         writer.write_at(&first, 0).unwrap();
         assert!(!file.revalidate().unwrap());
+        let by_calls = client.statistics().calls - calls;
+        assert!(by_calls == 0 || route == Route::Policy, "{route:?}");
     }
 }
 
@@ -400,6 +405,38 @@ fn references_are_asked_for_ahead(fabric: Fabric) {
     assert_eq!(counted.references_learned, 13);
     // The end of the file is found by RPC.
     assert!(counted.rpc_reads <= 1, "{counted:?}");
+}
+
+/// A program that reads on and on, and one that says what it will read.
+fn a_run_of_reads_asks_for_its_references_together(fabric: Fabric) {
+    const PAGES: u64 = 1500;
+    let house = House::open(fabric, Direct::OneSided);
+    let data = pattern(PAGES as usize * 4096, 6);
+    std::fs::write(house.file("a"), &data).unwrap();
+    let by_calls = house.connect(options(Route::Rpc)).open("a").unwrap();
+    assert_eq!(by_calls.read_to_end().unwrap(), data);
+    assert_eq!(by_calls.will_need(&[0..4096, 8192..9000]).unwrap(), 0);
+    let mut buf = [0; 4096];
+    let client = house.connect(options(Route::Guarded));
+    let file = client.open("a").unwrap();
+    for page in 0..PAGES {
+        file.read_exact_at(&mut buf, page * 4096).unwrap();
+        assert_eq!(buf[..], data[page as usize * 4096..][..4096], "{page}");
+    }
+    let counted = client.statistics();
+    assert!(counted.rpc_reads < 20, "{counted:?}");
+    assert!(counted.references_learned >= PAGES - 20, "{counted:?}");
+    let client = house.connect(options(Route::Guarded));
+    let file = client.open("a").unwrap();
+    let (first, second) = (0..5000, 4_000_000..4_000_001);
+    assert_eq!(file.will_need(&[first, second, 7..7]).unwrap(), 3);
+    for offset in [4096, 0, 4_000_000 / 4096 * 4096] {
+        file.read_exact_at(&mut buf, offset).unwrap();
+    }
+    let counted = client.statistics();
+    assert_eq!((counted.rpc_reads, counted.direct_hits), (0, 3));
+    let all = file.will_need(&[0..4096, 4096..u64::MAX]).unwrap();
+    assert_eq!(all, PAGES);
 }
 
 fn data_may_come_ahead_of_the_reply(fabric: Fabric) {

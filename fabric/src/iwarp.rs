@@ -18,7 +18,6 @@ mod receive;
 mod tags;
 
 pub use endpoint::{Agreed, Endpoint, MESSAGE_MAX};
-pub use out::Stretch;
 pub use rdmap::Fatal;
 
 #[cfg(all(test, not(any(shuttle, loom))))]

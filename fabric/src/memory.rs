@@ -11,6 +11,7 @@
 mod arena;
 mod copy;
 mod frames;
+mod gather;
 mod hints;
 mod life;
 pub(crate) mod mapping;
@@ -20,6 +21,7 @@ mod own;
 mod pinned;
 mod protocol;
 mod region;
+mod stretch;
 mod target;
 mod view;
 
@@ -27,12 +29,16 @@ mod view;
 pub use arena::SharedArena;
 pub use arena::{Arena, ArenaConfig};
 pub use frames::{Frames, Label};
+pub use gather::Gather;
 pub use hints::{collapse, prefetch};
 pub use life::{LifeView, LifeWord};
 pub use own::Own;
 pub use pinned::Pinned;
 pub use protocol::PinRefused;
 pub use region::Region;
+pub use stretch::Stretch;
+#[cfg(not(shuttle))]
+pub(crate) use stretch::Vectors;
 pub(crate) use target::Target;
 pub use view::ArenaView;
 

@@ -6,9 +6,11 @@
 mod listener;
 mod pair;
 mod readiness;
+mod reserved;
 mod sys;
 
 pub use listener::Listener;
+pub use reserved::dial;
 
 use crate::clock::{self, Nanos};
 use crate::fabric::{self, Peer, QueuePair};
@@ -95,7 +97,7 @@ pub fn connect(
 ) -> io::Result<Box<dyn QueuePair>> {
     fabric::check_private_data(private_data)?;
     let until = clock::now() + options.deadline;
-    let mut socket = TcpStream::connect_timeout(&address, left(until)?)?;
+    let mut socket = dial(address, left(until)?)?;
     prepare(&socket)?;
     socket.set_nonblocking(false)?;
     let wishes = Wishes {

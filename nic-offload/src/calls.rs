@@ -3,9 +3,11 @@
 
 use std::ops::Range;
 
-use odafs_fabric::memory::{Arena, Pinned};
+use odafs_fabric::memory::{Arena, Gather, Pinned};
 use odafs_fabric::sync::Arc;
 use odafs_fabric::{Peer, Remote, Source};
+
+use crate::registration::Contents;
 
 /// The kind of transport that a call came over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,9 +56,39 @@ pub struct Caller {
     /// Bytes of memory that this call's results may be placed in ahead of the reply (RFC 8166: its write chunk).
     /// `None`: it named none, everything goes into the reply.
     pub placement: Option<u32>,
-    /// Bytes of this call's message that came apart from it, without padding (RFC 8166: its read chunk). That is for
-    /// what may (section 6.1), and for all of it.
-    pub apart: Option<Range<u32>>,
+    /// What of this call's arguments came apart from its message, which lacks it.
+    pub apart: Option<Apart>,
+}
+
+/// Arguments that came apart from their message (RFC 8166: its read chunk), in the memory that they were read into. That is
+/// for what may (section 6.1), and for all of it.
+#[derive(Clone, Debug)]
+pub struct Apart {
+    at: u32,
+    contents: Contents,
+    range: Range<usize>,
+}
+
+impl Apart {
+    /// What belongs to the message's byte `at`, and lies in a range of the contents. `None`: they have no such range.
+    pub fn new(at: u32, contents: Contents, range: Range<usize>) -> Option<Apart> {
+        contents.gather(&range)?;
+        Some(Apart {
+            at,
+            contents,
+            range,
+        })
+    }
+
+    /// Where in the whole message it would stand. Its padding, if any came, is a part of it; other padding is nowhere.
+    pub fn place(&self) -> Range<u32> {
+        self.at..self.at.saturating_add(self.range.len() as u32)
+    }
+
+    /// The bytes. The peer may be able to change them at any time.
+    pub fn bytes(&self) -> Gather<'_> {
+        self.contents.gather(&self.range).unwrap_or_default()
+    }
 }
 
 /// Work that may block. Fills the reply and says what to do with it; runs on the server's pool.
@@ -163,7 +195,7 @@ pub trait Calls: Send + Sync {
         self.call(caller, &message, reply)
     }
 
-    /// Whether a call, once it is deferred, may wait for stable storage. Of its data, zeros will do.
+    /// Whether a call, once it is deferred, may wait for stable storage. The message may lack what came [`Apart`].
     fn may_sync(&self, message: &[u8]) -> bool {
         let _ = message;
         true

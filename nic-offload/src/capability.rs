@@ -1,6 +1,6 @@
 //! Capabilities: sessions and what they may read. A request is judged here, before anything about pages is looked up.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use odafs_common::mac::{MacAlgorithm, MacKey, Tag};
 use odafs_common::session::{Control, SessionKey};
@@ -200,9 +200,9 @@ impl Session {
         self.classes.insert(class)
     }
 
-    /// Lets it read frames of this class no longer.
-    pub fn expel(&self, class: ReaderClass) {
-        self.classes.remove(class);
+    /// Lets it read frames of these classes no longer.
+    pub(crate) fn expel(&self, classes: &ClassMask) {
+        self.classes.remove(classes);
     }
 
     /// Closes it. Attached connections notice at their next request.
@@ -356,11 +356,31 @@ impl ClassSet {
         true
     }
 
-    fn remove(&self, class: ReaderClass) {
-        let (lot, word, bit) = Self::place(class);
-        if let Some(words) = self.lots.get(lot).and_then(OnceLock::get) {
-            words[word].fetch_and(!bit, Ordering::Relaxed);
+    fn remove(&self, classes: &ClassMask) {
+        for (lot, words) in &classes.lots {
+            let Some(ours) = self.lots.get(*lot).and_then(OnceLock::get) else {
+                continue;
+            };
+            for (word, gone) in ours.iter().zip(words).filter(|(_, gone)| **gone != 0) {
+                word.fetch_and(!gone, Ordering::Relaxed);
+            }
         }
+    }
+}
+
+/// Classes to be taken from many sessions: a word of each costs what a bit does.
+pub(crate) struct ClassMask {
+    lots: BTreeMap<usize, [u64; ClassSet::LOT_WORDS]>,
+}
+
+impl ClassMask {
+    pub(crate) fn of(classes: &[ReaderClass]) -> Self {
+        let mut lots = BTreeMap::<_, [u64; ClassSet::LOT_WORDS]>::new();
+        for class in classes {
+            let (lot, word, bit) = ClassSet::place(*class);
+            lots.entry(lot).or_default()[word] |= bit;
+        }
+        Self { lots }
     }
 }
 

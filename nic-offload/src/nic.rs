@@ -12,8 +12,8 @@ use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_fabric::{Remote, SteeringTag, entropy};
 
 use crate::capability::{
-    NewSession, NumberedSession, ReaderClass, RekeyRefused, Session, SessionId, Sessions,
-    TooManySessions,
+    ClassMask, NewSession, NumberedSession, ReaderClass, RekeyRefused, Session, SessionId,
+    Sessions, TooManySessions,
 };
 use crate::connection::Connection;
 use crate::counters::Counters;
@@ -226,10 +226,9 @@ impl Nic {
 
     /// Lets no session read frames of these classes any more: nothing that is valid is of them.
     pub fn expel(&self, classes: &[ReaderClass]) {
+        let gone = ClassMask::of(classes);
         for session in self.sessions.all() {
-            for class in classes {
-                session.expel(*class);
-            }
+            session.expel(&gone);
         }
     }
 
@@ -511,5 +510,4 @@ fn sequence_of(message: &[u8]) -> u64 {
 }
 
 #[cfg(test)]
-#[path = "nic_tests.rs"]
 mod tests;

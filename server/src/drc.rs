@@ -18,6 +18,7 @@ use lru::LruCache;
 use odafs_common::wire::rpc::{self, Auth, CallHeader};
 use odafs_fabric::Peer;
 use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Arc, Mutex};
 
 /// What tells a repeated call from a new one.
@@ -155,19 +156,20 @@ impl DuplicateCache {
     }
 
     /// Looks a call up, and remembers it as in progress if it is new. `arguments` are those on the wire.
-    pub fn begin(
+    pub fn begin<'a>(
         &self,
         peer: &Peer,
         header: &CallHeader<'_>,
-        arguments: &[u8],
+        arguments: impl Into<Gather<'a>>,
         repeats: Repeats<'_>,
     ) -> Seen {
+        let arguments = arguments.into();
         let key = Key {
             peer: peer.into(),
             xid: header.xid,
             program: header.program,
             procedure: header.procedure,
-            checksum: checksum(self.credential(header), arguments),
+            checksum: checksum(self.credential(header), &arguments),
             length: arguments.len(),
         };
         let names = match repeats {
@@ -308,26 +310,69 @@ impl Drop for InProgress {
 
 /// A checksum that runs at the speed of memory (a WRITE brings a mebibyte): four lanes of multiply and
 /// rotate. It guards against accidents; who forges one deceives nobody but himself.
-fn checksum(seed: u64, bytes: &[u8]) -> u64 {
-    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
-    let mix = |state: u64, word: u64| (state ^ word).wrapping_mul(FACTOR).rotate_left(29);
-    let word = |bytes: &[u8]| {
-        let mut padded = [0; 8];
-        padded[..bytes.len()].copy_from_slice(bytes);
-        u64::from_le_bytes(padded)
+fn checksum(seed: u64, bytes: &Gather<'_>) -> u64 {
+    let mut sum = Checksum {
+        lanes: [seed, !seed, seed.rotate_left(32), seed ^ Checksum::FACTOR],
+        begun: [0; Checksum::BLOCK],
+        held: 0,
     };
-    let mut lanes = [seed, !seed, seed.rotate_left(32), seed ^ FACTOR];
-    let blocks = bytes.chunks_exact(32);
-    let rest = blocks.remainder();
-    for block in blocks {
-        for (lane, part) in lanes.iter_mut().zip(block.chunks_exact(8)) {
-            *lane = mix(*lane, word(part));
+    bytes.look(|piece| sum.add(piece));
+    sum.finish(bytes.len())
+}
+
+/// A checksum of bytes that come piece by piece.
+struct Checksum {
+    lanes: [u64; 4],
+    /// The block that is not complete yet.
+    begun: [u8; Self::BLOCK],
+    /// Bytes of it.
+    held: usize,
+}
+
+impl Checksum {
+    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+    /// A word for each lane.
+    const BLOCK: usize = 32;
+
+    fn add(&mut self, mut bytes: &[u8]) {
+        if self.held > 0 {
+            let (more, rest) = bytes.split_at(bytes.len().min(Self::BLOCK - self.held));
+            self.begun[self.held..][..more.len()].copy_from_slice(more);
+            self.held += more.len();
+            bytes = rest;
+            if self.held < Self::BLOCK {
+                return;
+            }
+            let block = self.begun;
+            self.mix(&block);
+        }
+        let (blocks, rest) = bytes.as_chunks::<{ Self::BLOCK }>();
+        blocks.iter().for_each(|block| self.mix(block));
+        self.begun[..rest.len()].copy_from_slice(rest);
+        self.held = rest.len();
+    }
+
+    fn mix(&mut self, block: &[u8; Self::BLOCK]) {
+        let (words, _) = block.as_chunks::<8>();
+        for (lane, word) in self.lanes.iter_mut().zip(words) {
+            *lane = Self::mixed(*lane, u64::from_le_bytes(*word));
         }
     }
-    for (lane, part) in lanes.iter_mut().zip(rest.chunks(8)) {
-        *lane = mix(*lane, word(part));
+
+    fn mixed(state: u64, word: u64) -> u64 {
+        (state ^ word).wrapping_mul(Self::FACTOR).rotate_left(29)
     }
-    lanes.into_iter().fold(bytes.len() as u64, mix)
+
+    /// Of so many bytes in all.
+    fn finish(mut self, length: usize) -> u64 {
+        let rest = self.begun[..self.held].chunks(8);
+        for (lane, word) in self.lanes.iter_mut().zip(rest) {
+            let mut padded = [0; 8];
+            padded[..word.len()].copy_from_slice(word);
+            *lane = Self::mixed(*lane, u64::from_le_bytes(padded));
+        }
+        self.lanes.into_iter().fold(length as u64, Self::mixed)
+    }
 }
 
 #[cfg(test)]
@@ -523,6 +568,7 @@ mod tests {
     #[test]
     fn the_checksum_sees_every_byte() {
         let bytes = [7_u8; 100];
+        let checksum = |seed, bytes: &[u8]| checksum(seed, &bytes.into());
         let whole = checksum(1, &bytes);
         for at in 0..bytes.len() {
             let mut other = bytes;
@@ -531,5 +577,22 @@ mod tests {
         }
         assert_ne!(checksum(1, &bytes[..99]), whole);
         assert_ne!(checksum(2, &bytes), whole);
+    }
+
+    /// A call is the same, whatever of it came apart.
+    #[test]
+    fn the_checksum_does_not_see_where_bytes_lie() {
+        let bytes: Vec<u8> = (0..200).map(|at| (at * 7) as u8).collect();
+        let whole = Gather::from(&bytes);
+        for cut in 0..bytes.len() {
+            for piece in [1, 31, 32, 100] {
+                let mut pieces = Gather::new();
+                pieces.push_part(&whole, 0, cut);
+                let rest = bytes.len() - cut;
+                pieces.push_part(&whole, cut, piece.min(rest));
+                pieces.push_part(&whole, cut + piece.min(rest), rest.saturating_sub(piece));
+                assert_eq!(checksum(1, &pieces), checksum(1, &whole), "{cut} {piece}");
+            }
+        }
     }
 }

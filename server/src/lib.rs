@@ -8,6 +8,7 @@ mod feedback;
 mod fill;
 mod handles;
 mod keys;
+mod pace;
 mod pageout;
 mod references;
 mod reports;

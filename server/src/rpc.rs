@@ -10,8 +10,9 @@ use std::ops::Range;
 
 use odafs_common::rpcrdma::binding;
 use odafs_common::wire::rpc::{self, Auth, AuthStat, CallHeader};
-use odafs_common::wire::xdr::{Encode, Reader, Writer, XdrError, padding};
+use odafs_common::wire::xdr::{Apart, Encode, Reader, Writer, XdrError, padding};
 use odafs_fabric::Peer;
+use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_nic::calls::{Caller, Calls, ChunkSource, ChunkWrite, Outcome, Placed};
@@ -19,6 +20,7 @@ use odafs_nic::calls::{Caller, Calls, ChunkSource, ChunkWrite, Outcome, Placed};
 use crate::access::Access;
 use crate::drc::{DuplicateCache, InProgress, Repeats, Seen};
 use crate::metrics::describe;
+use crate::pace::{self, Company};
 use crate::read::Effort;
 use crate::store::{Credential, ids};
 
@@ -31,8 +33,10 @@ pub struct Call<'a> {
     pub who: Credential,
     /// Procedure number.
     pub procedure: u32,
-    /// Its arguments.
+    /// Its arguments. Of a payload that came apart they have the length alone.
     pub arguments: Reader<'a>,
+    /// That payload. The caller may be able to change it meanwhile.
+    pub apart: Option<Gather<'a>>,
     /// How far it may go.
     pub effort: Effort,
 }
@@ -112,6 +116,7 @@ struct Programs {
     duplicates: DuplicateCache,
     hand_over: bool,
     counts: Counts,
+    company: Arc<Company>,
 }
 
 /// How many calls came, and what became of them.
@@ -174,6 +179,7 @@ impl Service {
             duplicates,
             hand_over,
             counts: Counts::default(),
+            company: Arc::default(),
         }))
     }
 
@@ -239,6 +245,46 @@ enum Repeated {
     Again(Outcome, Option<Arc<[u8]>>),
 }
 
+/// The arguments of a call.
+struct Arguments<'a> {
+    /// Where they are read.
+    reader: Reader<'a>,
+    /// The payload, if it came apart.
+    apart: Option<Gather<'a>>,
+}
+
+impl<'a> Arguments<'a> {
+    /// `None`: something came apart that may not.
+    fn of(caller: &'a Caller, header: &CallHeader<'_>, reader: Reader<'a>) -> Option<Self> {
+        let Some(apart) = &caller.apart else {
+            return Some(Self {
+                reader,
+                apart: None,
+            });
+        };
+        let bytes = binding::argument_apart(header, &reader, &apart.place())?;
+        let mut payload = apart.bytes();
+        payload.truncate(bytes as usize);
+        // Who wants it knows where it is.
+        let nowhere = Apart { bytes, data: &[] };
+        Some(Self {
+            reader: reader.reduced(Some(nowhere)),
+            apart: Some(payload),
+        })
+    }
+
+    /// As they would be in a message that had all of them.
+    fn bytes(&self) -> Gather<'a> {
+        let mut bytes = Gather::from(self.reader.rest());
+        if let Some(apart) = &self.apart {
+            const PADDING: &[u8] = &[0; 4];
+            bytes.push_part(apart, 0, apart.len());
+            bytes.push_part(&PADDING.into(), 0, padding(apart.len()));
+        }
+        bytes
+    }
+}
+
 /// A call for the pool, and its entry in the duplicate request cache if it has one.
 struct Later(Option<InProgress>);
 
@@ -251,6 +297,7 @@ impl Service {
         reply: &mut Vec<u8>,
     ) -> Result<Outcome, Later> {
         count(&self.0.counts.calls);
+        self.0.company.came(caller.connection);
         let (header, arguments) = match rpc::parse_call(message) {
             Ok(call) => call,
             Err(error) => {
@@ -263,14 +310,12 @@ impl Service {
                 });
             }
         };
-        if let Some(apart) = &caller.apart
-            && !binding::may_come_apart(&header, &arguments, apart)
-        {
+        let Some(arguments) = Arguments::of(caller, &header, arguments) else {
             tracing::debug!(peer = %caller.peer, "a chunk for what has to be in the message");
             count(&self.0.counts.refused);
             rpc::garbage_args(&mut Writer::new(reply), header.xid);
             return Ok(Outcome::Replied);
-        }
+        };
         let program = self.0.find(&header);
         match self.0.repeated(program, caller, &header, &arguments) {
             Repeated::Harmless if self.0.hand_over => Err(Later(None)),
@@ -297,7 +342,8 @@ impl Service {
         count(&self.0.counts.deferred);
         let (programs, caller) = (self.0.clone(), caller.clone());
         Outcome::Deferred(Box::new(move |reply| {
-            let outcome = programs.serve_deferred(&caller, &message, reply);
+            let serve = || programs.serve_deferred(&caller, &message, reply);
+            let outcome = pace::paced(&programs.company, serve);
             if let (Some(call), Outcome::Replied) = (in_progress, &outcome) {
                 call.served(reply);
             }
@@ -318,16 +364,16 @@ impl Programs {
         program: Option<&dyn Program>,
         caller: &Caller,
         header: &CallHeader<'_>,
-        arguments: &Reader<'_>,
+        arguments: &Arguments<'_>,
     ) -> Repeated {
         let repeats = program.map_or(Repeats::Harmless, |program| {
-            program.repeats(header.procedure, arguments.clone())
+            program.repeats(header.procedure, arguments.reader.clone())
         });
         // Who is not let in is refused below, and shall fill no cache.
         if repeats == Repeats::Harmless || !self.access.admits(&caller.peer) {
             return Repeated::Harmless;
         }
-        let bytes = arguments.rest();
+        let bytes = arguments.bytes();
         match self.duplicates.begin(&caller.peer, header, bytes, repeats) {
             Seen::New(call) => Repeated::First(call),
             Seen::InProgress => Repeated::Again(Outcome::Dropped, None),
@@ -339,6 +385,7 @@ impl Programs {
         let served = rpc::parse_call(message)
             .ok()
             .and_then(|(header, arguments)| {
+                let arguments = Arguments::of(caller, &header, arguments)?;
                 let program = self.find(&header);
                 let effort = Effort::MayBlock;
                 self.serve(program, caller, &header, arguments, effort, reply)
@@ -353,7 +400,7 @@ impl Programs {
         program: Option<&dyn Program>,
         caller: &Caller,
         header: &CallHeader<'_>,
-        arguments: Reader<'_>,
+        arguments: Arguments<'_>,
         effort: Effort,
         reply: &mut Vec<u8>,
     ) -> Option<Outcome> {
@@ -385,7 +432,8 @@ impl Programs {
             caller,
             who,
             procedure: header.procedure,
-            arguments,
+            arguments: arguments.reader,
+            apart: arguments.apart,
             effort,
         };
         let refusal = match program.call(call, &mut w) {

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use dashmap::DashMap;
 use odafs_fabric::Peer;
-use odafs_fabric::sync::{Arc, Mutex, RwLock};
+use odafs_fabric::sync::{Arc, Mutex};
 use odafs_nic::capability::Session;
 
 use crate::drc::PeerKey;
@@ -61,7 +62,9 @@ impl From<&Peer> for Owner {
 /// The sessions of an export.
 #[derive(Default)]
 pub(crate) struct Sessions {
-    open: RwLock<HashMap<u32, Arc<OpenSession>>>,
+    /// Looked at by each call of the ODAFS program. Its own locks are held for no more than a look: whoever simulates
+    /// threads does not know them.
+    open: DashMap<u32, Arc<OpenSession>>,
     owned: Mutex<HashMap<Owner, usize>>,
 }
 
@@ -74,7 +77,7 @@ pub(crate) struct Place<'a> {
 
 impl Sessions {
     pub(crate) fn get(&self, id: u32) -> Option<Arc<OpenSession>> {
-        self.open.read().get(&id).cloned()
+        self.open.get(&id).map(|session| Arc::clone(&session))
     }
 
     /// Takes one of the owner's places, of which there are `max`, before the work of a handshake is done. `None`: they are
@@ -111,12 +114,12 @@ impl Sessions {
             nic,
         };
         let id = session.nic.id().0;
-        self.open.write().insert(id, Arc::new(session));
+        self.open.insert(id, Arc::new(session));
     }
 
     /// Forgets a session; the NIC's half is the caller's to close.
     pub(crate) fn remove(&self, id: u32) -> Option<Arc<OpenSession>> {
-        let session = self.open.write().remove(&id)?;
+        let (_, session) = self.open.remove(&id)?;
         self.give_back(session.owner);
         Some(session)
     }
@@ -128,10 +131,13 @@ impl Sessions {
 
     /// All for which `test` holds.
     pub(crate) fn matching(&self, test: impl Fn(&OpenSession) -> bool) -> Vec<u32> {
-        let open = self.open.read();
-        open.iter()
+        let open = self.open.iter();
+        let all: Vec<_> = open
+            .map(|entry| (*entry.key(), Arc::clone(entry.value())))
+            .collect();
+        all.into_iter()
             .filter(|(_, session)| test(session))
-            .map(|(id, _)| *id)
+            .map(|(id, _)| id)
             .collect()
     }
 

@@ -61,6 +61,7 @@ impl Drop for Turn<'_> {
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::time::Duration;
 
     use odafs_common::wire::nfs3::{SetAttributes, Stable, Status};
     use odafs_fabric::sync::thread;
@@ -68,9 +69,9 @@ mod tests {
     use super::*;
     use crate::export::Export;
     use crate::read::Effort;
-    use crate::store::BeforeSync;
+    use crate::store::{BeforeSync, Operation};
     use crate::testing::{World, owner};
-    use crate::write::{set_attributes, write};
+    use crate::write::{commit, set_attributes, write};
 
     #[test]
     fn one_sync_serves_all_that_came_before_it_began() {
@@ -139,6 +140,48 @@ mod tests {
         assert_eq!(put(Stable::FileSync), Err(Status::Jukebox));
         assert_eq!(put(Stable::DataSync), Err(Status::Jukebox));
         assert_eq!(put(Stable::Unstable), Ok(()), "its verifier says it");
+    }
+
+    #[test]
+    fn nobody_hears_of_a_failed_sync_while_the_pages_still_stand() {
+        let (begun, release) = (mpsc::channel(), mpsc::channel::<()>());
+        let waits = Mutex::new((begun.0, release.1));
+        let world = World::behind(64, |store| {
+            Arc::new(BeforeSync::new(store, move |_| {
+                let waits = waits.lock();
+                let _ = waits.0.send(());
+                let _ = waits.1.recv();
+            }))
+        });
+        let file = world.file("a", &[7; 10_000]);
+        world.read(&file, 0, 10_000);
+        let (export, file) = (&world.export, &file);
+        let (told, heard) = mpsc::channel();
+        thread::scope(|scope| {
+            let release = release.0;
+            scope.spawn(|| commit(export, file).is_ok());
+            begun.1.recv().expect("the first has begun");
+            for _ in 0..2 {
+                let told = told.clone();
+                scope.spawn(move || told.send(commit(export, file).is_ok()));
+            }
+            while Arc::strong_count(&file.syncs().state.lock().next) < 3 {
+                thread::yield_now();
+            }
+            release.send(()).expect("the first waits");
+            begun.1.recv().expect("theirs has begun");
+            world.store.fail_next(Operation::Sync, Status::Io);
+            // Someone is at the pages.
+            let reading = file.enter_blocking();
+            release.send(()).expect("theirs waits");
+            let early = heard.recv_timeout(Duration::from_millis(50));
+            assert!(early.is_err(), "told, and the pages stand");
+            drop(reading);
+            for _ in 0..2 {
+                assert_eq!(heard.recv(), Ok(false));
+                assert!(file.is_empty());
+            }
+        });
     }
 
     #[test]

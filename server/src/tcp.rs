@@ -16,6 +16,7 @@ mod connection;
 mod records;
 mod replies;
 mod spin;
+mod turn;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};

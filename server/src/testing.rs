@@ -11,7 +11,7 @@ use odafs_common::wire::nfs3::{SetAttributes, Stable};
 use odafs_common::wire::odafs::PageReference;
 use odafs_fabric::Peer;
 use odafs_fabric::clock::{self, Nanos};
-use odafs_fabric::memory::{Arena, ArenaConfig, ArenaView, LifeWord};
+use odafs_fabric::memory::{Arena, ArenaConfig, ArenaView, Gather, LifeWord};
 use odafs_fabric::sync::Arc;
 use odafs_nic::capability::NewSession;
 use odafs_nic::connection::Connection;
@@ -144,10 +144,17 @@ impl World {
         Ok((data, done))
     }
 
-    pub(crate) fn write(&self, file: &Arc<File>, offset: u64, data: &[u8]) -> Written {
+    pub(crate) fn write<'d>(
+        &self,
+        file: &Arc<File>,
+        offset: u64,
+        data: impl Into<Gather<'d>>,
+    ) -> Written {
+        let data = data.into();
+        let length = data.len();
         let written = write(&self.export, &owner(), file, offset, data, Stable::Unstable);
         let written = written.expect("written");
-        assert_eq!(written.count as usize, data.len());
+        assert_eq!(written.count as usize, length);
         written
     }
 

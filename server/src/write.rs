@@ -3,13 +3,17 @@
 //! The order of a write, under the locks of all pages that it touches: the store's write; revoke the old frames;
 //! show the new attributes; move the change counter; make new frames visible; acknowledge. So whoever saw the new
 //! attributes or the new counter can no longer get the old page, and whoever got the old page holds an old counter.
+//!
+//! Data that a peer may change meanwhile (they came by RDMA, into memory that a fabric may share) are copied once for each
+//! place that they go to: to the new frames before the store's write, and from those to the store, so that the page in
+//! memory is the one on disk. What gets no frame goes to the store alone, from where it lies.
 
 use std::ops::RangeInclusive;
 
 use odafs_common::wire::nfs3::{
     Attributes, FileType, SetAttributes, SetTime, Stable, Status, Time, WccAttributes, WccData,
 };
-use odafs_fabric::memory::FrameNumber;
+use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
 use crate::change::{self, Recording};
@@ -19,6 +23,8 @@ use crate::metrics::Reason;
 use crate::read::Effort;
 use crate::store::{Credential, ObjectId, StoreError};
 use crate::syncs::Synced;
+
+mod pages;
 
 /// A change that was refused, and the attributes around it as far as they are known.
 #[derive(Clone, Copy, Debug)]
@@ -66,14 +72,15 @@ pub struct Written {
 const SIZE_MAX: u64 = i64::MAX as u64;
 
 /// Writes `data` at `offset`. May block.
-pub fn write(
+pub fn write<'d>(
     export: &Export,
     who: &Credential,
     file: &Arc<File>,
     offset: u64,
-    data: &[u8],
+    data: impl Into<Gather<'d>>,
     stable: Stable,
 ) -> Result<Written, Refused> {
+    let data = &data.into();
     let length = data.len() as u64;
     let end = offset
         .checked_add(length)
@@ -85,15 +92,15 @@ pub fn write(
         Stable::Unstable if !export.store().wants_sync() => Ok(verifier),
         _ => sync(export, file, stable != Stable::FileSync),
     };
-    let (count, wcc) = match data {
+    let (count, wcc) = match data.is_empty() {
         // The store refuses who may not write, and does nothing else.
-        [] => {
-            let judged = || export.store().write_at(who, file.object(), offset, &[]);
+        true => {
+            let judged = || export.store().write_from(who, file.object(), offset, data);
             let (settled, wcc) = around(export, file, || judged().and_then(|_| settle()));
             settled.map_err(|error| Refused { error, wcc })?;
             (0, wcc)
         }
-        _ => {
+        false => {
             let put = Put {
                 export,
                 who,
@@ -130,11 +137,10 @@ pub fn commit(export: &Export, file: &Arc<File>) -> Result<([u8; 8], WccData), R
 }
 
 /// After a failure the kernel may have dropped what it could not write, and it tells only one of us: all that
-/// was not yet stable counts as lost, and the verifier says so. Gives the verifier as of then. Nobody who calls this
-/// holds the file's gate.
+/// was not yet stable counts as lost, and the verifier says so before anyone is answered, as do the file's pages. Gives the
+/// verifier as of then. Nobody who calls this holds the file's gate.
 fn sync(export: &Export, file: &Arc<File>, data_only: bool) -> Synced {
-    let mut failed = false;
-    let synced = file.syncs().share(!data_only, |with_times| {
+    file.syncs().share(!data_only, |with_times| {
         match export.store().sync(file.object(), !with_times) {
             Ok(()) => {
                 export.metrics().syncs.increment();
@@ -143,15 +149,11 @@ fn sync(export: &Export, file: &Arc<File>, data_only: bool) -> Synced {
             Err(error) => {
                 export.change_verifier();
                 export.metrics().failed_syncs.increment();
-                failed = true;
+                change::start_over(export, file);
                 Err(error)
             }
         }
-    });
-    if failed {
-        change::start_over(export, file);
-    }
-    synced
+    })
 }
 
 /// The attributes around what changes none of them: if they are others afterwards, that was someone else's doing.
@@ -182,10 +184,15 @@ struct Put<'a> {
     who: &'a Credential,
     file: &'a Arc<File>,
     offset: u64,
-    data: &'a [u8],
+    data: &'a Gather<'a>,
 }
 
 impl Put<'_> {
+    fn store(&self, data: &Gather<'_>) -> Result<usize, StoreError> {
+        let store = self.export.store();
+        store.write_from(self.who, self.file.object(), self.offset, data)
+    }
+
     /// All of it. `end` is where it ends.
     fn run(&self, end: u64) -> Result<(u32, WccData), Refused> {
         let done = self.within_size(end).unwrap_or_else(|| self.extending());
@@ -247,15 +254,25 @@ impl Put<'_> {
             .map(|page| leaf_of(&leaves, page).lock(Leaf::slot(page)))
             .collect();
 
+        // Of what may change meanwhile one copy counts, and the store is to get that one.
+        let full_size = size.max(self.offset + self.data.len() as u64);
+        // Who may not write gets no frames for it: to write nothing judges, and does nothing else.
+        let judged = match self.data.is_fixed() {
+            true => Ok(0),
+            false => self.store(&Gather::new()),
+        };
+        let ahead = (!self.data.is_fixed() && judged.is_ok())
+            .then(|| self.prepare_all(&locks, size, full_size));
+        let copied = ahead.as_ref().map(|new| self.copied(&locks, new));
+        let data = copied.as_ref().unwrap_or(self.data);
+
         let recording = Recording::begin(self.export, self.file);
         // No other write comes between these attributes and those behind ours.
         let before = WccAttributes::from(&self.file.attributes());
         self.file.reports().expect_own();
-        let written =
-            self.export
-                .store()
-                .write_at(self.who, self.file.object(), self.offset, self.data);
+        let written = judged.and_then(|_| self.store(data));
         self.file.reports().expect_own();
+        drop(copied);
         let new_size = match &written {
             Ok(count) => size.max(self.offset + *count as u64),
             Err(_) => size,
@@ -268,8 +285,13 @@ impl Put<'_> {
         let (after, foreign) = recording.end(new_size);
         match &written {
             // What else is in the pages nobody knows.
-            Ok(_) if foreign => self.retire_pages(&mut locks),
-            Ok(count) => self.replace_pages(&mut locks, *count, size, new_size),
+            Ok(_) if foreign => self.retire_pages(&mut locks, Reason::Outside),
+            Ok(count) if *count == self.data.len() => {
+                let new = ahead.unwrap_or_else(|| self.prepare_all(&locks, size, new_size));
+                self.replace_pages(&mut locks, new);
+            }
+            // The disk is full, or close to it: the store shall say how far it came.
+            Ok(_) => self.retire_pages(&mut locks, Reason::Write),
             // Times may move even if no byte does.
             Err(error) if error.may_be_partial() || before != WccAttributes::from(&after) => {
                 self.file.counter().bump();
@@ -314,117 +336,17 @@ impl Put<'_> {
     }
 
     /// The store shall say what the pages are.
-    fn retire_pages(&self, locks: &mut [PageLock<'_>]) {
+    fn retire_pages(&self, locks: &mut [PageLock<'_>], reason: Reason) {
         for lock in locks {
-            self.export.cache().retire(lock, Reason::Outside);
+            self.export.cache().retire(lock, reason);
         }
         self.file.counter().bump();
-    }
-
-    /// From the old content of the pages to the new, as the order of a write has it.
-    fn replace_pages(&self, locks: &mut [PageLock<'_>], count: usize, size: u64, new_size: u64) {
-        let cache = self.export.cache();
-        let data = &self.data[..count];
-        let new: Vec<New> = locks
-            .iter()
-            .map(|lock| self.prepare(lock, data, size, new_size))
-            .collect();
-        for (lock, new) in locks.iter_mut().zip(&new) {
-            if !matches!(new, New::InPlace(_)) {
-                cache.retire(lock, Reason::Write);
-            }
-        }
-        self.file.counter().bump();
-        for (lock, new) in locks.iter_mut().zip(&new) {
-            match new {
-                New::Nowhere => {}
-                New::Fresh(frame) => cache.publish(lock, *frame),
-                New::InPlace(frame) => {
-                    self.overlay(lock, *frame, data);
-                    cache.arena().publish(*frame);
-                }
-            }
-        }
-    }
-
-    /// Decides where a page's new content shall be, and puts it there as far as nobody can see it.
-    fn prepare(&self, lock: &PageLock<'_>, data: &[u8], size: u64, new_size: u64) -> New {
-        let cache = self.export.cache();
-        let piece = self.piece(lock, data);
-        let page_bytes = self.export.page().bytes() as u64;
-        let start = self.export.page().start(lock.page());
-        let valid = new_size.saturating_sub(start).min(page_bytes);
-        let whole = piece.within == 0 && piece.bytes.len() as u64 >= valid;
-        if piece.bytes.is_empty() {
-            // The store took less than this page: what it holds is not known.
-            return New::Nowhere;
-        }
-        let old = lock.frame();
-        let kept = size.saturating_sub(start).min(page_bytes);
-        // Between the old end and the data someone else may have appended something in this moment.
-        if (old.is_none() && !whole) || kept < u64::from(piece.within) {
-            return New::Nowhere;
-        }
-        if let Some(frame) = cache.unpublish_unshared(lock) {
-            return New::InPlace(frame);
-        }
-        let Some(fresh) = cache.allocate() else {
-            return New::Nowhere;
-        };
-        if let Some(old) = old.filter(|_| !whole) {
-            let mut content = vec![0; page_bytes as usize];
-            cache
-                .arena()
-                .copy_out(old, 0, &mut content[..kept as usize]);
-            cache.arena().copy_in(fresh, 0, &content);
-        } else {
-            let from = piece.bytes.len() as u32;
-            cache.arena().zero(fresh, from, page_bytes as u32);
-        }
-        self.overlay(lock, fresh, data);
-        New::Fresh(fresh)
-    }
-
-    fn overlay(&self, lock: &PageLock<'_>, frame: FrameNumber, data: &[u8]) {
-        let piece = self.piece(lock, data);
-        let arena = self.export.cache().arena();
-        arena.copy_in(frame, piece.within, piece.bytes);
-    }
-
-    /// The part of the data that falls into a page.
-    fn piece<'d>(&self, lock: &PageLock<'_>, data: &'d [u8]) -> Piece<'d> {
-        let page = self.export.page();
-        let start = page.start(lock.page());
-        let skip = (start.saturating_sub(self.offset) as usize).min(data.len());
-        let within = page.within(self.offset.max(start));
-        let length = (page.bytes() - within).min(data.len() - skip);
-        Piece {
-            within: within as u32,
-            bytes: &data[skip..skip + length],
-        }
     }
 }
 
 /// The one of neighbouring leaves that a page is in.
 fn leaf_of(leaves: &[Arc<Leaf>], page: u64) -> &Arc<Leaf> {
     &leaves[((page - leaves[0].first()) / LEAF_PAGES) as usize]
-}
-
-/// Bytes for a page.
-struct Piece<'d> {
-    /// Where in the page they begin.
-    within: u32,
-    bytes: &'d [u8],
-}
-
-/// Where a page is after a write.
-enum New {
-    /// Not in memory.
-    Nowhere,
-    /// In another frame, filled and not yet visible.
-    Fresh(FrameNumber),
-    /// In its old frame, which nobody else can see meanwhile.
-    InPlace(FrameNumber),
 }
 
 /// SETATTR of any object. With `guard`, only if the object's ctime is still that (else NOTSYNC). May block.

@@ -2,8 +2,9 @@
 
 use odafs_common::exception::Exception;
 use odafs_common::reference::{Epoch, Handle};
-use odafs_fabric::memory::Pinned;
-use odafs_fabric::sync::Mutex;
+use odafs_fabric::memory::{FrameNumber, Own, Pinned, Region};
+use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
+use odafs_fabric::sync::{Mutex, thread};
 use odafs_nic::host_vm::HostVm;
 use odafs_nic::tpt::TptEntry;
 
@@ -27,6 +28,28 @@ fn resized(world: &World, file: &Arc<File>, size: u64) {
 
 #[test]
 fn what_is_written_is_read() {
+    write_and_read(|data, write| write(data.into()));
+}
+
+#[test]
+fn what_comes_from_shared_memory_is_read() {
+    write_and_read(|data, write| write(all_of(&shared(data))));
+}
+
+/// Memory that a peer might change.
+fn shared(data: &[u8]) -> Arc<Region> {
+    let mut own = Own::new(data.len()).expect("memory");
+    own.bytes_mut().copy_from_slice(data);
+    own.lend()
+}
+
+fn all_of(region: &Region) -> Gather<'_> {
+    let mut all = Gather::new();
+    assert!(all.push_region(region, 0, region.len()));
+    all
+}
+
+fn write_and_read(lay: impl Fn(&[u8], &dyn Fn(Gather<'_>))) {
     let world = World::new(64);
     let file = world.file("a", &[]);
     let mut model: Vec<u8> = Vec::new();
@@ -46,7 +69,9 @@ fn what_is_written_is_read() {
             world.read(&file, 0, model.len() as u32);
         }
         let data: Vec<u8> = (0..length).map(|at| (at % 200 + number) as u8).collect();
-        world.write(&file, offset as u64, &data);
+        lay(&data, &|data| {
+            world.write(&file, offset as u64, data);
+        });
         model.resize(model.len().max(offset + length), 0);
         model[offset..offset + length].copy_from_slice(&data);
         assert_eq!(file.attributes().size, model.len() as u64);
@@ -130,6 +155,81 @@ fn what_was_not_handed_out_is_written_in_place() {
     world.write(&file, 5, &[3; 5]);
     assert_ne!(frame(&file), first);
     assert_eq!(world.read(&file, 4, 7), [1, 3, 3, 3, 3, 3, 1]);
+}
+
+/// What the store takes is what is in memory, or is in memory no longer.
+#[test]
+fn a_peer_that_changes_its_data_meanwhile_gets_one_version() {
+    // With frames for all pages of a write, and with too few.
+    for frames in [64, 16] {
+        let world = World::new(frames);
+        let file = world.file("a", &[1; 20 * P]);
+        let region = shared(&[0; 12 * P]);
+        let done = Arc::new(AtomicBool::new(false));
+        let peer = {
+            let (region, done) = (Arc::clone(&region), Arc::clone(&done));
+            thread::spawn(move || {
+                for value in (0..=u8::MAX).cycle() {
+                    if done.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    assert!(region.store(0, &[value; 12 * P]));
+                }
+            })
+        };
+        for round in 0..100 {
+            world.read(&file, 0, 20 * P as u32);
+            world.write(&file, round * 37 % PAGE, all_of(&region));
+            let mut stored = vec![0; 20 * P];
+            let read = world.store.read_at(file.object(), 0, &mut stored);
+            assert_eq!(read.expect("read"), stored.len());
+            assert!(world.read(&file, 0, 20 * P as u32) == stored);
+        }
+        done.store(true, Ordering::Relaxed);
+        peer.join().expect("the peer");
+    }
+}
+
+#[test]
+fn a_refused_write_from_shared_memory_leaves_pages_and_references_alone() {
+    let world = World::new(64);
+    let file = world.file("a", &[1; 3 * P]);
+    world.read(&file, 0, 3 * P as u32);
+    let mut client = world.client(&owner());
+    let references = client.references(&file, 0, 3 * P as u32);
+    let region = shared(&[2; 2 * P]);
+    // More often than there are frames.
+    for _ in 0..100 {
+        let data = all_of(&region);
+        let refused = write(&world.export, &other(), &file, 5, data, Stable::Unstable);
+        assert_eq!(refused.expect_err("not his").error.status, Status::Access);
+    }
+    for page in &references {
+        assert_eq!(client.read(&page.reference), Ok(vec![1; P]));
+    }
+    world.store.fail_next(Operation::Write, Status::Io);
+    let (data, who) = (all_of(&region), owner());
+    let failed = write(&world.export, &who, &file, 5, data, Stable::Unstable);
+    assert_eq!(failed.expect_err("injected").error.status, Status::Io);
+    assert_eq!(world.read(&file, 0, 3 * P as u32), [1; 3 * P]);
+}
+
+/// Not even where there is no frame to spare.
+#[test]
+fn a_refused_write_from_shared_memory_takes_no_frames_from_others() {
+    let world = World::new(8);
+    let (theirs, file) = (world.file("a", &[1; 6 * P]), world.file("b", &[1; 6 * P]));
+    world.read(&theirs, 0, 6 * P as u32);
+    let mut client = world.client(&owner());
+    let references = client.references(&theirs, 0, 6 * P as u32);
+    let region = shared(&[2; 6 * P]);
+    let data = all_of(&region);
+    let refused = write(&world.export, &other(), &file, 0, data, Stable::Unstable);
+    assert_eq!(refused.expect_err("not his").error.status, Status::Access);
+    assert_eq!(references.len(), 6);
+    for page in &references {
+        assert_eq!(client.read(&page.reference), Ok(vec![1; P]));
+    }
 }
 
 #[test]

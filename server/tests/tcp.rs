@@ -1,11 +1,13 @@
 //! The TCP transport, with calls that say themselves what shall become of them.
 
+#![cfg(not(shuttle))]
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use odafs_nic::calls::{Caller, Calls, Errand, Outcome, Workers};
 use odafs_server::tcp::{Limits, TcpServer};
@@ -17,12 +19,16 @@ const NEVER: u8 = 2;
 const PANIC: u8 = 3;
 const FAR_LATER: u8 = 4;
 const SLOWLY: u8 = 5;
+const BRIEFLY: u8 = 6;
+const HELD: u8 = 7;
 
 #[derive(Default)]
 struct Obedient {
     served: AtomicUsize,
     closed: AtomicUsize,
     released: Arc<AtomicBool>,
+    /// The numbers of those that were served where they came, in their order.
+    order: Mutex<Vec<u32>>,
 }
 
 fn echo(message: &[u8], reply: &mut Vec<u8>) {
@@ -37,8 +43,24 @@ impl Calls for Obedient {
         self.served.fetch_add(1, Ordering::SeqCst);
         let copy = message.to_vec();
         let released = self.released.clone();
+        if let NOW | SLOWLY | BRIEFLY = message[0] {
+            let number = message[8..12].try_into().expect("a word");
+            let mut order = self.order.lock().expect("no panic with the lock");
+            order.push(u32::from_be_bytes(number));
+        }
         match message[0] {
             NOW => echo(message, reply),
+            BRIEFLY => {
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_micros(100) {}
+                echo(message, reply);
+            }
+            HELD => {
+                while !released.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                echo(message, reply);
+            }
             SLOWLY => {
                 std::thread::sleep(Duration::from_millis(1));
                 echo(message, reply);
@@ -211,6 +233,62 @@ fn a_flood_of_calls_does_not_keep_the_others_of_its_thread_waiting() {
     for number in 1..calls {
         assert_eq!(reply(&mut flood), (number, 12));
     }
+}
+
+/// The order in which one thread serves what two connections have sent before it looks at either: numbers from 1000 on
+/// are the second's.
+fn order_of(first: &[Vec<u8>], second: &[Vec<u8>]) -> Vec<u32> {
+    let fixture = serve(Limits::default());
+    // Every other one is of another thread.
+    let mut streams = [(); 5].map(|()| connect(fixture.address));
+    for stream in &mut streams {
+        stream.write_all(&record(NEVER, 0, 0)).expect("sent");
+    }
+    let served = |calls| {
+        while fixture.calls.served.load(Ordering::SeqCst) < calls {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    served(5);
+    let [hold, _, flood, _, other] = &mut streams;
+    hold.write_all(&record(HELD, 0, 0)).expect("sent");
+    served(6);
+    flood.write_all(&first.concat()).expect("sent");
+    other.write_all(&second.concat()).expect("sent");
+    fixture.calls.released.store(true, Ordering::SeqCst);
+    for _ in first {
+        reply(flood);
+    }
+    for _ in second {
+        reply(other);
+    }
+    std::mem::take(&mut fixture.calls.order.lock().expect("no panic with the lock"))
+}
+
+#[test]
+fn one_call_is_served_among_a_flood_of_queued_ones() {
+    let flood: Vec<_> = (0..32).map(|n| record(SLOWLY, n, 0)).collect();
+    let order = order_of(&flood, &[record(NOW, 1000, 0)]);
+    let at = order.iter().position(|number| *number == 1000);
+    assert!(at.is_some_and(|at| at <= 1), "{order:?}");
+}
+
+#[test]
+fn turns_are_as_long_for_long_calls_as_for_short_ones() {
+    let long: Vec<_> = (0..40).map(|n| record(SLOWLY, n, 0)).collect();
+    let short: Vec<_> = (1000..1040).map(|n| record(BRIEFLY, n, 0)).collect();
+    let order = order_of(&long, &short);
+    let last = order.iter().rposition(|number| *number >= 1000);
+    let long_before = last.expect("served") + 1 - short.len();
+    assert!(long_before <= 20, "{order:?}");
+}
+
+#[test]
+fn a_flood_of_long_replies_does_not_go_before_one_short_one() {
+    let flood: Vec<_> = (0..32).map(|n| record(NOW, n, 1 << 20)).collect();
+    let order = order_of(&flood, &[record(NOW, 1000, 0)]);
+    let at = order.iter().position(|number| *number == 1000);
+    assert!(at.is_some_and(|at| at < 8), "{order:?}");
 }
 
 #[test]

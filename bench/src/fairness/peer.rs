@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
+use odafs_common::wire::mount3::{self, MountResult};
 use odafs_common::wire::nfs3::{
     CreateArgs, CreateHow, CreateResult, DirectoryName, FileHandle, MakeDirectoryArgs, PROGRAM,
     Payload, Procedure, SetAttributes, Stable, VERSION, WriteArgs, WriteResult,
@@ -18,12 +19,16 @@ pub type Handle = Vec<u8>;
 /// Writes the arguments of a call.
 pub type Arguments<'a> = dyn Fn(&mut Writer<'_>) + 'a;
 
+/// The procedure MNT.
+const MOUNT: u32 = 1;
+
 /// One connection.
 pub struct Peer {
     stream: TcpStream,
     uid: u32,
     gid: u32,
     xid: u32,
+    message: Vec<u8>,
     reply: Vec<u8>,
 }
 
@@ -40,12 +45,31 @@ impl Peer {
             uid: us.uid,
             gid: us.gid,
             xid: 0,
+            message: Vec::new(),
             reply: Vec::new(),
         })
     }
 
+    /// The root directory.
+    pub fn mount(&mut self) -> Result<Handle> {
+        self.send_to((mount3::PROGRAM, mount3::VERSION, MOUNT), &|w| {
+            mount3::DirPath(b"/").encode(w);
+        })?;
+        let mounted = MountResult::from_bytes(self.receive()?)?;
+        let mounted = mounted.map_err(|status| anyhow::anyhow!("cannot mount: {status:?}"))?;
+        Ok(mounted.file.0.to_vec())
+    }
+
     /// Sends a call.
     pub fn send(&mut self, procedure: Procedure, arguments: &Arguments<'_>) -> Result<()> {
+        self.send_to((PROGRAM, VERSION, procedure.code()), arguments)
+    }
+
+    fn send_to(
+        &mut self,
+        (program, version, procedure): (u32, u32, u32),
+        arguments: &Arguments<'_>,
+    ) -> Result<()> {
         self.xid += 1;
         let credential = Auth::Sys(AuthSys {
             stamp: 0,
@@ -54,20 +78,15 @@ impl Peer {
             gid: self.gid,
             gids: Groups::new(&[]),
         });
-        let mut message = vec![0; 4];
-        let mut w = Writer::new(&mut message);
-        rpc::call(
-            &mut w,
-            self.xid,
-            PROGRAM,
-            VERSION,
-            procedure.code(),
-            &credential,
-        );
+        let message = &mut self.message;
+        message.clear();
+        message.extend_from_slice(&[0; 4]);
+        let mut w = Writer::new(message);
+        rpc::call(&mut w, self.xid, program, version, procedure, &credential);
         arguments(&mut w);
         let mark = 1 << 31 | (message.len() - 4) as u32;
         message[..4].copy_from_slice(&mark.to_be_bytes());
-        Ok(self.stream.write_all(&message)?)
+        Ok(self.stream.write_all(message)?)
     }
 
     /// The results of the next reply.

@@ -1,8 +1,8 @@
-//! The server of the bench, in this process, and what its clients work on.
+//! A server of the bench, and what its clients work on.
 
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,17 +24,30 @@ use odafs_server::tcp::{Limits, TcpServer};
 
 use super::flood::{LONG, Targets};
 use super::peer::{Handle, Peer};
+use crate::process::{ServerPlan, ServerProcess};
 use crate::scratch::Scratch;
 
 /// A server with a directory on disk.
 pub struct Setting {
-    // Dropped in this order: who brings calls, what serves them, their files.
-    tcp: Option<TcpServer>,
-    assembly: Assembly,
+    // Dropped in this order: who serves, then the files.
+    _server: Server,
     address: SocketAddr,
     root: Handle,
+    scratch: Scratch,
+}
+
+enum Server {
+    /// In a process of its own: it shares nothing with its clients but the machine.
+    Apart { _process: ServerProcess },
+    /// In this process.
+    Here { _server: Here },
+}
+
+/// The server itself, with a store of ours.
+struct Here {
+    tcp: Option<TcpServer>,
+    assembly: Assembly,
     _state: StateDir,
-    _scratch: Scratch,
 }
 
 /// Page cache, bytes.
@@ -43,27 +56,96 @@ const CACHE_BYTES: u64 = 64 << 20;
 const SERVED: &str = "served";
 
 impl Setting {
-    /// Starts it. `before_sync` comes ahead of each sync of its store.
-    pub fn new(before_sync: impl Fn(ObjectId) + Send + Sync + 'static) -> Result<Self> {
-        let scratch = Scratch::new()?;
-        let served = scratch.path().join(SERVED);
-        for path in [scratch.path(), &served] {
-            std::fs::create_dir_all(path)?;
-            // The server may serve us as nobody.
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
-        }
+    /// Starts `odafs serve`.
+    pub fn apart(program: &Path) -> Result<Self> {
+        let (scratch, served) = directory()?;
+        let process = ServerProcess::start(&ServerPlan {
+            program: program.to_owned(),
+            directory: served,
+            read_only: false,
+            cache_bytes: CACHE_BYTES,
+            fabrics: Vec::new(),
+            direct: Some("off"),
+            spin: None,
+            nfs: true,
+            cpus: None,
+            arguments: Vec::new(),
+        })?;
+        let address = process.nfs().context("the server has no NFS port")?;
+        Ok(Self {
+            _server: Server::Apart { _process: process },
+            address,
+            root: Peer::connect(address)?.mount()?,
+            scratch,
+        })
+    }
+
+    /// Starts one in this process. `before_sync` comes ahead of each sync of its store.
+    pub fn here(before_sync: impl Fn(ObjectId) + Send + Sync + 'static) -> Result<Self> {
+        let (scratch, served) = directory()?;
         let state = StateDir::open(Some(&scratch.path().join("state")), &served)?;
         let store = LocalStore::open(&served, &state, LocalOptions::default())?;
         let root = store
             .handle(store.root())
             .map_err(|error| anyhow::anyhow!("{error}"))?;
         let store = BeforeSync::new(Arc::new(store), before_sync);
-        let mut setting = Self::serve(Arc::new(store), state, scratch)?;
-        setting.root = root.to_vec();
-        Ok(setting)
+        let (server, address) = Here::serve(Arc::new(store), state)?;
+        Ok(Self {
+            _server: Server::Here { _server: server },
+            address,
+            root: root.to_vec(),
+            scratch,
+        })
     }
 
-    fn serve(store: Arc<dyn Store>, state: StateDir, scratch: Scratch) -> Result<Self> {
+    /// Another client.
+    pub fn peer(&self) -> Result<Peer> {
+        Peer::connect(self.address)
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> &[u8] {
+        &self.root
+    }
+
+    /// What floods work on.
+    pub fn targets(&self) -> Result<Targets> {
+        let mut peer = self.peer()?;
+        let directory = peer.mkdir(&self.root, "flooded")?;
+        let crowd = peer.mkdir(&self.root, "crowd")?;
+        let path = self.scratch.path().join(SERVED);
+        fill(&path)?;
+        let files: Result<_> = (0..4)
+            .map(|number| peer.file(&directory, &format!("file {number}"), LONG))
+            .collect();
+        peer.file(&directory, "there", 0)?;
+        let link = peer.call(Procedure::Lookup, &super::peer::place(&directory, "link"))?;
+        let LookupOk { file, .. } = LookupResult::from_bytes(link)?
+            .map_err(|failed| anyhow::anyhow!("LOOKUP: {:?}", failed.status))?;
+        Ok(Targets {
+            link: file.0.to_vec(),
+            directory,
+            crowd,
+            files: files?,
+            data: vec![3; LONG],
+        })
+    }
+}
+
+/// A directory, and what is served of it.
+fn directory() -> Result<(Scratch, PathBuf)> {
+    let scratch = Scratch::new()?;
+    let served = scratch.path().join(SERVED);
+    for path in [scratch.path(), &served] {
+        std::fs::create_dir_all(path)?;
+        // The server may serve us as nobody.
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777))?;
+    }
+    Ok((scratch, served))
+}
+
+impl Here {
+    fn serve(store: Arc<dyn Store>, state: StateDir) -> Result<(Self, SocketAddr)> {
         let page = PageSize::DEFAULT;
         let arena = Arena::create(&ArenaConfig {
             frames: (CACHE_BYTES >> page.shift()) as u32,
@@ -98,47 +180,12 @@ impl Setting {
             Limits::default(),
             |_| true,
         )?;
-        Ok(Self {
+        let server = Self {
             tcp: Some(tcp),
             assembly,
-            address,
-            root: Handle::new(),
             _state: state,
-            _scratch: scratch,
-        })
-    }
-
-    /// Another client.
-    pub fn peer(&self) -> Result<Peer> {
-        Peer::connect(self.address)
-    }
-
-    /// The root directory.
-    pub fn root(&self) -> &[u8] {
-        &self.root
-    }
-
-    /// What floods work on.
-    pub fn targets(&self) -> Result<Targets> {
-        let mut peer = self.peer()?;
-        let directory = peer.mkdir(&self.root, "flooded")?;
-        let crowd = peer.mkdir(&self.root, "crowd")?;
-        let path = self._scratch.path().join(SERVED);
-        fill(&path)?;
-        let files: Result<_> = (0..4)
-            .map(|number| peer.file(&directory, &format!("file {number}"), LONG))
-            .collect();
-        peer.file(&directory, "there", 0)?;
-        let link = peer.call(Procedure::Lookup, &super::peer::place(&directory, "link"))?;
-        let LookupOk { file, .. } = LookupResult::from_bytes(link)?
-            .map_err(|failed| anyhow::anyhow!("LOOKUP: {:?}", failed.status))?;
-        Ok(Targets {
-            link: file.0.to_vec(),
-            directory,
-            crowd,
-            files: files?,
-            data: vec![3; LONG],
-        })
+        };
+        Ok((server, address))
     }
 }
 
@@ -154,7 +201,7 @@ fn fill(served: &Path) -> Result<()> {
     Ok(())
 }
 
-impl Drop for Setting {
+impl Drop for Here {
     fn drop(&mut self) {
         if let Some(tcp) = self.tcp.take() {
             tcp.shutdown();

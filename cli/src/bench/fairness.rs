@@ -1,10 +1,12 @@
 //! `odafs bench fairness`.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
-use odafs_bench::fairness::{self, Pair, Plan, Report};
+use clap::builder::PossibleValuesParser;
+use odafs_bench::fairness::{self, Plan, Report};
 use odafs_bench::table::{Table, count, time};
 
 use super::rates::measured;
@@ -17,9 +19,12 @@ use crate::{output, units};
 
 A client of NFS over TCP makes one call after the other: LOOKUP and READ of what the server has
 in memory, and READDIR, which takes a worker. Beside it, another client keeps 32 calls of one
-procedure under way, of 1 MiB where the procedure has data; then four clients write, set, make
-and commit where each sync takes --sync. The figures are 99th percentiles, quiet and beside the
-flood in turn, and their ratio. Server and clients share this machine; the flood's are nice.")]
+procedure under way, of 1 MiB where the procedure has data. The figures are 99th percentiles,
+taken in turn: quiet; flooded; and elsewhere, with the same flood at another server on this
+machine. x quiet is flooded by quiet; x there is flooded by elsewhere, which leaves out what the
+machine itself makes of as much work. Servers have processes of their own; the flood is nice.
+computing: two threads that compute in place of a flood, one of them nice. syncs: four clients
+write, set, make and commit where each sync takes --sync.")]
 pub struct Arguments {
     /// Time for the rows
     #[arg(long, value_name = "N", value_parser = units::duration, default_value = "30")]
@@ -27,6 +32,12 @@ pub struct Arguments {
     /// How long a sync takes in the last row
     #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "1s")]
     sync: Duration,
+    /// Only this flood, by the name of its row [may be repeated]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(fairness::rows()))]
+    flood: Vec<String>,
+    /// The program whose servers are measured, rather than this one
+    #[arg(long, hide = true)]
+    program: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -34,11 +45,14 @@ pub struct Arguments {
 
 /// Measures.
 pub fn run(arguments: Arguments) -> Result<()> {
+    let here = || std::env::current_exe().context("cannot find this program");
     let plan = Plan {
+        program: arguments.program.map_or_else(here, Ok)?,
         time: arguments.seconds,
         sync: arguments.sync,
+        floods: arguments.flood,
     };
-    let report = measured(fairness::rows() as u64, |tick| fairness::run(&plan, tick))?;
+    let report = measured(plan.rows() as u64, |tick| fairness::run(&plan, tick))?;
     if arguments.json {
         return output::json(&report);
     }
@@ -52,21 +66,43 @@ pub fn run(arguments: Arguments) -> Result<()> {
 
 fn table(report: &Report) -> Table {
     let mut table = Table::new([
-        "<flood", "calls", "LOOKUP", "flooded", "ratio", "READ", "flooded", "ratio", "READDIR",
-        "flooded", "ratio",
+        "<flood",
+        "calls/s",
+        "elsewhere",
+        "<call",
+        "quiet",
+        "flooded",
+        "elsewhere",
+        "x quiet",
+        "x there",
     ]);
-    let cells = |pair: &Pair| {
-        let times = [pair.quiet_p99_ns, pair.flooded_p99_ns].map(time);
-        times.into_iter().chain([format!("{:.2}", pair.ratio)])
-    };
+    let or_none = |cell: Option<String>| cell.unwrap_or_else(|| "-".to_owned());
+    let rate = |rate: f64| count(rate as u64);
     for row in &report.rows {
-        let mut of_row = vec![row.flood.clone(), count(row.flooded)];
-        of_row.extend(
-            [&row.lookup, &row.read, &row.readdir]
-                .into_iter()
-                .flat_map(cells),
-        );
-        table.row(of_row);
+        let ours = [
+            ("LOOKUP", &row.lookup),
+            ("READ", &row.read),
+            ("READDIR", &row.readdir),
+        ];
+        for (number, (call, pair)) in ours.into_iter().enumerate() {
+            let mut cells = match number {
+                0 => vec![
+                    row.flood.clone(),
+                    rate(row.flooded),
+                    or_none(row.elsewhere.map(rate)),
+                ],
+                _ => vec![String::new(); 3],
+            };
+            cells.extend([
+                call.to_owned(),
+                time(pair.quiet_p99_ns),
+                time(pair.flooded_p99_ns),
+                or_none(pair.elsewhere_p99_ns.map(time)),
+                format!("{:.2}", pair.ratio),
+                or_none(pair.server_ratio.map(|ratio| format!("{ratio:.2}"))),
+            ]);
+            table.row(cells);
+        }
     }
     table
 }

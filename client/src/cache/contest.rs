@@ -186,7 +186,7 @@ fn hits(mut cache: Cache, trace: &[u64]) -> f64 {
 }
 
 /// SplitMix64.
-struct Dice(u64);
+pub struct Dice(pub u64);
 
 impl Dice {
     fn roll(&mut self) -> u64 {
@@ -197,7 +197,8 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, n: u64) -> u64 {
+    /// A number below this one.
+    pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.roll()) * u128::from(n)) >> 64) as u64
     }
 }

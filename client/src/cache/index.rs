@@ -3,7 +3,10 @@
 //! Small, so that it stays in the processor's caches while pages run through them. Anyone may look; one at a time changes.
 //! What is found may hold another block: its label tells.
 
-use odafs_fabric::sync::atomic::{AtomicU32, Ordering::*};
+use odafs_fabric::{
+    memory::prefetch,
+    sync::atomic::{AtomicU32, Ordering::*},
+};
 
 /// Frames of one set.
 const WAYS: usize = 16;
@@ -74,6 +77,11 @@ impl Index {
         if let Some(entry) = entries.find(|entry| entry.load(Relaxed) == wanted) {
             entry.store(0, Release);
         }
+    }
+
+    /// Fetches ahead what a block with this hash is entered in.
+    pub fn prefetch(&self, hash: u64) {
+        prefetch(self.set(hash));
     }
 
     #[inline]

@@ -32,6 +32,10 @@ pub struct Keeper {
     limit: u32,
     /// Frames from here on have no memory.
     fresh: u32,
+    /// As many more may be given memory for now; `None`: up to the limit.
+    allowance: Option<u32>,
+    /// So many were not to be had, when somebody last asked for more than there were.
+    refused: usize,
     /// Frames before that hold nothing.
     free: Vec<u32>,
     /// Frames that are being filled.
@@ -123,11 +127,37 @@ impl Keeper {
         self.fresh
     }
 
-    /// Lends a frame to be filled, if there is one to be had.
+    /// As many more frames may be given memory for now; `None`: up to the limit.
+    pub fn allow(&mut self, allowance: Option<u32>) {
+        self.allowance = allowance;
+    }
+
+    /// Somebody was refused so many.
+    pub fn refuse(&mut self, frames: usize) {
+        self.refused = frames;
+    }
+
+    /// How many somebody was refused last.
+    pub fn refused(&self) -> usize {
+        self.refused
+    }
+
+    /// Are so many frames not to be had until more may be given memory?
+    pub fn is_starved(&self, frames: usize) -> bool {
+        self.allowance.is_some_and(|left| {
+            let grows_on = left < self.limit.saturating_sub(self.fresh);
+            grows_on && self.free.len() + (left as usize) < frames
+        })
+    }
+
+    /// Lends a frame to be filled, if there is one to be had. Nothing is evicted while there is more memory to come.
     pub fn lend(&mut self, core: &Core) -> Option<u32> {
         let frame = match self.free.pop() {
             Some(frame) => frame,
             None if self.fresh < self.limit => {
+                if let Some(left) = &mut self.allowance {
+                    *left = left.checked_sub(1)?;
+                }
                 self.fresh += 1;
                 self.fresh - 1
             }
@@ -196,6 +226,25 @@ impl Keeper {
         if self.fresh < before {
             self.free.retain(|frame| *frame < self.fresh);
             core.frames.give_back(self.fresh, before);
+        }
+    }
+
+    /// Fetches ahead what the next eviction looks at, and where the page that follows is filled: all of that is far apart, and
+    /// the thread goes for the next page meanwhile.
+    pub fn prefetch(&self, core: &Core) {
+        if self.fresh < self.limit || !self.free.is_empty() {
+            return;
+        }
+        let [next, second] = self.order.next(self.limit);
+        if let Some(frame) = next {
+            // Its label was fetched when it was second.
+            let hash = core.hash(frame);
+            core.index.prefetch(hash);
+            self.order.prefetch(hash);
+            core.frames.prefetch_to_fill(frame);
+        }
+        if let Some(frame) = second {
+            core.frames.prefetch_label(frame);
         }
     }
 

@@ -13,6 +13,8 @@
 //! [`USES_MAX`], and only of a page that is no longer new ([`newness`]): small reads that follow each other in one page are one
 //! use of it. How it compares is printed by the test `contest`, and stands in docs/BENCHMARKS.md.
 
+use odafs_fabric::memory::prefetch;
+
 /// Uses of a page that are told apart; in the small queue so many take it to the main one.
 pub const USES_MAX: u64 = 2;
 /// One part in so many of the memory is the small queue's.
@@ -102,7 +104,7 @@ impl Order {
     /// The page that goes next, in a cache for so many; it is gone from here, and remembered if it was never of use.
     pub fn evict(&mut self, places: &impl Places, capacity: u32) -> Option<u32> {
         for passed in 0.. {
-            let from_small = self.small.length > capacity / SMALL || self.main.length == 0;
+            let from_small = self.evicts_from_small(capacity);
             let queue = if from_small { &self.small } else { &self.main };
             let place = queue.first.checked_sub(1)?;
             self.remove(place);
@@ -126,6 +128,30 @@ impl Order {
             }
         }
         None
+    }
+
+    /// The two pages that are looked at first when one must go, in a cache for so many.
+    pub fn next(&self, capacity: u32) -> [Option<u32>; 2] {
+        let queue = match self.evicts_from_small(capacity) {
+            true => &self.small,
+            false => &self.main,
+        };
+        let first = queue.first.checked_sub(1);
+        [
+            first,
+            first.and_then(|place| self.links[place as usize].behind.checked_sub(1)),
+        ]
+    }
+
+    /// Fetches ahead what is remembered of a page that may go or come.
+    pub fn prefetch(&self, hash: u64) {
+        if let Some(set) = self.gone.sets.get(self.gone.at(hash)) {
+            prefetch(set);
+        }
+    }
+
+    fn evicts_from_small(&self, capacity: u32) -> bool {
+        self.small.length > capacity / SMALL || self.main.length == 0
     }
 
     fn push(&mut self, place: u32, in_main: bool) {
@@ -187,7 +213,11 @@ impl Gone {
     }
 
     fn set(&mut self, hash: u64) -> &mut [(u32, u32)] {
-        let at = ((hash >> 32) * self.sets.len() as u64) >> 32;
-        self.sets.get_mut(at as usize).map_or(&mut [], |set| set)
+        let at = self.at(hash);
+        self.sets.get_mut(at).map_or(&mut [], |set| set)
+    }
+
+    fn at(&self, hash: u64) -> usize {
+        (((hash >> 32) * self.sets.len() as u64) >> 32) as usize
     }
 }

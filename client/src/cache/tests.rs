@@ -17,7 +17,7 @@ fn page(number: u64, generation: u64) -> Stretch {
     }
 }
 
-fn put(cache: &DataCache, number: u64, generation: u64, data: &[u8]) -> bool {
+fn put(cache: &DataCache, number: u64, generation: u64, data: &[u8]) -> Put {
     cache.put(page(number, generation), SIZE, data, || true)
 }
 
@@ -49,12 +49,13 @@ fn a_page_of_another_generation_is_gone() {
 #[test]
 fn what_was_used_twice_stays_and_what_was_evicted_of_late_is_told() {
     let cache = of_blocks(16);
-    (0..16).for_each(|n| assert!(!put(&cache, n, 1, &[n as u8; BLOCK])));
+    (0..16).for_each(|n| assert_eq!(put(&cache, n, 1, &[n as u8; BLOCK]), Put::InNewMemory));
     (0..2).for_each(|_| assert_eq!(get(&cache, 0, 1).unwrap(), [0; BLOCK]));
     put(&cache, 16, 1, &[16; BLOCK]);
     assert_eq!(get(&cache, 1, 1), None);
     assert_eq!(get(&cache, 0, 1).unwrap(), [0; BLOCK]);
-    assert!(put(&cache, 1, 1, &[1; BLOCK]));
+    let returns = put(&cache, 1, 1, &[1; BLOCK]);
+    assert_eq!(returns, Put::InPlace { returns: true });
     assert_eq!(get(&cache, 1, 1).unwrap(), [1; BLOCK]);
     assert_eq!(cache.bytes(), 16 * Core::BYTES as u64);
 }
@@ -90,14 +91,56 @@ fn who_keeps_nothing_has_no_memory() {
     cache.remove(1, SIZE, 0, 10);
     assert!(cache.core.get().is_none());
     assert_eq!(of_blocks(0).bytes(), 0);
-    assert!(!put(&of_blocks(0), 0, 1, b"x"));
+    assert_eq!(put(&of_blocks(0), 0, 1, b"x"), Put::Not);
+}
+
+#[test]
+fn memory_is_taken_as_far_as_it_is_allowed() {
+    let cache = of_blocks(8);
+    cache.allow_growth(0);
+    assert!(!cache.has_room());
+    assert_eq!(put(&cache, 0, 1, b"0"), Put::Not);
+    cache.allow_growth(3);
+    assert!(cache.has_room());
+    assert_eq!(
+        (0..5)
+            .filter(|n| put(&cache, *n, 1, b"") != Put::Not)
+            .count(),
+        3
+    );
+    assert!(!cache.has_room());
+    assert_eq!(
+        get(&cache, 0, 1).unwrap(),
+        b"",
+        "nothing gives way to one that comes later"
+    );
+    assert_eq!(cache.take_growth().0, 3);
+    assert_eq!(cache.take_growth().0, 0);
+    // A page that goes leaves its frame.
+    cache.remove(1, SIZE, 1, 1);
+    assert_eq!(put(&cache, 6, 1, b"6"), Put::InPlace { returns: false });
+    // Two frames are no room for three blocks.
+    cache.allow_growth(2);
+    let large = cache.put(page(8, 1), PageSize::MAX, &[7; 2 * BLOCK + 1], || true);
+    assert_eq!(large, Put::Not);
+    assert_eq!(cache.take_growth().0, 0);
+    cache.allow_growth(100);
+    assert!((10..15).all(|n| put(&cache, n, 1, b"") == Put::InNewMemory));
+    let full = put(&cache, 15, 1, b"");
+    assert_eq!(full, Put::InPlace { returns: false });
+    // At its limit it needs no more.
+    cache.allow_growth(0);
+    assert!(cache.has_room());
+    assert_eq!(put(&cache, 16, 1, b""), Put::InPlace { returns: false });
+    assert_eq!(cache.bytes(), 8 * Core::BYTES as u64);
 }
 
 #[test]
 fn what_is_not_the_files_any_more_is_not_kept() {
     let cache = of_blocks(4);
     put(&cache, 0, 1, b"old");
-    assert!(!cache.put(page(0, 1), SIZE, b"new", || false));
+    let put_late = cache.put(page(0, 1), SIZE, b"new", || false);
+    assert_eq!(put_late, Put::Not);
     assert_eq!(get(&cache, 0, 1).unwrap(), b"old");
     cache.remove(1, SIZE, 0, 0);
     assert_eq!(get(&cache, 0, 1), None);

@@ -1,53 +1,29 @@
-//! Who chooses: fixed routes, rules of others, and one who knows.
+//! Who chooses: fixed routes, rules of others, and ours.
 
-use super::world::{Export, Read, Route, World};
-use crate::route::{Choice, Config, Order, Policy, Purpose, Record, SizeClass};
-
-/// How many reads under a standing order are one that is timed, as in `shared::routes`.
-const TIMED_ONE_IN: u32 = 16;
-const QUICK_TIMED_ONE_IN: u32 = 64;
+use super::world::{Export, Read, Route, Wish};
+use crate::{
+    lane::Tick,
+    route::{Asked, Choice, Config, Order, Orders, Outcome, Policy, Record, SizeClass},
+};
 
 /// One who chooses.
 pub trait Player {
-    /// The route of the next read, if there is a reference; else it goes by RPC.
-    fn choose(&mut self, now_ns: u64) -> Route;
+    /// What the next read is to do.
+    fn choose(&mut self, now_ns: u64) -> Wish;
 
     /// What came of a read.
     fn tell(&mut self, read: &Read, now_ns: u64);
-
-    /// The same with the world in view.
-    fn choose_in(&mut self, world: &World, _page: u32) -> Route {
-        self.choose(world.now_ns)
-    }
 }
 
 /// Always the same.
 pub struct Fixed(pub Route);
 
 impl Player for Fixed {
-    fn choose(&mut self, _: u64) -> Route {
-        self.0
+    fn choose(&mut self, _: u64) -> Wish {
+        Wish::of(self.0)
     }
 
     fn tell(&mut self, _: &Read, _: u64) {}
-}
-
-/// Knows all but the noise, at each read.
-pub struct Oracle(pub Export);
-
-impl Player for Oracle {
-    fn choose(&mut self, _: u64) -> Route {
-        Route::Rpc
-    }
-
-    fn tell(&mut self, _: &Read, _: u64) {}
-
-    fn choose_in(&mut self, world: &World, page: u32) -> Route {
-        let expected = |route: &Route| world.expected_ns(*route, page);
-        let routes = self.0.routes().iter();
-        let best = routes.min_by(|a, b| expected(a).total_cmp(&expected(b)));
-        *best.expect("there is a route")
-    }
 }
 
 /// The paper's rule as it stands (004 section III-B): mean times and counts of all that was seen; direct reads while
@@ -91,13 +67,13 @@ impl Plain {
 }
 
 impl Player for Plain {
-    fn choose(&mut self, _: u64) -> Route {
+    fn choose(&mut self, _: u64) -> Wish {
         self.reads += 1;
         let benefit = self.good.count * (self.rpc.ns() - self.good.ns());
         let cost = self.stale.count * self.stale.ns();
         match benefit >= cost || self.reads.is_multiple_of(100) {
-            true => self.direct,
-            false => Route::Rpc,
+            true => Wish::of(self.direct),
+            false => Wish::learning(Route::Rpc),
         }
     }
 
@@ -138,7 +114,7 @@ impl Discounted {
 }
 
 impl Player for Discounted {
-    fn choose(&mut self, _: u64) -> Route {
+    fn choose(&mut self, _: u64) -> Wish {
         let all: f64 = self.arms.iter().map(|(_, _, count)| count).sum();
         let least_ns = self.least_ns().unwrap_or(1.0);
         let bound = |(_, sum, count): &(Route, f64, f64)| {
@@ -151,7 +127,7 @@ impl Player for Discounted {
             .arms
             .iter()
             .min_by(|a, b| bound(a).total_cmp(&bound(b)));
-        best.map_or(Route::Rpc, |(route, ..)| *route)
+        Wish::learning(best.map_or(Route::Rpc, |(route, ..)| *route))
     }
 
     fn tell(&mut self, read: &Read, _: u64) {
@@ -194,7 +170,7 @@ impl Exp3S {
 }
 
 impl Player for Exp3S {
-    fn choose(&mut self, _: u64) -> Route {
+    fn choose(&mut self, _: u64) -> Wish {
         let all: f64 = self.arms.iter().map(|(_, weight, _)| weight).sum();
         let fair = Self::EXPLORES / self.arms.len() as f64;
         for (_, weight, chance) in &mut self.arms {
@@ -207,10 +183,10 @@ impl Player for Exp3S {
         for (route, _, chance) in &self.arms {
             drawn -= chance;
             if drawn <= 0.0 {
-                return *route;
+                return Wish::learning(*route);
             }
         }
-        self.arms[0].0
+        Wish::learning(self.arms[0].0)
     }
 
     fn tell(&mut self, read: &Read, _: u64) {
@@ -236,14 +212,16 @@ impl Player for Exp3S {
     }
 }
 
-/// The client's own policy, asked and told as `shared::routes` does: where there is a standing order nobody is asked, and
-/// few reads are timed.
+/// The client's own policy, asked and told by the client's own code.
 pub struct Ours {
     policy: Policy,
     file: Record,
-    order: Order,
-    untold: u32,
+    orders: Orders,
+    tick: Tick,
+    asked: Option<Asked>,
 }
+
+const CLASS: SizeClass = SizeClass::nth(2);
 
 impl Ours {
     /// Knows nothing yet.
@@ -251,55 +229,43 @@ impl Ours {
         let mut policy = Policy::new(Config::default(), seed, None);
         policy.grant(choice_of(export.most));
         let file = policy.record();
+        let orders = Orders::new(Order::standing(Choice::Rpc, false));
+        orders.set(CLASS, policy.standing(&file, CLASS));
         Self {
             policy,
             file,
-            order: Order::standing(Choice::Rpc, false),
-            untold: 0,
+            orders,
+            tick: Tick::default(),
+            asked: None,
         }
-    }
-
-    fn class() -> SizeClass {
-        SizeClass::of(4096)
     }
 }
 
 impl Player for Ours {
-    fn choose(&mut self, now_ns: u64) -> Route {
-        let standing = self.policy.standing(&self.file, Self::class());
-        self.order = match standing {
-            Some(order) => order,
-            None => self.policy.order(&mut self.file, Self::class(), now_ns),
-        };
-        route_of(self.order.choice)
+    fn choose(&mut self, now_ns: u64) -> Wish {
+        let asked = Asked::standing(&self.orders, &self.tick, CLASS);
+        let (policy, file) = (&mut self.policy, &mut self.file);
+        let asked = asked.unwrap_or_else(|| Asked::of_policy(policy, file, CLASS, now_ns));
+        self.asked = Some(asked);
+        Wish {
+            route: route_of(asked.order.choice),
+            learns: asked.order.learns,
+        }
     }
 
     fn tell(&mut self, read: &Read, now_ns: u64) {
-        let (policy, file, class) = (&mut self.policy, &mut self.file, Self::class());
-        let Order {
-            choice, purpose, ..
-        } = self.order;
-        if let Some(ns) = read.refused_ns {
-            policy.refused(file, class, purpose, Some(ns), now_ns);
+        let Some(asked) = self.asked.take() else {
             return;
-        }
-        self.untold += 1;
-        let due = match choice {
-            Choice::OneSided => QUICK_TIMED_ONE_IN,
-            Choice::Guarded | Choice::Rpc => TIMED_ONE_IN,
         };
-        let count = match purpose {
-            Purpose::Standing if self.untold < due => return,
-            Purpose::Standing => std::mem::take(&mut self.untold),
-            Purpose::Trial { .. } | Purpose::Probe => {
-                self.untold -= 1;
-                1
-            }
+        let refused = [read.refused_ns];
+        let outcome = match (read.refused_ns, read.rpc_ns) {
+            (Some(_), _) => Outcome::Refused(&refused),
+            (None, Some(_)) => Outcome::Read(Choice::Rpc),
+            (None, None) => Outcome::Read(asked.order.choice),
         };
-        let took_ns = Some(read.took_ns);
-        match read.rpc_ns {
-            Some(_) => policy.by_rpc(file, class, (choice, purpose), count, took_ns, now_ns),
-            None => policy.completed(file, class, (choice, purpose), count, took_ns, now_ns),
+        let took_ns = asked.is_timed().then_some(read.took_ns);
+        if let Some(news) = asked.count(&self.tick, outcome, took_ns) {
+            news.tell(&mut self.policy, &mut self.file, &self.orders, now_ns);
         }
     }
 }

@@ -43,6 +43,8 @@ pub struct Export {
     pub stale_ns: [f64; 3],
     /// What a call takes longer if the page is not in the server's memory.
     fill_ns: f64,
+    /// What a call takes longer that asks for references.
+    learn_ns: f64,
     /// What a read takes longer that wakes the server.
     wake_ns: f64,
     /// The first direct read makes a connection.
@@ -68,6 +70,7 @@ impl Export {
             cost_ns: [1370.0, 1200.0, 480.0],
             stale_ns: [0.0, 550.0, 60.0],
             fill_ns: 5500.0,
+            learn_ns: 1500.0,
             wake_ns: 15_000.0,
             connect_ns: 150_000.0,
             map_ns: 500.0,
@@ -82,6 +85,7 @@ impl Export {
             cost_ns: [11_600.0, 9500.0, 9900.0],
             stale_ns: [0.0, 8500.0, 9900.0],
             fill_ns: 5500.0,
+            learn_ns: 2000.0,
             wake_ns: 25_000.0,
             connect_ns: 400_000.0,
             map_ns: 0.0,
@@ -140,8 +144,39 @@ const SPREAD: f64 = 0.18;
 /// One read in so many takes so many times as long.
 const OUTLIERS: (u64, f64) = (1000, 100.0);
 
+/// References of neighbours that a call brings, and pages among which they are looked for.
+const NEIGHBOURS: u32 = 8;
+const LOT: u32 = 64;
+
 /// The first reads of a route take so many times as long: neither code nor tables are in the processor's cache.
 const COLD: (u32, f64) = (8, 4.0);
+
+/// What a player wants of a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wish {
+    /// The route, if there is a reference; else it goes by RPC.
+    pub route: Route,
+    /// If it goes by RPC, references are asked for.
+    pub learns: bool,
+}
+
+impl Wish {
+    /// References are asked for where somebody will use them.
+    pub fn of(route: Route) -> Self {
+        Self {
+            route,
+            learns: route != Route::Rpc,
+        }
+    }
+
+    /// They are asked for in any case.
+    pub fn learning(route: Route) -> Self {
+        Self {
+            route,
+            learns: true,
+        }
+    }
+}
 
 /// What a read came to.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -214,16 +249,15 @@ impl World {
         }
     }
 
-    /// The next read, by the route that `choose` wants if there is a reference.
-    pub fn read(&mut self, choose: impl FnOnce(&Self, u32) -> Route) -> Read {
+    /// The next read, as is wished.
+    pub fn read(&mut self, wish: Wish) -> Read {
         self.number += 1;
         let every = u64::from(self.phase.moves_every);
         if every > 0 && self.number.is_multiple_of(every) {
             self.base = (self.base + WORKING_SET / 2) % (PAGES - WORKING_SET);
         }
         let page = self.base + (self.luck(0) % u64::from(WORKING_SET)) as u32;
-        let wanted = choose(self, page);
-        let chosen = Some(wanted).filter(|_| self.reference[page as usize] > 0);
+        let chosen = Some(wish.route).filter(|_| self.reference[page as usize] > 0);
         let route = chosen.unwrap_or(Route::Rpc);
         let (mut refused_ns, mut rpc_ns) = (None, None);
         let begin_ns = self.now_ns;
@@ -241,12 +275,22 @@ impl World {
             let called_ns = self.now_ns;
             let missing = self.place[page as usize] == 0;
             let fill_ns = if missing { self.export.fill_ns } else { 0.0 };
-            self.pass(self.noisy(Route::Rpc, self.export.cost_ns[0] + fill_ns));
+            let learn_ns = if wish.learns {
+                self.export.learn_ns
+            } else {
+                0.0
+            };
+            self.pass(self.noisy(Route::Rpc, self.export.cost_ns[0] + fill_ns + learn_ns));
             self.taken[Route::Rpc.index()] += 1;
             if missing {
                 self.fill(page);
             }
-            self.reference[page as usize] = self.stamp[page as usize] + 1;
+            if refused_ns.is_some() {
+                self.reference[page as usize] = 0;
+            }
+            if wish.learns {
+                self.learn(page);
+            }
             self.wake(Route::Rpc);
             rpc_ns = Some(self.now_ns - called_ns);
         }
@@ -259,24 +303,20 @@ impl World {
         }
     }
 
-    /// What a read of the page by this route may be expected to take, by one who knows all but the noise.
-    pub fn expected_ns(&self, route: Route, page: u32) -> f64 {
-        let mean =
-            |route: Route, ns: f64| ns * self.phase.slower[route.index()] + self.waits_ns(route);
-        let call_ns = || {
-            let missing = self.place[page as usize] == 0;
-            let fill_ns = if missing { self.export.fill_ns } else { 0.0 };
-            mean(Route::Rpc, self.export.cost_ns[0] + fill_ns)
-        };
-        let sleeping = route.wakes(self.export.tcp) && self.now_ns > self.awake_until_ns;
-        let wake_ns = if sleeping { self.export.wake_ns } else { 0.0 };
-        let index = route.index();
-        wake_ns
-            + match (route, self.holds(page)) {
-                (Route::Rpc, _) => call_ns(),
-                (_, true) => mean(route, self.export.cost_ns[index]),
-                (_, false) => mean(route, self.export.stale_ns[index]) + call_ns(),
-            }
+    /// References come of the page, and of neighbours that are in memory: of some ahead, then of those behind, in one lot
+    /// of pages.
+    fn learn(&mut self, page: u32) {
+        let lot = page - page % LOT;
+        let ahead = page + 1..(page + 1 + NEIGHBOURS).min(lot + LOT);
+        let there = |page: &u32| self.place[*page as usize] > 0;
+        let near: Vec<u32> = ahead
+            .chain(lot..page)
+            .filter(there)
+            .take(NEIGHBOURS as usize)
+            .collect();
+        for page in near.into_iter().chain([page]) {
+            self.reference[page as usize] = self.stamp[page as usize] + 1;
+        }
     }
 
     /// The client's reference to the page is true.

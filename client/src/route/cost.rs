@@ -7,6 +7,11 @@ const CLIP: u32 = 8;
 /// Samples that a judgement needs.
 const ENOUGH: usize = 6;
 
+/// A time, but no more than a few times the mean: one preempted read is not much time spent reading.
+pub fn clipped(ns: u64, mean_ns: Option<f64>) -> u64 {
+    mean_ns.map_or(ns, |mean_ns| ns.min(mean_ns as u64 * u64::from(CLIP)))
+}
+
 /// The last timed runs.
 #[derive(Debug, Clone)]
 pub struct Cost {

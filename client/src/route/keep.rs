@@ -5,9 +5,10 @@
 //! ```
 //!
 //! `chance` is the chance that a read finds its page, were all pages kept. A hit saves the route's time; a miss costs a
-//! look, the copy into the cache, and what it takes to fetch the whole page where less was asked for.
+//! look, the copy into the cache, and what it takes to fetch the whole page where less was asked for. What it takes to give
+//! the cache memory is paid once, and apart: [`super::growth`].
 
-use super::{cost::Mean, order::CLASSES};
+use super::{cost::Mean, growth::Growth, order::CLASSES};
 
 /// A hit, until one was timed: a copy of a page from memory.
 const HIT_NS: f64 = 500.0;
@@ -27,6 +28,7 @@ pub struct Keep {
     put: Mean,
     keeps: [bool; CLASSES],
     chance: Option<f64>,
+    growth: Growth,
 }
 
 impl Keep {
@@ -35,9 +37,32 @@ impl Keep {
         self.hits[class].add(ns);
     }
 
-    /// Keeping a page took so long.
+    /// Keeping a page took so long, in memory that the cache had.
     pub fn put(&mut self, ns: u64) {
         self.put.add(ns);
+    }
+
+    /// `count` reads of this class, whose pages are kept, were no hits and took so long each.
+    pub fn missed(&mut self, class: usize, count: u32, read_ns: u64) {
+        if self.keeps[class] {
+            let read_ns = read_ns as f64;
+            let saved_ns = read_ns - self.hit_guess_ns(class, read_ns);
+            self.growth.missed(count, read_ns, saved_ns, self.chance);
+        }
+    }
+
+    /// The cache took memory for so many frames, in so long.
+    pub fn grew(&mut self, frames: u32, ns: u64) {
+        self.growth.took(frames, ns);
+    }
+
+    /// Frames that it may take memory for now.
+    pub fn may_grow(&self) -> u32 {
+        self.growth.frames()
+    }
+
+    fn hit_guess_ns(&self, class: usize, route_ns: f64) -> f64 {
+        self.hits[class].settled().unwrap_or(HIT_NS.min(route_ns))
     }
 
     /// The chance of a hit, were all pages kept; `None` while it is not known.
@@ -48,7 +73,7 @@ impl Keep {
     /// What a read takes in the mean, where pages are kept that come by a route which takes `route_ns`.
     pub fn mean_ns(&self, class: usize, route_ns: f64) -> f64 {
         let chance = self.chance.unwrap_or(CHANCE);
-        let hit_ns = self.hits[class].settled().unwrap_or(HIT_NS.min(route_ns));
+        let hit_ns = self.hit_guess_ns(class, route_ns);
         chance * hit_ns + (1.0 - chance) * (route_ns + self.put.settled().unwrap_or(PUT_NS))
     }
 
@@ -60,7 +85,7 @@ impl Keep {
     /// Is a page to be kept that a call of this class reads by a route which takes `route_ns`, and `page_ns` for a whole
     /// page?
     pub fn decide(&mut self, class: usize, route_ns: f64, page_ns: f64) -> bool {
-        let hit_ns = self.hits[class].settled().unwrap_or(HIT_NS.min(route_ns));
+        let hit_ns = self.hit_guess_ns(class, route_ns);
         let put_ns = self.put.settled().unwrap_or(PUT_NS);
         let chance = self.chance.unwrap_or(CHANCE);
         let whole_ns = (page_ns - route_ns).max(0.0);

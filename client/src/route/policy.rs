@@ -18,7 +18,7 @@
 
 use super::{
     config::{Config, Jitter},
-    cost::Mean,
+    cost::{Mean, clipped},
     keep::Keep,
     order::{CLASSES, Choice, Order, Purpose, SizeClass},
     refusals::{Known, Leave, Refusals},
@@ -224,22 +224,46 @@ impl Policy {
         self.probes += u64::from(probes);
     }
 
-    /// The data cache had the pages of `count` reads, one of which took so long.
-    pub fn hit(&mut self, file: &Record, class: SizeClass, count: u32, ns: u64, now_ns: u64) {
-        if let Some((keep, _)) = &mut self.cache {
+    /// The data cache had the pages of `count` reads; `sample_ns` is how long one of them took, if it was timed.
+    pub fn hit(
+        &mut self,
+        file: &mut Record,
+        class: SizeClass,
+        purpose: Purpose,
+        count: u32,
+        sample_ns: Option<u64>,
+        now_ns: u64,
+    ) {
+        if let (Some((keep, _)), Some(ns)) = (&mut self.cache, sample_ns) {
             keep.hit(class.index(), ns);
         }
-        let passed_ns = keep_below(ns, self.hit_ns(class)) * u64::from(count);
+        if purpose == Purpose::Probe {
+            file.refusals[class.index()].give_back_try();
+        }
+        let hit_ns = self.hit_ns(class);
+        let ns = sample_ns.or(hit_ns.map(|ns| ns as u64)).unwrap_or(0);
+        let passed_ns = clipped(ns, hit_ns) * u64::from(count);
         if self.classes[class.index()].passed(passed_ns) {
             self.begin_trial(file, class, now_ns);
         }
     }
 
-    /// Keeping a page took so long.
+    /// Keeping a page took so long, in memory that the cache had.
     pub fn put(&mut self, ns: u64) {
         if let Some((keep, _)) = &mut self.cache {
             keep.put(ns);
         }
+    }
+
+    /// The data cache took memory for so many frames, in so long. For how many may it take some now?
+    pub fn grew(&mut self, frames: u32, ns: u64) -> u32 {
+        let Some((keep, _)) = &mut self.cache else {
+            return 0;
+        };
+        if frames > 0 {
+            keep.grew(frames, ns);
+        }
+        keep.may_grow()
     }
 
     /// The chance that a read hits, were all pages kept.
@@ -331,9 +355,13 @@ impl Policy {
                 let verdict = costs.missed();
                 self.conclude(class, verdict);
             }
-            (Purpose::Probe, _) | (Purpose::Standing, None) => {}
-            (Purpose::Standing, Some(ns)) => {
-                if costs.took(choice, count, ns) {
+            (Purpose::Probe, _) => {}
+            (Purpose::Standing, _) => {
+                let known_ns = costs.cost_ns(choice).map(|ns| ns as u64);
+                if let (Some((keep, _)), Some(ns)) = (&mut self.cache, sample_ns.or(known_ns)) {
+                    keep.missed(class.index(), count, ns);
+                }
+                if sample_ns.is_some_and(|ns| costs.took(choice, count, ns)) {
                     self.begin_trial(file, class, now_ns);
                 }
             }
@@ -425,11 +453,6 @@ impl Policy {
             stale_ns: nearest(&stale).unwrap_or(direct_ns),
         }
     }
-}
-
-/// A time, but no more than a few times the mean: one preempted read is not much time spent reading.
-fn keep_below(ns: u64, mean_ns: Option<f64>) -> u64 {
-    mean_ns.map_or(ns, |mean_ns| ns.min(mean_ns as u64 * 8))
 }
 
 #[cfg(test)]

@@ -1,4 +1,12 @@
-use super::{super::trial::TRIAL_READS, *};
+use super::{
+    super::{
+        asked::{Asked, Outcome, QUICK_TIMED_ONE_IN, TIMED_ONE_IN},
+        order::Orders,
+        trial::TRIAL_READS,
+    },
+    *,
+};
+use crate::lane::Tick;
 use proptest::prelude::*;
 
 /// A stretch of reads in a world of these costs, in nanoseconds. A share of the direct reads is refused.
@@ -27,13 +35,14 @@ impl Spent {
     }
 }
 
-/// One thread that reads one file as the client does: by the standing order, which one read in sixteen is timed under.
+/// One thread that reads one file as the client does.
 struct Bench {
     policy: Policy,
     file: Record,
+    orders: Orders,
+    tick: Tick,
     now_ns: u64,
     dice: u64,
-    untold: u32,
     /// What machines do: reads that take a hundred times as long, wake-ups of whom nobody called for long.
     noisy: bool,
     last: Choice,
@@ -41,23 +50,32 @@ struct Bench {
 }
 
 const CLASS: SizeClass = SizeClass::nth(2);
-const TIMED_ONE_IN: u32 = 16;
 
 impl Bench {
     fn new(seed: u64) -> Self {
         let mut policy = Policy::new(Config::default(), seed, None);
         policy.grant(Choice::OneSided);
         let file = policy.record();
+        let orders = Orders::new(Order::standing(Choice::Rpc, false));
+        orders.set(CLASS, policy.standing(&file, CLASS));
         Self {
             policy,
             file,
+            orders,
+            tick: Tick::default(),
             now_ns: 0,
             dice: seed | 1,
-            untold: 0,
             noisy: false,
             last: Choice::Rpc,
             taken: [0; 3],
         }
+    }
+
+    /// There are these routes from now on.
+    fn grant(&mut self, most: Choice) {
+        self.policy.grant(most);
+        let standing = self.policy.standing(&self.file, CLASS);
+        self.orders.set(CLASS, standing);
     }
 
     fn roll(&mut self, sides: u64) -> u64 {
@@ -96,39 +114,24 @@ impl Bench {
             let outlier = self.noisy && self.roll(1000) == 0;
             spent.fixed_ns[choice.index()] += if outlier { quiet_ns * 100 } else { quiet_ns };
         }
-        let standing = self.policy.standing(&self.file, CLASS);
-        let order = match standing {
-            Some(order) => order,
-            None => self.policy.order(&mut self.file, CLASS, self.now_ns),
-        };
-        self.untold += 1;
-        let asked = order.purpose != Purpose::Standing;
-        let timed = asked || self.untold >= TIMED_ONE_IN;
-        let (choice, now) = (order.choice, self.now_ns);
+        let asked = Asked::standing(&self.orders, &self.tick, CLASS);
+        let (policy, file) = (&mut self.policy, &mut self.file);
+        let asked = asked.unwrap_or_else(|| Asked::of_policy(policy, file, CLASS, self.now_ns));
+        let choice = asked.order.choice;
         let took_ns = self.noise(cost(choice), choice);
         self.last = if refused { Choice::Rpc } else { choice };
         self.taken[self.last.index()] += 1;
+        let now_ns = self.now_ns;
         self.now_ns += took_ns;
         spent.policy_ns += took_ns;
-        let count = if asked { 1 } else { self.untold };
-        let (policy, file) = (&mut self.policy, &mut self.file);
-        match (choice.is_direct(), refused) {
-            (true, true) => {
-                policy.refused(file, CLASS, order.purpose, Some(phase.stale_ns), now);
-                return;
-            }
-            _ if !timed => return,
-            (true, false) => {
-                let by = (choice, order.purpose);
-                policy.completed(file, CLASS, by, count, Some(took_ns), now);
-            }
-            (false, _) => {
-                let ordered = (choice, order.purpose);
-                policy.by_rpc(file, CLASS, ordered, count, Some(took_ns), now);
-            }
-        }
-        if !asked {
-            self.untold = 0;
+        let stale = [Some(phase.stale_ns)];
+        let outcome = match refused && choice.is_direct() {
+            true => Outcome::Refused(&stale),
+            false => Outcome::Read(choice),
+        };
+        let timed = asked.is_timed().then_some(took_ns);
+        if let Some(news) = asked.count(&self.tick, outcome, timed) {
+            news.tell(&mut self.policy, &mut self.file, &self.orders, now_ns);
         }
     }
 
@@ -373,9 +376,9 @@ fn a_route_that_is_granted_no_more_is_not_ordered() {
     let mut bench = Bench::new(9);
     bench.run(GOOD);
     assert_eq!(bench.stands(), Choice::OneSided);
-    bench.policy.grant(Choice::Guarded);
+    bench.grant(Choice::Guarded);
     assert_eq!(bench.stands(), Choice::Guarded);
-    bench.policy.grant(Choice::Rpc);
+    bench.grant(Choice::Rpc);
     bench.taken = [0; 3];
     bench.run(GOOD);
     assert_eq!(bench.taken, [GOOD.reads, 0, 0]);
@@ -416,7 +419,8 @@ fn pages_are_kept_no_longer_than_a_hit_saves_something() {
             Order { keeps: true, .. } => {
                 now_ns += 64 * 380;
                 hits += 64;
-                policy.hit(&file, CLASS, 64, 380, now_ns);
+                let purpose = Purpose::Standing;
+                policy.hit(&mut file, CLASS, purpose, 64, Some(380), now_ns);
             }
             Order {
                 choice: Choice::Rpc,
@@ -473,10 +477,10 @@ proptest! {
             let spent = bench.run(*phase);
             policy_ns += spent.policy_ns;
             rpc_ns += spent.rpc_ns();
-            // Counts decay over 32 tries, a route that has slowed down is seen in six of the reads that are timed, and
+            // Counts decay over 32 tries, a route that has slowed down is seen in six of the reads that are timed (of one-sided ones few are), and
             // trials of two challengers may be under way.
             let slowest_ns = phase.stale_ns + phase.cost_ns.into_iter().max().unwrap_or(0);
-            changes_ns += u64::from(6 * TIMED_ONE_IN + 4 * TRIAL_READS) * slowest_ns.max(60_000);
+            changes_ns += u64::from(6 * QUICK_TIMED_ONE_IN + 4 * TRIAL_READS) * slowest_ns.max(60_000);
         }
         prop_assert!(policy_ns <= rpc_ns + rpc_ns / 50 + changes_ns, "{policy_ns} {rpc_ns} {changes_ns}");
     }

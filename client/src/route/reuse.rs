@@ -10,7 +10,7 @@ use odafs_fabric::sync::Mutex;
 /// Names that are kept: enough that chance moves the answer by a few hundredths.
 const NAMES: usize = 256;
 /// Reads of picked pages that an answer needs.
-const ENOUGH: u32 = 64;
+const ENOUGH: u32 = 16;
 /// Reads after which one has decayed to 1/e.
 const HORIZON: f64 = 256.0;
 

@@ -6,7 +6,7 @@
 
 use super::{
     config::Config,
-    cost::{Cost, Mean},
+    cost::{Cost, Mean, clipped},
     order::Choice,
 };
 
@@ -150,9 +150,8 @@ impl Class {
         if self.best != choice {
             return false;
         }
-        let mut passed_ns = ns;
-        if let Some(judged_ns) = self.judged_ns[choice.index()] {
-            passed_ns = ns.min(judged_ns as u64 * 8);
+        let judged_ns = self.judged_ns[choice.index()];
+        if let Some(judged_ns) = judged_ns {
             if ns as f64 > judged_ns * DRIFT.0 {
                 self.drift += 1;
             } else {
@@ -165,7 +164,7 @@ impl Class {
                 }
             }
         }
-        self.passed(passed_ns * u64::from(count))
+        self.passed(clipped(ns, judged_ns) * u64::from(count))
     }
 
     /// Reads took so long. True if a trial may begin.

@@ -9,42 +9,43 @@ use crate::{
     options::Route,
     part::Told,
     read_page::Fetched,
-    route::{CLASSES, Choice, Order, Orders, PageName, Policy, Purpose, Record, SizeClass},
+    route::{self, CLASSES, Choice, News, Order, Orders, Outcome, PageName, Record, SizeClass},
     session::Session,
     state::FileState,
     trace::Taken,
 };
 use odafs_fabric::clock::{self, Nanos};
 
-/// One read in so many is timed where it takes no system call and nobody else.
-const QUICK_TIMED_ONE_IN: u32 = 64;
-/// One read in so many that the server has a part in.
-const TIMED_ONE_IN: u32 = 16;
-
 /// One read, from its order to its end.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
-    /// Its class.
-    pub class: SizeClass,
-    /// What it is to do.
-    pub order: Order,
+    asked: route::Asked,
     lane: Lane,
     /// When it began, if it is timed.
     began: Option<Nanos>,
 }
 
 impl Asked {
+    /// What it is to do.
+    #[inline]
+    pub fn order(&self) -> &Order {
+        &self.asked.order
+    }
+
     /// The lane of the thread that reads.
+    #[inline]
     pub fn lane(&self) -> Lane {
         self.lane
     }
 
     /// Will the policy be told of it alone?
+    #[inline]
     pub fn is_timed(&self) -> bool {
-        self.began.is_some()
+        self.asked.is_timed()
     }
 
     /// How long it has taken so far, if it is timed.
+    #[inline]
     pub fn took_ns(&self) -> Option<u64> {
         self.began.map(|began| clock::now().since(began).0)
     }
@@ -89,32 +90,23 @@ impl Shared {
     #[inline]
     pub fn standing(&self, file: &FileState, class: SizeClass) -> Option<Asked> {
         let lane = Lane::mine();
-        let order = file.orders.get(class)?;
-        let tick = &file.ticks[lane.index()];
-        let due = match order.choice {
-            Choice::OneSided => QUICK_TIMED_ONE_IN,
-            Choice::Guarded | Choice::Rpc => TIMED_ONE_IN,
-        };
-        let timed = tick.reads.get() + 1 >= due || tick.hits.get() + 1 >= QUICK_TIMED_ONE_IN;
+        let asked = route::Asked::standing(&file.orders, &file.ticks[lane.index()], class)?;
         Some(Asked {
-            class,
-            order,
+            asked,
             lane,
-            began: timed.then(clock::now),
+            began: asked.is_timed().then(clock::now),
         })
     }
 
     #[cold]
     fn ask_policy(&self, file: &FileState, class: SizeClass) -> Asked {
-        let lane = Lane::mine();
         let mut policy = self.policy.lock();
         let mut record = file.record.lock();
-        let order = policy.order(&mut record, class, clock::now().0);
+        let asked = route::Asked::of_policy(&mut policy, &mut record, class, clock::now().0);
         drop((record, policy));
         Asked {
-            class,
-            order,
-            lane,
+            asked,
+            lane: Lane::mine(),
             began: Some(clock::now()),
         }
     }
@@ -137,31 +129,7 @@ impl Shared {
         let counts = self.lanes.counts(asked.lane);
         counts.read_by(asked.lane, Taken::Cache, 1);
         counts.bytes_read.add(asked.lane, bytes as u64);
-        self.tell_hit(file, asked);
-    }
-
-    #[inline]
-    fn tell_hit(&self, file: &FileState, asked: &Asked) {
-        let tick = &file.ticks[asked.lane.index()];
-        let hits = tick.hits.get() + 1;
-        let Some(ns) = asked.took_ns() else {
-            return tick.hits.set(hits);
-        };
-        tick.hits.set(0);
-        self.tell_hits(file, asked, hits, ns);
-        // Reads that are due would have each hit look at the clock.
-        let reads = tick.reads.get();
-        if reads > 0 {
-            tick.reads.set(0);
-            self.tell_reads(file, asked, asked.order.choice, reads, None);
-        }
-    }
-
-    #[cold]
-    fn tell_hits(&self, file: &FileState, asked: &Asked, count: u32, ns: u64) {
-        self.tell(file, asked.class, |policy, record, now| {
-            policy.hit(record, asked.class, count, ns, now);
-        });
+        self.tell(file, asked, Outcome::Hit, asked.took_ns());
     }
 
     /// A read of one page was served so.
@@ -170,87 +138,54 @@ impl Shared {
         let counts = self.lanes.counts(asked.lane);
         counts.read_by(asked.lane, Taken::from(fetched.by), 1);
         counts.bytes_read.add(asked.lane, fetched.bytes as u64);
-        self.tell_read(file, asked, fetched.by, fetched.took_ns);
-    }
-
-    #[inline]
-    fn tell_read(&self, file: &FileState, asked: &Asked, by: Choice, took_ns: Option<u64>) {
-        if asked.order.purpose != Purpose::Standing {
-            return self.tell_reads(file, asked, by, 1, took_ns);
-        }
-        let tick = &file.ticks[asked.lane.index()];
-        let reads = tick.reads.get() + 1;
-        if !asked.is_timed() {
-            return tick.reads.set(reads);
-        }
-        tick.reads.set(0);
-        tick.hits.set(0);
-        self.tell_reads(file, asked, by, reads, took_ns);
-    }
-
-    #[cold]
-    fn tell_reads(
-        &self,
-        file: &FileState,
-        asked: &Asked,
-        by: Choice,
-        count: u32,
-        took_ns: Option<u64>,
-    ) {
-        let (class, order) = (asked.class, asked.order);
-        self.tell(file, class, |policy, record, now| match by {
-            Choice::Rpc => {
-                let ordered = (order.choice, order.purpose);
-                policy.by_rpc(record, class, ordered, count, took_ns, now);
-            }
-            direct => {
-                policy.completed(record, class, (direct, order.purpose), count, took_ns, now);
-            }
-        });
+        self.tell(file, asked, Outcome::Read(fetched.by), fetched.took_ns);
     }
 
     /// What a batch of requests came to. Its time counts only where all of it took one route.
     pub fn tell_batch(&self, file: &FileState, asked: &Asked, told: &Told, took_ns: Option<u64>) {
-        let (class, order) = (asked.class, asked.order);
         if self.options.route != Route::Policy {
             for ns in told.refused.iter().flatten() {
-                self.policy.lock().refusal_took(class, *ns);
+                self.policy.lock().refusal_took(asked.asked.class, *ns);
             }
-            return;
         }
-        let pure = told.refused.is_empty() && (told.direct.is_none() || told.by_rpc == 0);
-        let took_ns = took_ns.filter(|_| pure && !told.mixed);
-        if told.refused.is_empty() {
-            let by = match (told.direct, told.by_rpc) {
-                (Some(direct), _) => direct,
-                (None, 0) => return self.tell_hit(file, asked),
-                (None, _) => Choice::Rpc,
-            };
-            return self.tell_read(file, asked, by, took_ns);
-        }
-        self.tell(file, class, |policy, record, now| {
-            for sample in &told.refused {
-                policy.refused(record, class, order.purpose, *sample, now);
-            }
-        });
+        let pure = told.direct.is_none() || told.by_rpc == 0;
+        let outcome = match (told.direct, told.by_rpc) {
+            _ if !told.refused.is_empty() => Outcome::Refused(&told.refused),
+            (Some(direct), _) => Outcome::Read(direct),
+            (None, 0) => return self.tell(file, asked, Outcome::Hit, asked.took_ns()),
+            (None, _) => Outcome::Read(Choice::Rpc),
+        };
+        self.tell(
+            file,
+            asked,
+            outcome,
+            took_ns.filter(|_| pure && !told.mixed),
+        );
     }
 
-    fn tell(
-        &self,
-        file: &FileState,
-        class: SizeClass,
-        what: impl FnOnce(&mut Policy, &mut Record, u64),
-    ) {
+    #[inline]
+    fn tell(&self, file: &FileState, asked: &Asked, outcome: Outcome<'_>, took_ns: Option<u64>) {
+        let tick = &file.ticks[asked.lane.index()];
+        if let Some(news) = asked.asked.count(tick, outcome, took_ns) {
+            self.tell_policy(file, &news);
+        }
+    }
+
+    #[cold]
+    fn tell_policy(&self, file: &FileState, news: &News<'_>) {
         if self.options.route != Route::Policy {
             return;
         }
         let now = clock::now().0;
         let mut policy = self.policy.lock();
         let mut record = file.record.lock();
-        what(&mut policy, &mut record, now);
         if let Some(reuse) = &self.reuse {
             policy.set_chance(reuse.chance());
         }
-        file.orders.set(class, policy.standing(&record, class));
+        news.tell(&mut policy, &mut record, &file.orders, now);
+        if let Some(cache) = &self.cache {
+            let (frames, ns) = cache.take_growth();
+            cache.allow_growth(policy.grew(frames, ns));
+        }
     }
 }

@@ -9,14 +9,18 @@ use crate::wire::rpc::CallHeader;
 use crate::wire::xdr::{Decode as _, Reader, padding};
 use crate::wire::{mount3, nfs3, odafs};
 
-/// Whether these bytes of a call may have come apart from it: they are its DDP-eligible argument, all of it, padded or
-/// not (RFC 8267, section 4; RFC 8166, sections 3.4.5.2 and 6.1). `arguments` stands behind the header of the whole
-/// message.
-pub fn may_come_apart(call: &CallHeader<'_>, arguments: &Reader<'_>, apart: &Range<u32>) -> bool {
+/// How long the argument is of which these bytes of a call are, that came apart from it. `None`: they may not have come so.
+/// That may the DDP-eligible argument, all of it, padded or not (RFC 8267, section 4; RFC 8166, sections 3.4.5.2 and 6.1).
+/// `arguments` stands behind the header of the message, which may lack that argument, but not its length.
+pub fn argument_apart(
+    call: &CallHeader<'_>,
+    arguments: &Reader<'_>,
+    apart: &Range<u32>,
+) -> Option<u32> {
     let bytes = apart.len();
-    argument(call, arguments.clone()).is_some_and(|(start, length)| {
-        start == apart.start as usize && [length, length + padding(length)].contains(&bytes)
-    })
+    let (start, length) = argument(call, arguments.clone())?;
+    let fits = start == apart.start as usize && [length, length + padding(length)].contains(&bytes);
+    fits.then_some(length as u32)
 }
 
 /// Where the DDP-eligible argument of a call begins, and its bytes.

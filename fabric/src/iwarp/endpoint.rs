@@ -2,11 +2,12 @@ mod posts;
 
 use super::ddp::{Header, Place, TAGGED_BYTES, queue};
 use super::mpa::{Deframer, FRAMING_BYTES};
-use super::out::{Out, Stretch};
+use super::out::Out;
 use super::rdmap::{self, Fatal, Opcode};
 use super::receive::{Inbound, Reading, Serving};
 use super::tags::{Memory, Tags};
 use crate::fabric::{Access, Completion, Exposed, Fault, PostError, Remote, SteeringTag};
+use crate::memory::Stretch;
 use crate::memory::mapping::Mapping;
 use crate::memory::{Arena, Region};
 use crate::sync::Arc;

@@ -1,8 +1,9 @@
 //! What the fuzz targets `mpa` and `iwarp` in `fuzz/` run; their corpus is replayed by the tests.
 
 use super::mpa::{Deframer, Enhanced, Frame, FrameReader, HEAD_BYTES, Kind, PRIVATE_MAX, Piece};
-use super::{Agreed, Endpoint, Stretch};
+use super::{Agreed, Endpoint};
 use crate::fabric::{Access, Completion, Local, Remote, Sink, SteeringTag};
+use crate::memory::Stretch;
 use crate::memory::{Arena, ArenaConfig};
 use crate::sync::Arc;
 use odafs_common::page::{Layout, PageSize};

@@ -2,6 +2,7 @@
 
 use super::ddp::{Header, LAST, Place};
 use super::mpa;
+use crate::memory::Stretch;
 use crate::memory::mapping::Mapping;
 use crate::sync::Arc;
 use std::collections::VecDeque;
@@ -23,37 +24,6 @@ enum Chunk {
         /// The post that is over with the last of them.
         ends: Option<u64>,
     },
-}
-
-/// A stretch of what is to be sent.
-#[derive(Clone, Copy)]
-pub enum Stretch<'a> {
-    /// Private bytes.
-    Bytes(&'a [u8]),
-    /// Shared memory.
-    Memory {
-        /// The mapping.
-        memory: &'a Mapping,
-        /// First byte.
-        at: usize,
-        /// Bytes.
-        length: usize,
-    },
-}
-
-impl Stretch<'_> {
-    /// Bytes.
-    pub fn len(&self) -> usize {
-        match self {
-            Stretch::Bytes(bytes) => bytes.len(),
-            Stretch::Memory { length, .. } => *length,
-        }
-    }
-
-    /// Whether it has none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 }
 
 /// The transmit queue.

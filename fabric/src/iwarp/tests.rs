@@ -7,8 +7,9 @@ mod pipes;
 use super::ddp::{Header, Place, queue};
 use super::mpa;
 use super::rdmap::Opcode;
-use super::{Agreed, Endpoint, Stretch};
+use super::{Agreed, Endpoint};
 use crate::fabric::Completion;
+use crate::memory::Stretch;
 
 /// What both ends of the tests agree on.
 pub fn agreed(crc: bool, sends_first: bool) -> Agreed {

@@ -1,7 +1,9 @@
 use super::FrameNumber;
+use super::gather::Gather;
 use super::mapping::{HUGE_BYTES, Mapping};
 use super::pinned::{Pinned, States};
 use super::protocol::{self, PinRefused, State, UNPUBLISHED};
+use super::stretch::Stretch;
 use crate::sync::Arc;
 use odafs_common::page::{Layout, PageSize};
 use odafs_common::reference::Epoch;
@@ -272,6 +274,31 @@ impl Arena {
     /// If the range is beyond the frame.
     pub fn copy_in(&self, frame: FrameNumber, offset: u32, from: &[u8]) {
         self.data.store(self.place(frame, offset, from.len()), from);
+    }
+
+    /// Copies `length` bytes of others, from `at` on, into a frame, which is unpublished or revoked and not pinned, and none
+    /// of which is among them.
+    ///
+    /// # Panics
+    /// If a range is out of bounds.
+    pub fn gather_in(
+        &self,
+        frame: FrameNumber,
+        offset: u32,
+        from: &Gather<'_>,
+        at: usize,
+        length: usize,
+    ) {
+        let mut place = self.place(frame, offset, length);
+        for stretch in from.parts(at, length) {
+            match stretch {
+                Stretch::Bytes(bytes) => self.data.store(place, bytes),
+                Stretch::Memory { memory, at, length } => {
+                    self.data.copy_across(place, memory, at, length);
+                }
+            }
+            place += stretch.len();
+        }
     }
 
     /// Zeroes the bytes `from..to` of a frame, which is unpublished or revoked and not pinned.

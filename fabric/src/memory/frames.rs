@@ -16,14 +16,18 @@ const STAMP: usize = 0;
 const LABEL: usize = 8;
 const USES: usize = 32;
 
+/// Bytes of a frame that are fetched ahead.
+const FETCHED: usize = 8 * LINE;
+
 /// What a frame holds, in words of its owner's choice.
 pub type Label = [u64; 3];
 
 /// Frames of 4 KiB, each with a stamp and a label. Whoever fills, publishes and unpublishes a frame does so alone; anyone
 /// may look at its label and copy from it meanwhile, without a lock.
 ///
-/// Memory is taken as frames are filled, from the first on: the first 2 MiB by pages of 4 KiB, the rest by huge pages, where
-/// the kernel has them.
+/// Memory is taken by pages of 4 KiB as frames are filled, from the first on. A huge page at once would make one fill in 500
+/// wait for as long as the kernel needs to find and clear it, which may be 10 ms. Where 2 MiB are in use the kernel's own
+/// thread (khugepaged) may put a huge page there, off the way of fills.
 pub struct Frames {
     memory: Mapping,
     epoch: AtomicU64,
@@ -90,6 +94,17 @@ impl Frames {
         self.memory.store(self.place(frame, 0, from.len()), from);
     }
 
+    /// Fetches ahead what is known of a frame.
+    pub fn prefetch_label(&self, frame: u32) {
+        self.memory.prefetch(frame as usize * STRIDE);
+    }
+
+    /// Fetches the first lines of a frame ahead that is to be filled; the processor follows by itself.
+    pub fn prefetch_to_fill(&self, frame: u32) {
+        self.memory
+            .prefetch_to_write(self.place(frame, 0, FETCHED), FETCHED);
+    }
+
     /// Opens a filled frame to readers.
     pub fn publish(&self, frame: u32, label: Label) {
         for (n, word) in label.into_iter().enumerate() {
@@ -117,15 +132,14 @@ impl Frames {
         self.word(frame, USES).store(uses, Relaxed);
     }
 
-    /// The frames in use have become `after`, from `before`: memory that came by small pages is put into huge ones when as
-    /// much of it is used.
+    /// The frames in use have become `after`, from `before`: the kernel may put huge pages behind what they fill.
     pub fn settle(&self, before: u32, after: u32) {
         #[cfg(not(shuttle))]
         {
             let whole = |frames: u32| frames as usize * STRIDE / HUGE_BYTES * HUGE_BYTES;
             let (from, to) = (whole(before), whole(after));
             if from < to {
-                self.memory.collapse_range(from, to - from);
+                self.memory.let_collapse(from, to - from);
             }
         }
         #[cfg(shuttle)]
@@ -140,6 +154,8 @@ impl Frames {
             let from = (first as usize * STRIDE).next_multiple_of(4096);
             let to = end as usize * STRIDE / 4096 * 4096;
             if from < to {
+                let huge = from / HUGE_BYTES * HUGE_BYTES;
+                self.memory.keep_small(huge, to - huge);
                 self.memory.give_back(from, to - from);
             }
         }

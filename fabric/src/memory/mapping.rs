@@ -101,16 +101,19 @@ impl Mapping {
         unsafe { copy::zero(self.base.as_ptr().add(offset), length) };
     }
 
-    /// Copies from one shared memory to another, which must be writable and not the same.
+    /// Copies from shared memory to shared memory, which must be writable.
     ///
     /// # Panics
-    /// If a range is out of bounds, or both are of one memory.
+    /// If a range is out of bounds, or they overlap.
     pub fn copy_across(&self, offset: usize, from: &Mapping, at: usize, length: usize) {
         assert!(
             self.holds(offset, length) && from.holds(at, length),
             "out of bounds"
         );
-        assert!(self.base != from.base, "one memory");
+        assert!(
+            self.base != from.base || offset.abs_diff(at) >= length,
+            "the ranges overlap"
+        );
         // SAFETY: both ranges were just checked, do not overlap, and live as long as the mappings.
         unsafe {
             copy::across(
@@ -340,8 +343,8 @@ mod mapped {
             Ok(Mapping { base, length })
         }
 
-        /// Zeroed memory of this process that is taken as it is touched: the first 2 MiB by small pages, the rest by huge ones
-        /// where the kernel has them. What is never touched is not counted.
+        /// Zeroed memory of this process that is taken by pages of 4 KiB as it is touched, until it is said that
+        /// [huge ones may come](Mapping::let_collapse). What is never touched is not counted.
         pub fn reserve(length: usize) -> io::Result<Mapping> {
             let hole = reserve(length, HUGE_BYTES)?;
             let base = NonNull::new(hole).ok_or(io::ErrorKind::OutOfMemory)?;
@@ -349,11 +352,8 @@ mod mapped {
             let access = MprotectFlags::READ | MprotectFlags::WRITE;
             // SAFETY: the pages are those of the hole just reserved, which nobody else knows.
             unsafe { mprotect(hole.cast(), length.next_multiple_of(4096), access)? };
-            if length > HUGE_BYTES {
-                // Where huge pages are switched off this fails, and `collapse_range` decides.
-                let rest = length - HUGE_BYTES;
-                let _ = mapping.advise(HUGE_BYTES, rest, libc::MADV_HUGEPAGE);
-            }
+            // A kernel that has no huge pages refuses, and needs not be told.
+            let _ = mapping.advise(0, length, libc::MADV_NOHUGEPAGE);
             Ok(mapping)
         }
 
@@ -379,9 +379,14 @@ mod mapped {
             let _ = self.advise(0, self.length, libc::MADV_HUGEPAGE);
         }
 
-        /// Asks for huge pages behind a range of whole ones; what has them already costs a call.
-        pub fn collapse_range(&self, offset: usize, length: usize) {
-            let _ = self.advise(offset, length, libc::MADV_COLLAPSE);
+        /// The kernel may put huge pages behind a range of whole ones that is in use, when its own thread comes by.
+        pub fn let_collapse(&self, offset: usize, length: usize) {
+            let _ = self.advise(offset, length, libc::MADV_HUGEPAGE);
+        }
+
+        /// What is touched in a range from now on is taken by pages of 4 KiB.
+        pub fn keep_small(&self, offset: usize, length: usize) {
+            let _ = self.advise(offset, length, libc::MADV_NOHUGEPAGE);
         }
 
         /// Gives a range of whole pages of a reserved mapping back: they read as zeros, and are taken again when touched.

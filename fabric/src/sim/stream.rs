@@ -8,7 +8,8 @@ use crate::fabric::{
     Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, ReadOrder, Remote,
     RemoteInvalidation, Sink, Source, SteeringTag,
 };
-use crate::iwarp::{Agreed, Endpoint, MESSAGE_MAX, Stretch};
+use crate::iwarp::{Agreed, Endpoint, MESSAGE_MAX};
+use crate::memory::Stretch;
 use crate::memory::{Arena, ArenaView, LifeWord, Region};
 use crate::sync::Arc;
 use crate::wake::WakeSet;

@@ -2,14 +2,11 @@
 
 #![allow(unsafe_code)]
 
-use crate::iwarp::Stretch;
 use crate::memory::mapping::Mapping;
+use crate::memory::{Stretch, Vectors};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
-
-/// Stretches of one call, neighbours taken together. More go with the next.
-const STRETCHES: usize = 320;
 
 /// Sends what the socket takes of the stretches, in one system call. The kernel has copied what
 /// it took when this returns.
@@ -17,38 +14,12 @@ pub fn send<'a>(
     socket: BorrowedFd<'_>,
     stretches: impl Iterator<Item = Stretch<'a>>,
 ) -> io::Result<usize> {
-    let mut vectors = [libc::iovec {
-        iov_base: std::ptr::null_mut(),
-        iov_len: 0,
-    }; STRETCHES];
-    let mut count: usize = 0;
-    for stretch in stretches {
-        let base = match stretch {
-            Stretch::Bytes(bytes) => bytes.as_ptr(),
-            Stretch::Memory { memory, at, length } => memory.address(at, length),
-        };
-        // Pages that are neighbours are one stretch to the kernel.
-        if let Some(last) = count.checked_sub(1).map(|last| &mut vectors[last])
-            && last
-                .iov_base
-                .cast_const()
-                .cast::<u8>()
-                .wrapping_add(last.iov_len)
-                == base
-        {
-            last.iov_len += stretch.len();
-        } else if let Some(next) = vectors.get_mut(count) {
-            next.iov_base = base.cast_mut().cast();
-            next.iov_len = stretch.len();
-            count += 1;
-        } else {
-            break;
-        }
-    }
+    let vectors = Vectors::of(stretches);
+    let vectors = vectors.as_slice();
     // SAFETY: all zeroes is a valid `msghdr`: no name, no vectors, no control data.
     let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
-    message.msg_iov = vectors.as_mut_ptr();
-    message.msg_iovlen = count as _;
+    message.msg_iov = vectors.as_ptr().cast_mut();
+    message.msg_iovlen = vectors.len() as _;
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
     // SAFETY: the kernel only reads from the vectors, which lie in slices and mappings that `'a` keeps alive, and it may read memory that others write.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) };

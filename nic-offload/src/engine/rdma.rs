@@ -4,30 +4,26 @@
 //! The protocol itself is [`odafs_common::rpcrdma`]'s; this is the loop around it.
 
 use std::collections::{HashMap, VecDeque};
-use std::io;
-use std::ops::Range;
 use std::time::Duration;
 
 use odafs_common::rpcrdma::{
     Data, Expose, ExposureId, INLINE_BYTES, Ignored, Incoming, PrivateData, ReadRead, Responder,
     ResponderConfig, Results, Step, Terms, Ticket,
 };
-use odafs_common::wire::rpc;
 use odafs_common::wire::rpcrdma::{Segment, Segments};
-use odafs_common::wire::xdr::Writer;
-use odafs_fabric::sync::atomic::Ordering;
 use odafs_fabric::{Completion, QueuePair, SteeringTag};
 
 use super::outbox::{Answer, Outbox};
 use super::returns::{Place, Returned};
 use super::{Now, Serves, Turn};
 use crate::calls::{Caller, Job, Outcome, Placed, Transport};
-use crate::registration::{Adapter, Lease, NoLease, Registrar};
+use crate::registration::{Adapter, Lease, Registrar};
 
 mod config;
 mod parked;
 mod pieces;
 mod pull;
+mod start;
 
 pub use config::{Credits, RdmaConfig, RdmaCounters};
 
@@ -63,16 +59,6 @@ pub(super) struct RdmaLine {
     exposed: HashMap<ExposureId, Vec<Lease>>,
     next_call: u64,
     next_read: u64,
-}
-
-/// Why a call whose data are to be read does not begin.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Wait {
-    None,
-    /// There is no memory.
-    Memory,
-    /// As many calls' data are being read as may.
-    Others,
 }
 
 /// A call that is with the workers.
@@ -220,7 +206,7 @@ impl RdmaLine {
             && self.has_room(now)
         {
             reply.clear();
-            self.prepare(&ticket, None);
+            self.prepare(&ticket);
             let message = &self.out.qp.message()[whole];
             let calls = &now.serves.calls;
             let outcome = calls.call(&self.caller, message, reply);
@@ -241,84 +227,6 @@ impl RdmaLine {
             && self.out.has_room(now)
             && self.running.len() < now.config.deferred_max
             && !now.holds_back(self.number())
-    }
-
-    /// Begins calls as long as there is room, in the order of their arrival; but what needs no memory does not wait behind
-    /// what does. How many.
-    fn start_parked(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> u32 {
-        let mut started = 0;
-        let mut wait = Wait::None;
-        let mut place = 0;
-        while self.has_room(now)
-            && let Some(bytes) = self.parked.pull_bytes(place)
-        {
-            let begun = match wait {
-                _ if bytes == 0 => Some(None),
-                Wait::None => self.lease(bytes, &mut wait, now).map(Some),
-                _ => None,
-            };
-            let Some(lease) = begun else {
-                if wait == Wait::Memory {
-                    self.parked.finds_no_memory(place, now);
-                }
-                place += 1;
-                continue;
-            };
-            let Some(arrived) = self.parked.take(place, now) else {
-                break;
-            };
-            match lease {
-                None => {
-                    reply.clear();
-                    self.prepare(&arrived.ticket, None);
-                    let message = arrived.message.complete(None);
-                    let calls = &now.serves.calls;
-                    let syncs = calls.may_sync(&message);
-                    let outcome = calls.call_owned(&self.caller, message, reply);
-                    self.served((outcome, syncs), arrived.ticket, reply, at, now);
-                }
-                Some(Ok(lease)) => {
-                    self.pulling
-                        .push_back(Pulling::new(arrived, lease, now.time));
-                }
-                Some(Err(error)) => self.fail(arrived.ticket, &error, now),
-            }
-            started += 1;
-        }
-        if wait != Wait::Memory {
-            self.registrar.waits_no_longer();
-        }
-        started
-    }
-
-    /// Memory for the data of a call, or why there will never be any. `None`: the call has to `wait`.
-    fn lease(&mut self, bytes: usize, wait: &mut Wait, now: &Now<'_>) -> Option<io::Result<Lease>> {
-        if self.pulling.len() >= now.config.rdma.pulls_max {
-            *wait = Wait::Others;
-            return None;
-        }
-        match self.registrar.lease(&mut *self.out.qp, bytes) {
-            Ok(lease) => Some(Ok(lease)),
-            Err(NoLease::Never(error)) if !self.out.qp.is_closed() => Some(Err(error)),
-            Err(_) => {
-                *wait = Wait::Memory;
-                None
-            }
-        }
-    }
-
-    /// The call is answered by an error of RPC: there will be no memory for its data.
-    fn fail(&mut self, ticket: Ticket, error: &io::Error, now: &Now<'_>) {
-        let failed = &now.serves.rdma.registration.failed;
-        count(failed);
-        let failures = failed.load(Ordering::Relaxed);
-        // Less and less often: what does not change was said.
-        if failures.is_power_of_two() {
-            tracing::warn!(peer = %self.caller.peer, %error, failures, "no memory for the data of a call: it failed");
-        }
-        let mut reply = Vec::new();
-        rpc::system_err(&mut Writer::new(&mut reply), ticket.xid());
-        self.answer(Outcome::Replied, ticket, &mut reply, now);
     }
 
     /// Posts the reads of calls that wait for their data, and serves those that have it.
@@ -372,23 +280,23 @@ impl RdmaLine {
             self.registrar.release(&mut *self.out.qp, lease, now.time);
             return self.refuse(ticket, now);
         }
-        self.prepare(&ticket, message.apart.clone());
-        // A worker puts the message together: it may be long, and calls that bring data may block anyway.
-        let caller = self.caller.clone();
+        self.prepare(&ticket);
+        // A worker puts the message together: it may be long, and calls that bring data may block anyway. The lease is
+        // given back when that call is through.
+        let mut caller = self.caller.clone();
         let calls = odafs_fabric::sync::Arc::clone(&now.serves.calls);
         let syncs = calls.may_sync(message.without_data());
         let job: Job = Box::new(move |reply| {
-            let message = message.complete(Some(&contents));
+            let (message, apart) = message.complete(&contents);
+            caller.apart = apart;
             drop(contents);
             calls.call_owned(&caller, message, reply)
         });
         self.defer((job, syncs), ticket, Some(lease), at, now);
     }
 
-    /// Tells the procedures how long this call's reply may be, whether its data have a place, and which of the call's
-    /// had one.
-    fn prepare(&mut self, ticket: &Ticket, apart: Option<Range<u32>>) {
-        self.caller.apart = apart;
+    /// Tells the procedures how long this call's reply may be, and whether its data have a place.
+    fn prepare(&mut self, ticket: &Ticket) {
         if self.responder.terms().read_read {
             self.caller.placement = Some(u32::MAX);
             self.caller.reply_bytes_max = EXPOSED_BYTES_MAX;

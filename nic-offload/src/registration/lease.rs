@@ -1,7 +1,10 @@
 //! Memory in use for a call.
 
+use std::fmt;
+use std::ops::Range;
+
 use odafs_fabric::clock::Nanos;
-use odafs_fabric::memory::{Arena, FrameNumber, Region};
+use odafs_fabric::memory::{Arena, FrameNumber, Gather, Region};
 use odafs_fabric::sync::Arc;
 use odafs_fabric::{Local, Remote, Sink};
 
@@ -54,7 +57,8 @@ pub(super) enum Name {
     Bound(Remote),
 }
 
-/// The bytes of a [`Lease`], for whoever copies them: they stay what they are for as long.
+/// The bytes of a [`Lease`], for whoever copies them: nothing else is read into their memory for as long. The peer may
+/// reach it all the same, where the fabric gives it memory to share.
 #[derive(Clone)]
 pub struct Contents(Held);
 
@@ -65,28 +69,55 @@ enum Held {
 }
 
 impl Contents {
+    /// A range of them, where it lies. `None`: it is beyond the lease.
+    pub fn gather(&self, range: &Range<usize>) -> Option<Gather<'_>> {
+        let mut gather = Gather::new();
+        match &self.0 {
+            Held::Region(region) => gather
+                .push_region(region, range.start, range.len())
+                .then_some(gather),
+            Held::Frames(lease) => lease.gather(range, &mut gather).then_some(gather),
+        }
+    }
+
     /// Copies from `offset` on. `false` (and nothing useful done) if the range is beyond the lease.
     #[must_use]
     pub fn load(&self, offset: usize, into: &mut [u8]) -> bool {
-        match &self.0 {
-            Held::Region(region) => region.load(offset, into),
-            Held::Frames(lease) => lease.load(offset, into),
+        let gather = self.gather(&(offset..offset.saturating_add(into.len())));
+        if let Some(gather) = &gather {
+            gather.load(0, into);
         }
+        gather.is_some()
+    }
+}
+
+impl From<Arc<Region>> for Contents {
+    fn from(region: Arc<Region>) -> Self {
+        Self(Held::Region(region))
+    }
+}
+
+impl fmt::Debug for Contents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.0 {
+            Held::Region(_) => "Region",
+            Held::Frames(_) => "Frames",
+        })
     }
 }
 
 impl FrameLease {
-    fn load(&self, mut offset: usize, mut into: &mut [u8]) -> bool {
-        let page = self.arena.page().bytes();
-        while !into.is_empty() {
-            let Some(frame) = self.frames.get(offset / page) else {
+    fn gather<'a>(&'a self, range: &Range<usize>, into: &mut Gather<'a>) -> bool {
+        let page = self.arena.page();
+        let mut offset = range.start;
+        while offset < range.end {
+            let Some(frame) = self.frames.get(offset >> page.shift()) else {
                 return false;
             };
-            let within = offset % page;
-            let (part, rest) = into.split_at_mut(into.len().min(page - within));
-            self.arena.copy_out(*frame, within as u32, part);
-            offset += part.len();
-            into = rest;
+            let within = offset % page.bytes();
+            let length = (range.end - offset).min(page.bytes() - within);
+            into.push_frame(&self.arena, *frame, within as u32, length as u32);
+            offset += length;
         }
         true
     }

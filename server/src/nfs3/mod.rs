@@ -28,10 +28,11 @@ mod wcc;
 mod write;
 
 use odafs_common::wire::nfs3::{
-    Attributes, DirectoryName, FileHandle, LinkArgs, PROGRAM, Procedure, Stable, Status, VERSION,
-    WccData, WriteArgs,
+    Attributes, DirectoryName, FileHandle, LinkArgs, PROGRAM, Payload, Procedure, Stable, Status,
+    VERSION, WccData,
 };
 use odafs_common::wire::xdr::{Decode, Reader, Writer};
+use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
 use crate::drc::Repeats;
@@ -74,6 +75,8 @@ struct Context<'a> {
     room: u32,
     /// Bytes of data that may go ahead of it instead.
     placement: Option<u32>,
+    /// The payload of the arguments, if it came apart from them.
+    apart: Option<Gather<'a>>,
 }
 
 /// A procedure that cannot go on without waiting.
@@ -130,8 +133,7 @@ impl Program for Nfs3 {
         match Procedure::from_code(procedure) {
             Some(Procedure::Commit) => true,
             Some(Procedure::Write) => {
-                let write = WriteArgs::decode(&mut arguments);
-                write.is_ok_and(|write| write.stable != Stable::Unstable)
+                write::stable(&mut arguments).is_ok_and(|stable| stable != Stable::Unstable)
                     || self.export.store().wants_sync()
             }
             _ => self.repeats(procedure, arguments) != Repeats::Harmless,
@@ -153,6 +155,7 @@ impl Program for Nfs3 {
                 .saturating_sub(REPLY_OVERHEAD_BYTES)
                 .min(DATA_BYTES_MAX),
             placement: call.caller.placement,
+            apart: call.apart,
         };
         let mut arguments = call.arguments;
         macro_rules! step {
@@ -194,7 +197,7 @@ impl Program for Nfs3 {
     }
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
     /// The procedure may wait from here on.
     fn may_block(&self) -> Step {
         match self.effort {
@@ -223,6 +226,17 @@ impl Context<'_> {
         match self.effort {
             Effort::ResidentOnly => attributes_at_hand(self.export, object).ok_or(Blocks),
             Effort::MayBlock => Ok(attributes(self.export, object)),
+        }
+    }
+
+    /// The payload of the arguments, wherever it came.
+    fn payload<'p>(&self, decoded: Payload<'p>) -> Gather<'p>
+    where
+        'a: 'p,
+    {
+        match &self.apart {
+            Some(apart) => apart.clone(),
+            None => decoded.0.into(),
         }
     }
 

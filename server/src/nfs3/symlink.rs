@@ -11,10 +11,16 @@ pub(super) fn symlink(
     w: &mut Writer<'_>,
 ) -> Step {
     context.may_block()?;
+    let target = context.payload(arguments.target).to_vec();
     made::reply(context, &arguments.place, w, |directory, name| {
-        let (target, attributes) = (arguments.target.0, &arguments.attributes);
         let store = context.export.store();
-        store.symlink(&context.who, directory, name, target, attributes)
+        store.symlink(
+            &context.who,
+            directory,
+            name,
+            &target,
+            &arguments.attributes,
+        )
     });
     Ok(())
 }

@@ -17,6 +17,7 @@ fn context<'a>(world: &'a World, changes: &'a Changes) -> Context<'a> {
         effort: Effort::MayBlock,
         room: 4096,
         placement: None,
+        apart: None,
     }
 }
 

@@ -1,7 +1,9 @@
 //! WRITE (RFC 1813, section 3.3.7).
 
-use odafs_common::wire::nfs3::{Failed, Status, WriteArgs, WriteOk, WriteResult};
-use odafs_common::wire::xdr::{Encode as _, Writer};
+use odafs_common::wire::nfs3::{
+    Failed, FileHandle, Stable, Status, WriteArgs, WriteOk, WriteResult,
+};
+use odafs_common::wire::xdr::{Decode as _, Encode as _, Reader, Writer, XdrError};
 
 use super::{Context, DATA_BYTES_MAX, Step, status};
 use crate::read::Effort;
@@ -13,14 +15,25 @@ pub(super) fn write(context: &Context<'_>, arguments: WriteArgs<'_>, w: &mut Wri
     Ok(())
 }
 
+/// How stable the data shall be, of arguments that may lack them.
+pub(super) fn stable(arguments: &mut Reader<'_>) -> Result<Stable, XdrError> {
+    FileHandle::decode(arguments)?;
+    // Offset and count.
+    arguments.opaque_fixed::<12>()?;
+    Stable::decode(arguments)
+}
+
 fn put(context: &Context<'_>, arguments: &WriteArgs<'_>) -> WriteResult {
-    let data = arguments.data.0;
+    let mut data = context.payload(arguments.data);
     let count = arguments.count.min(DATA_BYTES_MAX) as usize;
     // The data that is there may be padded beyond the count, but there must not be less.
-    let data = data.get(..count).ok_or_else(|| Failed {
-        status: Status::Inval,
-        rest: context.nothing_written(arguments.file),
-    })?;
+    if data.len() < count {
+        return Err(Failed {
+            status: Status::Inval,
+            rest: context.nothing_written(arguments.file),
+        });
+    }
+    data.truncate(count);
     let file = context
         .export
         .file_of_handle(arguments.file.0, Effort::MayBlock)

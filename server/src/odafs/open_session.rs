@@ -14,6 +14,7 @@ use odafs_nic::capability::NewSession;
 use odafs_nic::nic::Nic;
 
 use super::Odafs;
+use crate::access::NOBODY;
 use crate::config::Grantee;
 use crate::export::{Direct, Export};
 use crate::read::Effort;
@@ -125,7 +126,8 @@ fn check(export: &Export, call: &Call<'_>, parameters: &Parameters<'_>) -> Resul
 }
 
 /// May this session read the whole export by itself? On one host root and the serving user, who can read the
-/// server's memory anyhow, and who was named; elsewhere nobody or whoever is admitted at all.
+/// server's memory anyhow, and who was named; elsewhere nobody or whoever is admitted at all. The kernel gives out the
+/// number of nobody for every user whom a namespace has no number for: a server that runs as nobody cannot tell who is its own.
 fn trusted(odafs: &Odafs, call: &Call<'_>) -> bool {
     let (direct, policy) = (odafs.export.config().direct, &odafs.policy);
     match &call.caller.peer {
@@ -139,7 +141,7 @@ fn trusted(odafs: &Odafs, call: &Call<'_>) -> bool {
             };
             matches!(direct, Direct::Auto | Direct::OneSided)
                 && (*uid == 0
-                    || *uid == policy.serving_uid
+                    || (*uid == policy.serving_uid && *uid != NOBODY)
                     || policy.one_sided_for.iter().any(named))
         }
         Peer::Address(_) | Peer::Simulated(_) => direct == Direct::OneSided,
@@ -167,7 +169,7 @@ fn reserve<'a>(
     }
     let place = export.sessions().reserve(owner, max);
     place.ok_or_else(|| {
-        tracing::warn!(?owner, sessions = nic.session_count(), "too many sessions");
+        tracing::debug!(?owner, sessions = nic.session_count(), "too many sessions");
         OdafsStatus::TooMany
     })
 }

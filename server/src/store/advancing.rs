@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use odafs_common::wire::nfs3::{Attributes, SetAttributes, SetTime, Time};
+use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Arc, Mutex};
 
 use super::{
@@ -293,18 +294,18 @@ impl Store for Advancing {
         }
     }
 
-    fn write_at(
+    fn write_from(
         &self,
         who: &Credential,
         object: ObjectId,
         offset: u64,
-        data: &[u8],
+        data: &Gather<'_>,
     ) -> Result<usize> {
         if data.is_empty() {
-            return self.store.write_at(who, object, offset, data);
+            return self.store.write_from(who, object, offset, data);
         }
         self.change(&[(object, Change::Content)], |store| {
-            store.write_at(who, object, offset, data)
+            store.write_from(who, object, offset, data)
         })
     }
 

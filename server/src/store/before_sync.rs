@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use odafs_common::wire::nfs3::{Attributes, SetAttributes};
+use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
 use super::{
@@ -48,7 +49,7 @@ forward! {
     lookup_at_hand(who: &Credential, directory: ObjectId, name: &[u8]) -> Option<Result<Found>>;
     readlink(object: ObjectId) -> Result<Vec<u8>>;
     read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
-    write_at(who: &Credential, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize>;
+    write_from(who: &Credential, object: ObjectId, offset: u64, data: &Gather<'_>) -> Result<usize>;
     sync(object: ObjectId, data_only: bool) -> Result<()>, syncs object;
     wants_sync() -> bool;
     setattr(who: &Credential, object: ObjectId, new: &SetAttributes) -> Result<Attributes>;

@@ -29,6 +29,12 @@ impl From<Status> for StoreError {
     }
 }
 
+impl From<std::io::Error> for StoreError {
+    fn from(error: std::io::Error) -> Self {
+        Errno::from_io_error(&error).unwrap_or(Errno::IO).into()
+    }
+}
+
 impl From<Errno> for StoreError {
     fn from(errno: Errno) -> Self {
         Self {

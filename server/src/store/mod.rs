@@ -25,6 +25,7 @@ mod suite;
 use std::time::Duration;
 
 use odafs_common::wire::nfs3::{Attributes, Device, FileType, SetAttributes, Status};
+use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
 pub(crate) use advancing::Advancing;
@@ -364,15 +365,26 @@ pub trait Store: Send + Sync {
     /// the right to read.
     fn read_at(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
 
-    /// Writes all of `data`, or fewer bytes (at least one) if the space ran out in between. The owner
-    /// may write whatever the mode says (RFC 1813 section 4.4). Without data, who may not write is still refused.
+    /// Writes all of `data`, or fewer bytes (at least one) if the space ran out in between. Each byte is taken once. The
+    /// owner may write whatever the mode says (RFC 1813 section 4.4). Without data, who may not write is still refused.
+    fn write_from(
+        &self,
+        credential: &Credential,
+        object: ObjectId,
+        offset: u64,
+        data: &Gather<'_>,
+    ) -> Result<usize>;
+
+    /// As [`Store::write_from`].
     fn write_at(
         &self,
         credential: &Credential,
         object: ObjectId,
         offset: u64,
         data: &[u8],
-    ) -> Result<usize>;
+    ) -> Result<usize> {
+        self.write_from(credential, object, offset, &data.into())
+    }
 
     /// Brings what was written and set to stable storage; with `data_only` not the times. After a failure
     /// earlier unstable writes may be lost: the write verifier must change.

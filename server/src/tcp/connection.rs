@@ -22,6 +22,7 @@ use super::buffers::Buffers;
 use super::records::{Record, Records};
 use super::replies::Replies;
 use super::spin::{LOOKS, Spin};
+use super::turn::Turn;
 
 /// A connection: what came in and what goes out.
 pub struct Connection<'a> {
@@ -34,8 +35,8 @@ pub struct Connection<'a> {
     /// their turn.
     unread: Vec<u8>,
     seen: usize,
-    /// When this connection's turn at its thread began.
-    turn: Instant,
+    /// This connection's turn at its thread.
+    turn: Turn,
     replies: Replies,
     finished: mpsc::UnboundedReceiver<Finished>,
     sender: mpsc::UnboundedSender<Finished>,
@@ -86,9 +87,6 @@ impl fmt::Display for End {
     }
 }
 
-/// How long a connection is served, but for the call that is being served by then, before the others of its thread have
-/// their turns.
-const TURN: Duration = Duration::from_micros(100);
 /// How soon a call that the pool refused is offered again.
 const OFFER_AGAIN: Duration = Duration::from_millis(2);
 /// How long a reply may not be taken when the server stops.
@@ -127,7 +125,7 @@ impl<'a> Connection<'a> {
             records: Records::new(shared.limits.record_bytes),
             unread: Vec::new(),
             seen: 0,
-            turn: Instant::now(),
+            turn: Turn::new(Instant::now()),
             replies: Replies::default(),
             finished,
             sender,
@@ -163,33 +161,49 @@ impl<'a> Connection<'a> {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), End>> {
-        self.turn = Instant::now();
+        if !self.turn.begin(Instant::now()) {
+            return Self::let_others(cx);
+        }
         loop {
             let mut moved = self.collect_finished(cx);
             moved |= self.offer_refused();
-            moved |= self.serve(cx)?;
+            // What waits goes before more is made.
             moved |= self.send(cx)?;
+            let serves = !self.is_turn_over();
+            if serves {
+                moved |= self.serve(cx)?;
+                moved |= self.send(cx)?;
+            }
             if self.is_complete() {
                 return Poll::Ready(Ok(()));
             }
-            if !moved {
+            if serves && !moved {
                 match self.poll_more(cx) {
                     Poll::Pending => return self.wait(cx),
                     Poll::Ready(came) => came?,
                 }
+                moved = true;
             }
-            self.moved = Instant::now();
-            if self.is_turn_over() {
-                // Woken again when the thread has looked at all its sockets.
-                return std::pin::pin!(tokio::task::yield_now())
-                    .poll(cx)
-                    .map(|()| Ok(()));
+            let now = Instant::now();
+            if moved {
+                self.moved = now;
+            }
+            if self.turn.is_over(now) {
+                self.turn.end(now);
+                return Self::let_others(cx);
             }
         }
     }
 
+    /// Woken again when the thread has looked at all its sockets.
+    fn let_others(cx: &mut Context<'_>) -> Poll<Result<(), End>> {
+        std::pin::pin!(tokio::task::yield_now())
+            .poll(cx)
+            .map(|()| Ok(()))
+    }
+
     fn is_turn_over(&self) -> bool {
-        self.turn.elapsed() >= TURN
+        self.turn.is_over(Instant::now())
     }
 
     fn is_complete(&self) -> bool {

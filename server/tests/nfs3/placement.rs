@@ -1,12 +1,14 @@
 //! Data that goes ahead of a reply into the caller's memory.
 
 use odafs_common::wire::nfs3::{
-    self, FileHandle, Payload, Procedure, ReadArgs, ReadLinkResult, SetAttributes, Stable,
-    SymlinkArgs, WriteArgs,
+    self, FileHandle, LookupResult, Payload, Procedure, ReadArgs, ReadLinkResult, ReadResult,
+    SetAttributes, Stable, SymlinkArgs, WriteArgs,
 };
 use odafs_common::wire::rpc::{Rejection, parse_reply};
 use odafs_common::wire::xdr::{Encode, padding};
-use odafs_nic::calls::{Caller, ChunkSource, Outcome, Placed, Transport};
+use odafs_fabric::memory::Own;
+use odafs_nic::calls::{Apart, Caller, ChunkSource, Outcome, Placed, Transport};
+use odafs_nic::registration::Contents;
 
 use crate::harness::{Server, at, caller, user};
 
@@ -201,12 +203,20 @@ fn chunks_of_calls_hold_what_they_may() {
     let served = |procedure, arguments: &dyn Encode, from_end: u32, bytes: u32| {
         let program = (nfs3::PROGRAM, nfs3::VERSION);
         let arguments = arguments.to_bytes();
-        let message = server.message(program, procedure, &user(0, 0), &arguments);
-        let start = message.len() as u32 - from_end;
+        let mut message = server.message(program, procedure, &user(0, 0), &arguments);
+        let start = message.len() - from_end as usize;
+        let mut chunk = message.split_off(start);
+        let behind = chunk.split_off(chunk.len().min(bytes.next_multiple_of(4) as usize));
+        chunk.resize(bytes as usize, 0);
+        message.extend(behind);
+        let mut memory = Own::new(chunk.len()).expect("memory");
+        memory.bytes_mut().copy_from_slice(&chunk);
+        let contents = Contents::from(memory.lend());
         let caller = Caller {
-            apart: Some(start..start + bytes),
+            apart: Apart::new(start as u32, contents, 0..chunk.len()),
             ..placing(100)
         };
+        assert!(caller.apart.is_some());
         let (outcome, reply) = server.outcome(&caller, &message);
         assert!(matches!(outcome, Outcome::Replied), "{outcome:?}");
         match parse_reply(&reply).expect("a reply").body {
@@ -228,8 +238,19 @@ fn chunks_of_calls_hold_what_they_may() {
         let taken = served(write_code, &write, from_end, bytes);
         assert_eq!(taken, expected, "{bytes} bytes at -{from_end}");
     }
-    assert!(served(link_code, &link, 4, 4));
+    let range = ReadArgs {
+        file,
+        offset: 0,
+        count: 100,
+    };
+    let read: ReadResult<'_> = server.nfs(Procedure::Read, &range);
+    assert_eq!(read.expect("read").data.0, b"hello");
     assert!(!served(link_code, &link, 8, 4));
+    assert!(served(link_code, &link, 4, 4));
+    let found: LookupResult<'_> = server.nfs(Procedure::Lookup, &at(server.root(), "link"));
+    let made = found.expect("the link").file;
+    let read: ReadLinkResult<'_> = server.nfs(Procedure::ReadLink, &made);
+    assert_eq!(read.expect("a link").target.0, b"here");
     // A file handle is no data.
     let handle = file.to_bytes().len() as u32 - 4;
     assert!(!served(

@@ -1,6 +1,7 @@
 //! A store as one server life sees it: nothing that a dead server's threads still do reaches the files.
 
 use odafs_common::wire::nfs3::{Attributes, SetAttributes, Status};
+use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Arc, RwLock};
 use odafs_server::store::{
     CreateHow, Created, Credential, HandleBytes, Limits, Listing, MemoryStore, ObjectId,
@@ -71,8 +72,14 @@ impl Store for Mortal {
         self.alive(|s| s.read_at(object, offset, data))
     }
 
-    fn write_at(&self, who: &Credential, object: ObjectId, at: u64, data: &[u8]) -> Result<usize> {
-        self.alive(|s| s.write_at(who, object, at, data))
+    fn write_from(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        at: u64,
+        data: &Gather<'_>,
+    ) -> Result<usize> {
+        self.alive(|s| s.write_from(who, object, at, data))
     }
 
     fn sync(&self, object: ObjectId, data_only: bool) -> Result<()> {

@@ -4,9 +4,11 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use odafs_common::rpcrdma::{Assembly, Ticket};
+use odafs_common::wire::xdr::padding;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::{PostError, Posted, QueuePair, Remote, SteeringTag};
 
+use crate::calls::Apart;
 use crate::registration::{Contents, Lease};
 
 /// A call that arrived and has not begun.
@@ -16,12 +18,17 @@ pub(super) struct Arrived {
     parts: VecDeque<Part>,
 }
 
-/// The message, and what of it is still elsewhere.
+/// The message but for what came apart from it, and what of both is still elsewhere.
 pub(super) struct Message {
     bytes: Vec<u8>,
     places: Vec<Place>,
-    /// Bytes of it that are a chunk of their own.
-    pub apart: Option<Range<u32>>,
+    apart: Option<ApartAt>,
+}
+
+/// A chunk of its own: where in the message it would stand, and where in the sink it is.
+struct ApartAt {
+    at: u32,
+    sink: Range<usize>,
 }
 
 /// Bytes of the sink that belong into the message.
@@ -41,23 +48,41 @@ struct Part {
 impl Arrived {
     /// The call that `received` brings, as its assembly says. `None`: the assembly does not fit.
     pub fn new(ticket: Ticket, assembly: &Assembly, received: &[u8]) -> Option<Arrived> {
-        let mut bytes = vec![0; assembly.length as usize];
+        // Data that are a chunk of their own stay where they are read to; their padding is nowhere.
+        let gap = assembly.data.clone().unwrap_or_default();
+        let gap_bytes = gap.len() + padding(gap.len());
+        let reduced = |at: u32| match at < gap.end {
+            true => at as usize,
+            false => (at as usize).saturating_sub(gap_bytes),
+        };
+        let mut bytes = vec![0; (assembly.length as usize).checked_sub(gap_bytes)?];
         for piece in &assembly.inline {
             let from = received.get(piece.from.clone())?;
             bytes
-                .get_mut(piece.at as usize..)?
+                .get_mut(reduced(piece.at)..)?
                 .get_mut(..from.len())?
                 .copy_from_slice(from);
         }
         let (mut parts, mut places) = (VecDeque::new(), Vec::new());
+        let mut apart: Option<ApartAt> = None;
         let mut sink = 0;
         for pull in &assembly.pulls {
-            let (at, length) = (pull.at as usize, pull.from.length as usize);
-            bytes.get(at..)?.get(..length)?;
+            let length = pull.from.length as usize;
             if length == 0 {
                 continue;
             }
-            places.push(Place { at, sink, length });
+            if gap.contains(&pull.at) {
+                // The segments of a chunk follow each other.
+                let first = apart.as_ref().map_or(sink, |apart| apart.sink.start);
+                apart = Some(ApartAt {
+                    at: gap.start,
+                    sink: first..sink + length,
+                });
+            } else {
+                let at = reduced(pull.at);
+                bytes.get(at..)?.get(..length)?;
+                places.push(Place { at, sink, length });
+            }
             parts.push_back(Part {
                 from: Remote {
                     tag: SteeringTag(pull.from.handle),
@@ -68,7 +93,6 @@ impl Arrived {
             });
             sink += length;
         }
-        let apart = assembly.data.clone();
         let message = Message {
             bytes,
             places,
@@ -106,15 +130,22 @@ impl Message {
         &self.bytes
     }
 
-    /// The whole of it: for threads that may copy a megabyte.
-    pub fn complete(mut self, contents: Option<&Contents>) -> Vec<u8> {
-        if let Some(contents) = contents {
-            for place in &self.places {
-                let into = &mut self.bytes[place.at..place.at + place.length];
-                let held = contents.load(place.sink, into);
-                debug_assert!(held, "a lease is as long as what is read into it");
-            }
+    /// All of it that did not come apart, and what did: for threads that may copy a megabyte.
+    pub fn complete(mut self, contents: &Contents) -> (Vec<u8>, Option<Apart>) {
+        for place in &self.places {
+            let into = &mut self.bytes[place.at..place.at + place.length];
+            let held = contents.load(place.sink, into);
+            debug_assert!(held, "a lease is as long as what is read into it");
         }
+        let apart = self.apart.map(|apart| {
+            Apart::new(apart.at, contents.clone(), apart.sink)
+                .expect("a lease is as long as what is read into it")
+        });
+        (self.bytes, apart)
+    }
+
+    /// The whole of a message of which nothing had to be read.
+    pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }
 }

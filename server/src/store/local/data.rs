@@ -1,11 +1,13 @@
 //! Bytes: reading, writing, syncing.
 
+use std::io::ErrorKind;
 use std::os::fd::AsFd as _;
 
 use odafs_common::wire::nfs3::{FileType, Status};
+use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use rustix::fs::{Access, fdatasync, fstat, fsync, readlinkat, syncfs};
-use rustix::io::{Errno, pread, pwrite};
+use rustix::io::{Errno, pread};
 
 use super::descriptors::{Descriptor, Use};
 use super::identity::Judge;
@@ -50,7 +52,7 @@ impl LocalStore {
         who: &Credential,
         object: ObjectId,
         offset: u64,
-        data: &[u8],
+        data: &Gather<'_>,
     ) -> Result<usize> {
         // Nothing is opened for writing that will not be written to.
         let wanted = if data.is_empty() {
@@ -66,15 +68,15 @@ impl LocalStore {
         let _judge = self.judge_write(who, &file)?;
         let mut count = 0;
         while count < data.len() {
-            match pwrite(&*file, &data[count..], offset + count as u64) {
+            match data.write_to(file.as_fd(), count, offset + count as u64) {
                 Ok(0) => break,
                 Ok(written) => {
                     self.descriptors.unsynced().wrote(object, &file);
                     count += written;
                 }
-                Err(Errno::INTR) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) if count > 0 => break,
-                Err(errno) => return Err(errno.into()),
+                Err(error) => return Err(error.into()),
             }
         }
         Ok(count)

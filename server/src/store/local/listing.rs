@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SeekFrom, openat, seek, sta
 
 use super::identity::Judge;
 use super::{LocalStore, objects};
+use crate::pace;
 use crate::store::permission::{check_list, check_search};
 use crate::store::{Credential, DirEntry, Listing, ObjectId, ReaddirRange, Result};
 
@@ -54,6 +55,7 @@ impl LocalStore {
         if plus {
             for entry in &mut entries {
                 entry.object = self.object_of(directory, within.as_fd(), &entry.name);
+                pace::rest();
             }
         }
         drop(judge);
@@ -127,6 +129,9 @@ impl LocalStore {
                 cookie: cookie(entry.next_entry_cookie()),
                 object: None,
             });
+            if entries.len().is_multiple_of(16) {
+                pace::rest();
+            }
         }
         Ok(true)
     }

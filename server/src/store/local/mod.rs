@@ -42,6 +42,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, Status};
+use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use sha2::{Digest as _, Sha256};
@@ -251,12 +252,12 @@ impl Store for LocalStore {
         self.read(object, offset, data)
     }
 
-    fn write_at(
+    fn write_from(
         &self,
         who: &Credential,
         object: ObjectId,
         offset: u64,
-        data: &[u8],
+        data: &Gather<'_>,
     ) -> Result<usize> {
         self.changing()?;
         self.write(who, object, offset, data)

@@ -12,6 +12,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use odafs_common::wire::nfs3::{Attributes, Device, FileType, SetAttributes, Status};
+use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Condvar, Mutex, MutexGuard};
 
 use super::handle::HandleMaker;
@@ -31,7 +32,7 @@ pub enum Operation {
     GetAttributes,
     /// [`Store::read_at`]
     Read,
-    /// [`Store::write_at`]
+    /// [`Store::write_from`]
     Write,
     /// [`Store::sync`]; of what was not synced, each page is then lost or not, by the seed, and no later sync
     /// brings it back.
@@ -254,15 +255,16 @@ impl Store for MemoryStore {
         Ok(count)
     }
 
-    fn write_at(
+    fn write_from(
         &self,
         who: &Credential,
         object: ObjectId,
         offset: u64,
-        data: &[u8],
+        data: &Gather<'_>,
     ) -> Result<usize> {
+        let data = data.to_vec();
         drop(self.tree_for(Operation::Write));
-        self.changing(|tree| tree.write(who, object, offset, data))
+        self.changing(|tree| tree.write(who, object, offset, &data))
     }
 
     fn sync(&self, object: ObjectId, _data_only: bool) -> Result<()> {

@@ -44,6 +44,17 @@ impl Shelf {
     }
 }
 
+/// A message, with what came apart from it.
+fn whole(caller: &Caller, message: &[u8]) -> Vec<u8> {
+    let Some(apart) = &caller.apart else {
+        return message.to_vec();
+    };
+    let (before, behind) = message.split_at(apart.place().start as usize);
+    let data = apart.bytes().to_vec();
+    let padding = vec![0; data.len().next_multiple_of(4) - data.len()];
+    [before, &data, &padding, behind].concat()
+}
+
 impl Calls for Shelf {
     fn call(&self, caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome {
         reply.extend_from_slice(&message[..4]);
@@ -67,7 +78,7 @@ impl Calls for Shelf {
                 reply.resize(20_000, b'l');
             }
             b'w' => {
-                self.taken.lock().push(message.to_vec());
+                self.taken.lock().push(whole(caller, message));
                 let head = reply.clone();
                 return Outcome::Deferred(Box::new(move |reply: &mut Vec<u8>| {
                     reply.extend_from_slice(&head);

@@ -1,0 +1,84 @@
+//! A file's change counter, read directly: is what is cached of the file still so?
+//!
+//! The counter is a word of the server's arena, under a reference of its own. Where that memory is mapped here it is loaded;
+//! else it is read on a connection for direct reads that is there, by RDMA Reads where those are granted, by the server's NIC
+//! elsewhere. Any other way to know takes a call.
+
+use crate::{direct::Alone, session::Session, shared::Shared, state::FileState, transport::Broken};
+use odafs_common::{exception::Exception, reference::Reference};
+
+/// Is the counter what it was? `None` where it cannot be read, or was not known.
+pub fn unchanged(shared: &Shared, file: &FileState) -> Option<bool> {
+    look(shared, file, |session, counter| match &session.view {
+        Some(view) => view.read_word(counter.address, counter.epoch),
+        None => by_pair(shared, file, session, counter),
+    })
+}
+
+/// The same, where it takes one load.
+pub fn unchanged_at_once(shared: &Shared, file: &FileState) -> Option<bool> {
+    look(shared, file, |session, counter| {
+        let view = session.view.as_ref()?;
+        view.read_word(counter.address, counter.epoch)
+    })
+}
+
+fn look(
+    shared: &Shared,
+    file: &FileState,
+    read: impl FnOnce(&Session, &Reference) -> Option<u64>,
+) -> Option<bool> {
+    let session = shared.session()?;
+    let counter = file.counter(session.number)?;
+    file.change()?;
+    let change = read(&session, &counter)?;
+    Some(file.revalidate_change(change))
+}
+
+fn by_pair(
+    shared: &Shared,
+    file: &FileState,
+    session: &Session,
+    counter: &Reference,
+) -> Option<u64> {
+    let mut pair = session.pairs.idle()?;
+    let mut word = [0; 8];
+    let deadline = || shared.calls.deadline();
+    let read = match session.one_sided {
+        // Its stamp is found by where its frame begins.
+        true => {
+            let within = session.page.within(counter.address);
+            let frame = Reference {
+                address: counter.address - within as u64,
+                ..*counter
+            };
+            pair.read_one_sided_alone(&frame, within as u32, &mut word, deadline)
+        }
+        false => pair.read_alone(session, counter, 0, &mut word, deadline),
+    };
+    match read {
+        Ok(Alone::Read) => {
+            session.was_served();
+            Some(u64::from_le_bytes(word))
+        }
+        Ok(Alone::Refused(why)) => {
+            refused(file, session, why);
+            None
+        }
+        Ok(Alone::TimedOut | Alone::Full) => None,
+        Err(Broken(broken)) => {
+            tracing::debug!(%broken, "a connection for direct reads was lost");
+            pair.discard();
+            session.look();
+            None
+        }
+    }
+}
+
+/// The next reply of a READ says where it lies now.
+fn refused(file: &FileState, session: &Session, why: Exception) {
+    session.was_refused(why);
+    if why.forgets_reference() {
+        file.set_counter(session.number, None);
+    }
+}

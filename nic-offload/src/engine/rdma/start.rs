@@ -1,0 +1,106 @@
+//! Calls that have waited for room or memory begin.
+
+use std::io;
+
+use odafs_common::rpcrdma::Ticket;
+use odafs_common::wire::rpc;
+use odafs_common::wire::xdr::Writer;
+use odafs_fabric::sync::atomic::Ordering;
+
+use super::RdmaLine;
+use super::config::count;
+use super::pull::Pulling;
+use crate::calls::Outcome;
+use crate::engine::Now;
+use crate::registration::{Lease, NoLease};
+
+/// Why a call whose data are to be read does not begin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wait {
+    None,
+    /// There is no memory.
+    Memory,
+    /// As many calls' data are being read as may.
+    Others,
+}
+
+impl RdmaLine {
+    /// Begins calls as long as there is room, in the order of their arrival; but what needs no memory does not wait behind
+    /// what does. How many.
+    pub(super) fn start_parked(&mut self, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) -> u32 {
+        let mut started = 0;
+        let mut wait = Wait::None;
+        let mut place = 0;
+        while self.has_room(now)
+            && let Some(bytes) = self.parked.pull_bytes(place)
+        {
+            let begun = match wait {
+                _ if bytes == 0 => Some(None),
+                Wait::None => self.lease(bytes, &mut wait, now).map(Some),
+                _ => None,
+            };
+            let Some(lease) = begun else {
+                if wait == Wait::Memory {
+                    self.parked.finds_no_memory(place, now);
+                }
+                place += 1;
+                continue;
+            };
+            let Some(arrived) = self.parked.take(place, now) else {
+                break;
+            };
+            match lease {
+                None => {
+                    reply.clear();
+                    self.prepare(&arrived.ticket);
+                    let message = arrived.message.into_bytes();
+                    let calls = &now.serves.calls;
+                    let syncs = calls.may_sync(&message);
+                    let outcome = calls.call_owned(&self.caller, message, reply);
+                    self.served((outcome, syncs), arrived.ticket, reply, at, now);
+                }
+                Some(Ok(lease)) => {
+                    self.pulling
+                        .push_back(Pulling::new(arrived, lease, now.time));
+                }
+                Some(Err(error)) => self.fail(arrived.ticket, &error, now),
+            }
+            started += 1;
+        }
+        if wait != Wait::Memory {
+            // With no room for calls nobody asks for memory: others have their turn. The deadline of who found none runs on.
+            self.registrar.waits_no_longer();
+        }
+        started
+    }
+
+    /// Memory for the data of a call, or why there will never be any. `None`: the call has to `wait`.
+    fn lease(&mut self, bytes: usize, wait: &mut Wait, now: &Now<'_>) -> Option<io::Result<Lease>> {
+        if self.pulling.len() >= now.config.rdma.pulls_max {
+            *wait = Wait::Others;
+            return None;
+        }
+        match self.registrar.lease(&mut *self.out.qp, bytes) {
+            Ok(lease) => Some(Ok(lease)),
+            Err(NoLease::Never(error)) if !self.out.qp.is_closed() => Some(Err(error)),
+            Err(_) => {
+                *wait = Wait::Memory;
+                None
+            }
+        }
+    }
+
+    /// The call is answered by an error of RPC: there will be no memory for its data.
+    pub(super) fn fail(&mut self, ticket: Ticket, error: &io::Error, now: &Now<'_>) {
+        let failed = &now.serves.rdma.registration.failed;
+        count(failed);
+        let failures = failed.load(Ordering::Relaxed);
+        // Less and less often: what does not change was said.
+        if failures.is_power_of_two() {
+            tracing::warn!(peer = %self.caller.peer, %error, failures, "no memory for the data of a call: it failed");
+        }
+        let mut reply = Vec::new();
+        rpc::system_err(&mut Writer::new(&mut reply), ticket.xid());
+        self.answer(Outcome::Replied, ticket, &mut reply, now);
+    }
+}

@@ -1,0 +1,116 @@
+//! A worker that computes for long lets others have the processor in between, where others call: on a machine with as many
+//! busy threads as processors, who is woken for a short call may wait for the scheduler's next tick otherwise, milliseconds.
+
+use std::cell::RefCell;
+
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::sync::Arc;
+use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
+
+/// How long a worker computes at a stretch.
+const STRETCH: Nanos = Nanos::from_micros(200);
+/// Who called so long ago is not waited for.
+const LATELY: Nanos = Nanos::from_millis(10);
+
+/// Whether more than one connection has called lately.
+#[derive(Debug, Default)]
+pub struct Company {
+    last: AtomicU64,
+    /// When a call last came from another connection than the call before it, in nanoseconds.
+    changed: AtomicU64,
+}
+
+impl Company {
+    /// A call has come from this connection. One that calls alone costs a load.
+    pub fn came(&self, connection: u64) {
+        if self.last.load(Ordering::Relaxed) != connection {
+            self.last.store(connection, Ordering::Relaxed);
+            self.changed.store(clock::now().0, Ordering::Relaxed);
+        }
+    }
+
+    fn is_mixed(&self, now: Nanos) -> bool {
+        now.since(Nanos(self.changed.load(Ordering::Relaxed))) < LATELY
+    }
+}
+
+/// A stretch of computing.
+struct Stretch {
+    company: Arc<Company>,
+    since: Nanos,
+}
+
+impl Stretch {
+    /// Whether it is time to let others compute; the next stretch begins then.
+    fn ends(&mut self, now: Nanos) -> bool {
+        let ends = now.since(self.since) >= STRETCH;
+        if ends {
+            self.since = now;
+        }
+        ends && self.company.is_mixed(now)
+    }
+}
+
+thread_local! {
+    static STRETCH_HERE: RefCell<Option<Stretch>> = const { RefCell::new(None) };
+}
+
+/// Runs a worker's task, in which [`rest`] knows of `company`.
+pub fn paced<T>(company: &Arc<Company>, task: impl FnOnce() -> T) -> T {
+    let stretch = Stretch {
+        company: Arc::clone(company),
+        since: clock::now(),
+    };
+    STRETCH_HERE.with_borrow_mut(|here| *here = Some(stretch));
+    let _ends = Ends;
+    task()
+}
+
+/// Ends the stretch of this thread, even if its task panics.
+struct Ends;
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        STRETCH_HERE.with_borrow_mut(|here| *here = None);
+    }
+}
+
+/// Called every few microseconds of a long computation, with no lock held: gives the processor away now and then.
+pub fn rest() {
+    let ends = |here: &mut Option<Stretch>| {
+        here.as_mut()
+            .is_some_and(|stretch| stretch.ends(clock::now()))
+    };
+    if STRETCH_HERE.with_borrow_mut(ends) {
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stretch_ends_where_others_call() {
+        let company = Arc::new(Company::default());
+        let begins = clock::now() + LATELY;
+        let after = |stretches: u64| begins + Nanos(STRETCH.0 * stretches);
+        let mut stretch = Stretch {
+            company: Arc::clone(&company),
+            since: begins,
+        };
+        assert!(!stretch.ends(after(1)), "nobody else has called");
+        // From here on the clock is ours.
+        let changed = |at: Nanos| company.changed.store(at.0, Ordering::Relaxed);
+        company.came(1);
+        changed(Nanos(0));
+        company.came(1);
+        assert!(!stretch.ends(after(2)), "the same connection again");
+        company.came(2);
+        changed(begins);
+        assert!(stretch.ends(after(3)));
+        assert!(!stretch.ends(after(3)), "the next one has just begun");
+        assert!(stretch.ends(after(4)));
+        assert!(!stretch.ends(after(5) + LATELY), "that was long ago");
+    }
+}

@@ -1,0 +1,250 @@
+//! The data of a WRITE go from where RDMA Reads put them to the page cache and the file: nothing as long as they are is
+//! allocated on their way.
+
+#![cfg(not(shuttle))]
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use odafs_common::rpcrdma::PrivateData;
+use odafs_common::wire::mount3::{self, DirPath, MountResult};
+use odafs_common::wire::nfs3::{
+    self, DirectoryName, FileHandle, LookupResult, Payload, Procedure, Stable, WriteArgs,
+    WriteResult,
+};
+use odafs_common::wire::rpc::{self, Auth};
+use odafs_common::wire::rpcrdma::{Body, Chunks, Header, ReadList, ReadSegment, Segment};
+use odafs_common::wire::xdr::{Decode, Encode, Reader, Writer};
+use odafs_fabric::clock::Nanos;
+use odafs_fabric::memory::Region;
+use odafs_fabric::{Access, Completion, QueuePair, shm, tcp};
+use odafs_server::config::{ServerConfig, Strategy};
+use odafs_server::server::Server;
+
+/// The system's allocator, and the most that the server's threads asked of it at once.
+struct Watched;
+
+static LONGEST: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// A thread of the client's.
+    static CLIENT: Cell<bool> = const { Cell::new(false) };
+}
+
+fn note(bytes: usize) {
+    if !CLIENT.get() {
+        LONGEST.fetch_max(bytes, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: every call goes on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        note(layout.size());
+        // SAFETY: the caller's promise.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        note(size);
+        // SAFETY: the caller's promise.
+        unsafe { System.realloc(at, layout, size) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Watched = Watched;
+
+const BYTES: usize = 1 << 20;
+const NFS: (u32, u32) = (nfs3::PROGRAM, nfs3::VERSION);
+const MOUNT: (u32, u32) = (mount3::PROGRAM, mount3::VERSION);
+
+struct Client {
+    qp: Box<dyn QueuePair>,
+    xid: u32,
+}
+
+impl Client {
+    /// Calls, and gives the results.
+    fn call(
+        &mut self,
+        (program, version): (u32, u32),
+        procedure: u32,
+        arguments: impl FnOnce(&mut Writer<'_>) -> Chunks,
+    ) -> Vec<u8> {
+        self.xid += 1;
+        let mut message = Vec::new();
+        let mut w = Writer::new(&mut message);
+        rpc::call(&mut w, self.xid, program, version, procedure, &Auth::None);
+        let chunks = arguments(&mut w);
+        let header = Header {
+            xid: self.xid,
+            credits: 8,
+            body: Body::Msg(chunks),
+        };
+        self.qp
+            .post_send(0, &[&header.to_bytes(), &message])
+            .expect("room");
+        self.qp.flush();
+        loop {
+            match self.qp.poll() {
+                Some(Completion::Recv { .. }) => break,
+                Some(_) => {}
+                None => self
+                    .qp
+                    .wait(Some(Nanos::from_secs(30)))
+                    .expect("the connection lives"),
+            }
+        }
+        self.qp.post_receives(1);
+        let mut r = Reader::new(self.qp.message());
+        let header = Header::decode(&mut r).expect("a header");
+        assert_eq!(header.xid, self.xid);
+        let reply = rpc::parse_reply(r.rest()).expect("a reply");
+        reply.body.expect("accepted").rest().to_vec()
+    }
+
+    fn plain(
+        &mut self,
+        program: (u32, u32),
+        procedure: u32,
+        arguments: &impl Encode,
+    ) -> &'static [u8] {
+        let results = self.call(program, procedure, |w| {
+            arguments.encode(w);
+            Chunks::default()
+        });
+        results.leak()
+    }
+
+    fn find(&mut self, name: &[u8]) -> FileHandle<'static> {
+        let mounted = self.plain(MOUNT, 1, &DirPath(b"/"));
+        let root = MountResult::from_bytes(mounted).expect("a result");
+        let directory = root.expect("mounted").file;
+        let place = DirectoryName { directory, name };
+        let found = self.plain(NFS, Procedure::Lookup.code(), &place);
+        let found = LookupResult::from_bytes(found).expect("a result");
+        found.expect("found").file
+    }
+
+    /// Writes all of a region, by a chunk.
+    fn write(&mut self, file: FileHandle<'_>, offset: u64, region: &Region, stable: Stable) {
+        let length = region.len() as u32;
+        let results = self.call(NFS, Procedure::Write.code(), |w| {
+            // The arguments without the data, of which the length remains.
+            let arguments = WriteArgs {
+                file,
+                offset,
+                count: length,
+                stable,
+                data: Payload(&[]),
+            };
+            arguments.encode(w);
+            let at = w.position();
+            w.patch_u32(at - 4, length);
+            let segment = Segment {
+                handle: region.tag().0,
+                length,
+                offset: region.remote(0).offset,
+            };
+            let read = ReadSegment {
+                position: at as u32,
+                segment,
+            };
+            Chunks {
+                reads: ReadList::one(read),
+                ..Chunks::default()
+            }
+        });
+        let written = WriteResult::from_bytes(&results).expect("a result");
+        assert_eq!(written.expect("written").count, length);
+    }
+}
+
+/// Writes over both fabrics, to pages in memory and not, whole and in part.
+fn write_all(directory: &Path, strategy: Strategy) {
+    let tree = directory.join("tree");
+    std::fs::create_dir_all(&tree).expect("a directory");
+    let path = tree.join("f");
+    let mut config = ServerConfig::new(tree);
+    config.state = Some(directory.join("state"));
+    config.shm = Some(directory.join("socket"));
+    config.rdma = Some("127.0.0.1:0".parse().expect("an address"));
+    config.cache_bytes = 16 << 20;
+    config.huge_pages = false;
+    config.rpc_rdma.registration.strategy = strategy;
+    let server = Server::start(config).expect("a server");
+    // The region's tag is for all writes.
+    let ours = PrivateData {
+        remote_invalidate: false,
+        ..PrivateData::default()
+    };
+    let ours = ours.encode();
+    for fabric in ["shm", "iwarp"] {
+        std::fs::write(&path, b"").expect("a file");
+        // Where root serves, callers are nobody.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666)).expect("rights");
+        let qp = match fabric {
+            "shm" => shm::connect(&directory.join("socket"), &ours, &Default::default()),
+            _ => {
+                let address = server.addresses().rdma.expect("a listener");
+                tcp::connect(address, &ours, &Default::default())
+            }
+        };
+        let mut client = Client {
+            qp: qp.expect("a connection"),
+            xid: 0,
+        };
+        client.qp.post_receives(16);
+        let file = client.find(b"f");
+        let region = client.qp.register(BYTES, Access::READ).expect("memory");
+        let mut expected = Vec::new();
+        let offsets = [
+            (0, Stable::Unstable),
+            (0, Stable::FileSync),
+            (4097, Stable::FileSync),
+        ];
+        for (number, (offset, stable)) in offsets.into_iter().enumerate() {
+            let data: Vec<u8> = (0..BYTES)
+                .map(|at| (at ^ (at >> 9) ^ number) as u8)
+                .collect();
+            assert!(region.store(0, &data));
+            expected.resize(offset + BYTES, 0);
+            expected[offset..].copy_from_slice(&data);
+            LONGEST.store(0, Ordering::Relaxed);
+            client.write(file, offset as u64, &region, stable);
+            let longest = LONGEST.load(Ordering::Relaxed);
+            assert!(
+                longest < BYTES / 2,
+                "{fabric}, {strategy:?}, write {number}: {longest} bytes were allocated at once"
+            );
+            assert!(std::fs::read(&path).expect("the file") == expected);
+        }
+    }
+    server.shutdown();
+}
+
+#[test]
+fn nothing_as_long_as_the_data_is_allocated() {
+    CLIENT.set(true);
+    for strategy in [Strategy::Cached, Strategy::AllPhysical] {
+        let directory = tempfile::tempdir().expect("a directory");
+        write_all(directory.path(), strategy);
+    }
+}
