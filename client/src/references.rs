@@ -39,7 +39,7 @@ pub struct Wanted<'a> {
     pub file: &'a FileState,
     /// First byte.
     pub offset: u64,
-    /// Bytes.
+    /// How many bytes.
     pub length: u64,
 }
 
@@ -103,8 +103,7 @@ struct Asking<'a> {
     session: Arc<Session>,
     ranges: &'a [Wanted<'a>],
     arguments: GetRefsArgs<'a>,
-    /// Pages of the ranges of which nothing came yet.
-    pages_left: u64,
+    patience: Patience,
 }
 
 impl<'a> Asking<'a> {
@@ -123,12 +122,12 @@ impl<'a> Asking<'a> {
             ranges: wire.collect(),
             resume: 0,
         };
-        let page_bytes = shared.page(Some(&session)).bytes() as u64;
-        let pages = |range: &Wanted<'_>| range.length.div_ceil(page_bytes).saturating_add(1);
+        let lengths = ranges.iter().map(|range| range.length);
+        let patience = Patience::of(lengths, shared.page(Some(&session)));
         Ok(Self {
             shared,
             session,
-            pages_left: ranges.iter().map(pages).fold(0, u64::saturating_add),
+            patience,
             ranges,
             arguments,
         })
@@ -173,16 +172,33 @@ impl<'a> Asking<'a> {
             answer.references.extend_from_slice(&told.references);
             came += told.references.len() as u64;
         }
-        if answer.resume == 0 || came == 0 {
+        if answer.resume == 0 || answer.files.is_empty() {
             return Ok(false);
         }
-        // Who goes on for longer than there are pages will never end.
-        self.pages_left = self
-            .pages_left
-            .checked_sub(came)
-            .ok_or_else(|| misbehaved("more references than there are pages"))?;
+        if !self.patience.lasts(came) {
+            return Err(misbehaved("more answers than there are pages and ranges"));
+        }
         self.arguments.resume = answer.resume;
         Ok(true)
+    }
+}
+
+/// How long a server that has more to say is asked on: each answer is to bring references or to get past a range. Who goes on
+/// for longer will never end.
+struct Patience(u64);
+
+impl Patience {
+    /// Beyond its pages a range touches two more at most, and one answer for it may bring none.
+    fn of(lengths: impl Iterator<Item = u64>, size: PageSize) -> Self {
+        let steps = lengths.map(|length| size.index(length) + 3);
+        Self(steps.fold(0, u64::saturating_add))
+    }
+
+    /// Whether it lasts beyond an answer with so many references.
+    fn lasts(&mut self, references: u64) -> bool {
+        let left = self.0.checked_sub(references.max(1));
+        self.0 = left.unwrap_or(0);
+        left.is_some()
     }
 }
 
@@ -196,5 +212,29 @@ fn refused(status: OdafsStatus) -> CallError {
     CallError::Refused {
         call: GET_REFS.name,
         reason: status.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small replies: 63 of 64 ranges without a reference each, then one for each page.
+    #[test]
+    fn a_server_that_gets_on_is_heard_to_its_end() {
+        let size = PageSize::MIN;
+        let ten_pages = 10 * size.bytes() as u64;
+        let mut patience = Patience::of([ten_pages; 64].into_iter(), size);
+        for references in std::iter::repeat_n(0, 63).chain(std::iter::repeat_n(1, 64 * 11)) {
+            assert!(patience.lasts(references));
+        }
+    }
+
+    #[test]
+    fn one_that_never_ends_is_not() {
+        let mut patience = Patience::of([1 << 20].into_iter(), PageSize::MIN);
+        assert_eq!((0..1000).filter(|_| patience.lasts(0)).count(), 259);
+        let mut all = Patience::of([u64::MAX; 64].into_iter(), PageSize::MIN);
+        assert!(all.lasts(u64::MAX >> 12) && !all.lasts(u64::MAX));
     }
 }
