@@ -128,9 +128,10 @@ impl<'a> Put<'a> {
         };
         let arena = cache.arena();
         if let Some(old) = old.filter(|_| !whole) {
-            let mut content = vec![0; page_bytes as usize];
-            arena.copy_out(old, 0, &mut content[..kept as usize]);
-            arena.copy_in(fresh.frame, 0, &content);
+            let mut content = Gather::new();
+            content.push_frame(arena, old, 0, kept as u32);
+            arena.gather_in(fresh.frame, 0, &content, 0, kept as usize);
+            arena.zero(fresh.frame, kept as u32, page_bytes as u32);
         } else {
             arena.zero(fresh.frame, piece.length, page_bytes as u32);
         }
