@@ -27,10 +27,12 @@ pub fn dial(to: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
         if port == to.port() {
             continue;
         }
-        let Some(socket) = bound(to, port)? else {
-            break;
+        let socket = match bound(to, port) {
+            Ok(socket) => socket,
+            Err(error) if is_taken(&error) => continue,
+            // None of them is for us.
+            Err(_) => break,
         };
-        let Some(socket) = socket else { continue };
         let left = until.saturating_duration_since(Instant::now());
         match socket.connect_timeout(&to.into(), left.max(Duration::from_millis(1))) {
             // An earlier connection between these two places is not forgotten yet.
@@ -42,8 +44,8 @@ pub fn dial(to: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
     TcpStream::connect_timeout(&to, left.max(Duration::from_millis(1)))
 }
 
-/// A socket with that port; `Some(None)` if another has it, `None` if none of them is for us.
-fn bound(to: SocketAddr, port: u16) -> io::Result<Option<Option<Socket>>> {
+/// A socket with that port.
+fn bound(to: SocketAddr, port: u16) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, None)?;
     // Connections to several servers may share it, and it need not wait for one that is over.
     socket.set_reuse_address(true)?;
@@ -51,11 +53,8 @@ fn bound(to: SocketAddr, port: u16) -> io::Result<Option<Option<Socket>>> {
         SocketAddr::V4(_) => SocketAddr::from(([0; 4], port)),
         SocketAddr::V6(_) => SocketAddr::from(([0; 16], port)),
     };
-    Ok(match socket.bind(&any.into()) {
-        Ok(()) => Some(Some(socket)),
-        Err(error) if is_taken(&error) => Some(None),
-        Err(_) => None,
-    })
+    socket.bind(&any.into())?;
+    Ok(socket)
 }
 
 fn is_taken(error: &io::Error) -> bool {
@@ -74,7 +73,7 @@ mod tests {
     fn who_may_have_a_reserved_port_gets_one_and_the_others_any() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
         let to = listener.local_addr().expect("its address");
-        let allowed = matches!(bound(to, *PORTS.end()), Ok(Some(_)));
+        let allowed = bound(to, *PORTS.end()).is_ok();
         let mut held = Vec::new();
         for _ in 0..8 {
             held.push(dial(to, Duration::from_secs(5)).expect("connected"));
