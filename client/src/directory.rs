@@ -406,9 +406,10 @@ impl Directory {
         Some(number)
     }
 
-    /// SIEVE: the next chunk that was not looked into since the hand came by, or whose file is closed.
+    /// SIEVE: the next chunk that was not looked into since the hand came by, or whose file is closed. Twice round at
+    /// most: the first time may find that all were.
     fn victim(&self, keeper: &mut Keeper) -> Option<usize> {
-        for _ in 0..=keeper.owners.len() {
+        for _ in 0..2 * keeper.owners.len() {
             let number = keeper.order.look(&keeper.owners)?;
             let touched = self.chunk(number + 1)?.touched.swap(false, Relaxed);
             let number = number as usize;
