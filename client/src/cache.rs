@@ -66,12 +66,12 @@ pub struct DataCache {
     frames_max: u32,
     /// A block is new until so many others came.
     newness: AtomicU64,
-    growth: Growth,
+    new_memory: NewMemory,
 }
 
 /// What giving memory to frames takes: the first store to each makes the kernel look for a page and clear it.
 #[derive(Default)]
-struct Growth {
+struct NewMemory {
     /// There is no frame for another page, until more may be given memory.
     starved: AtomicBool,
     /// Frames that got memory since this was asked for last, and the nanoseconds that it took to fill them.
@@ -102,7 +102,7 @@ impl DataCache {
             keeper: Mutex::new(Keeper::new(frames_now)),
             frames_max: frames(bytes_max),
             newness: AtomicU64::new(newness(frames_now)),
-            growth: Growth::default(),
+            new_memory: NewMemory::default(),
         }
     }
 
@@ -221,8 +221,8 @@ impl DataCache {
         }
         if let Some(began) = grows {
             let ns = clock::now().since(began).0;
-            self.growth.frames.fetch_add(after - before, Relaxed);
-            self.growth.ns.fetch_add(ns, Relaxed);
+            self.new_memory.frames.fetch_add(after - before, Relaxed);
+            self.new_memory.ns.fetch_add(ns, Relaxed);
         }
         let mut keeper = self.keeper.lock();
         if keeper.is_beyond_limit() || !still() {
@@ -247,16 +247,16 @@ impl DataCache {
     /// Would a page be kept that came now? If not, memory is yet to be allowed.
     #[inline]
     pub fn has_room(&self) -> bool {
-        !self.growth.starved.load(Relaxed)
+        !self.new_memory.starved.load(Relaxed)
     }
 
     /// Frames that were given memory since this was asked last, and the nanoseconds that their fills took.
     pub fn take_growth(&self) -> (u32, u64) {
-        match self.growth.frames.load(Relaxed) {
+        match self.new_memory.frames.load(Relaxed) {
             0 => (0, 0),
             _ => (
-                self.growth.frames.swap(0, Relaxed),
-                self.growth.ns.swap(0, Relaxed),
+                self.new_memory.frames.swap(0, Relaxed),
+                self.new_memory.ns.swap(0, Relaxed),
             ),
         }
     }
@@ -267,7 +267,7 @@ impl DataCache {
         let mut keeper = self.keeper.lock();
         keeper.allow(Some(frames));
         let starved = keeper.is_starved(keeper.refused().max(1));
-        self.growth.starved.store(starved, Relaxed);
+        self.new_memory.starved.store(starved, Relaxed);
     }
 
     /// Borrows frames to fill. `None` (and none are borrowed) if there are not so many.
@@ -276,7 +276,7 @@ impl DataCache {
         let before = keeper.with_memory();
         if keeper.is_starved(frames.len()) {
             keeper.refuse(frames.len());
-            self.growth.starved.store(true, Relaxed);
+            self.new_memory.starved.store(true, Relaxed);
             return None;
         }
         for at in 0..frames.len() {

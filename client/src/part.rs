@@ -150,7 +150,7 @@ impl Told {
 pub struct Wanted {
     /// First byte, within the page.
     pub from: usize,
-    /// Bytes.
+    /// How many bytes of it.
     pub bytes: usize,
     /// All of the page: it is kept.
     pub whole: bool,

@@ -12,8 +12,9 @@
 //!                                                +-- learn references, fill --> Done
 //! ```
 //!
-//! Those within one page take the same [steps](crate::steps) in [`crate::read_page`], with nothing allocated; the others are cut into parts here, which take each step together: all that can be posted is in
-//! flight before the first answer is waited for.
+//! Those within one page take the same [steps](crate::steps) in [`crate::read_page`], with nothing allocated; the others
+//! are cut into parts here, which take each step together: all that can be posted is in flight before the first answer is
+//! waited for.
 
 use crate::{
     buffer::Buffer,
@@ -53,6 +54,8 @@ pub struct Reading<'a> {
     pub size: PageSize,
     /// What the read is to do.
     pub asked: Asked,
+    /// Its pages are kept, and asked for as a whole.
+    pub keeps: bool,
     /// Somebody wants to know which way it went.
     pub traced: bool,
     /// Why the first part was refused, if it was, and how long that took in nanoseconds.
@@ -128,10 +131,12 @@ fn read_on(
         session,
         size,
         asked,
+        keeps: false,
         traced: trace.is_some(),
         refused,
         disturbed: false,
     };
+    reading.keeps = reading.steps().keeps();
     let mut rest = requests;
     while !rest.is_empty() {
         let (batch, after) = rest.split_at_mut(batch_of(rest, size));
@@ -356,9 +361,9 @@ impl Reading<'_> {
         part.refused(why, sample_ns);
     }
 
-    /// Room for a page, where one would be kept; else none.
+    /// Room for a page, where pages are kept; else none.
     pub fn scratch(&self) -> Vec<u8> {
-        if self.asked.order().keeps && self.shared.has_room() {
+        if self.keeps {
             vec![0; self.size.bytes()]
         } else {
             Vec::new()

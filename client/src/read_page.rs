@@ -132,7 +132,7 @@ impl PageRead<'_> {
             Step::OneSided(reference) | Step::Guarded(reference) => reference.length as usize,
             Step::Look | Step::Rpc | Step::Done => size.bytes(),
         };
-        let ended = if !asked.order().keeps || !shared.has_room() {
+        let ended = if !self.steps.keeps() {
             let length = buf.len().min(valid.saturating_sub(self.within));
             self.fetch(&step, self.within, &mut buf[..length])
         } else if buf.len() == size.bytes() {

@@ -164,7 +164,7 @@ fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(
         false => None,
     };
     if !plain
-        && !reading.asked.order().keeps
+        && !reading.keeps
         && let [part] = parts
     {
         let (offset, _) = span(part, reading);
@@ -238,7 +238,7 @@ fn cut(parts: &[Part<'_>], reading: &Reading<'_>, piece_max: u32) -> Vec<Piece> 
 
 fn span(part: &Part<'_>, reading: &Reading<'_>) -> (u64, u32) {
     let start = reading.size.start(part.page);
-    if reading.asked.order().keeps {
+    if reading.keeps {
         return (start, reading.size.bytes() as u32);
     }
     (start + part.within as u64, part.buf.len() as u32)
@@ -255,7 +255,7 @@ pub enum Data<'a> {
         region: &'a Region,
         /// First byte.
         offset: usize,
-        /// Bytes.
+        /// How many bytes were written there.
         bytes: usize,
     },
 }
@@ -273,7 +273,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Bytes.
+    /// How many bytes there are.
     pub fn len(&self) -> usize {
         match self {
             Self::Here(data) => data.len(),
@@ -483,7 +483,7 @@ impl Fetch<'_, '_, '_> {
     /// Keeps the pages that the data holds in full, or up to the end of the file.
     fn keep(&self, piece: Piece, data: Data<'_>, eof: bool) {
         let size = self.reading.size;
-        if !self.reading.asked.order().keeps || size.within(piece.offset) != 0 {
+        if !self.reading.keeps || size.within(piece.offset) != 0 {
             return;
         }
         let moment = self.parts[piece.first].moment;

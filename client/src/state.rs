@@ -71,7 +71,7 @@ pub struct Unstable {
 pub struct KeptWrite {
     /// First byte.
     pub offset: u64,
-    /// Bytes.
+    /// How many bytes were written.
     pub length: u64,
     /// The bytes, to be sent again; none if it is stable.
     pub data: Box<[u8]>,

@@ -144,6 +144,12 @@ impl<'a> Steps<'a> {
         good
     }
 
+    /// Is what is read to be kept? A page that finds no frame is read as if none were kept.
+    #[inline]
+    pub fn keeps(&self) -> bool {
+        self.asked.order().keeps && self.shared.has_room()
+    }
+
     /// Is a call to ask for references? Those that nobody reads by are of no use. Without a session one is asked for again,
     /// now and then.
     #[inline]

@@ -18,7 +18,7 @@ pub struct Traced {
 pub struct Step {
     /// First byte, in the file.
     pub offset: u64,
-    /// Bytes.
+    /// How many of its bytes.
     pub length: u32,
     /// Who served it.
     pub taken: Taken,

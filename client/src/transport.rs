@@ -21,7 +21,7 @@ pub struct Placed<'a> {
     pub region: &'a Region,
     /// Where it begins there.
     pub offset: usize,
-    /// Bytes.
+    /// How many bytes landed.
     pub bytes: u32,
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Memory that is there to be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Available {
-    /// Bytes.
+    /// How many bytes.
     pub bytes: u64,
     /// What there is no more than.
     pub bound: Bound,

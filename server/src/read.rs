@@ -25,7 +25,7 @@ pub enum Effort {
 pub struct ReadRange {
     /// First byte.
     pub offset: u64,
-    /// Bytes.
+    /// How many bytes are wanted.
     pub count: u32,
 }
 

@@ -183,7 +183,7 @@ impl Buffer {
         })
     }
 
-    /// Bytes.
+    /// How many bytes are lent.
     pub fn len(&self) -> usize {
         self.bytes
     }

@@ -24,7 +24,7 @@ impl<'a> Gather<'a> {
         Self::default()
     }
 
-    /// Bytes.
+    /// How many bytes they are together.
     pub fn len(&self) -> usize {
         self.length
     }

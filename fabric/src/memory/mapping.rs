@@ -26,7 +26,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Bytes.
+    /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.length
     }

@@ -67,7 +67,7 @@ impl Region {
         }
     }
 
-    /// Bytes.
+    /// Its length in bytes.
     pub fn len(&self) -> usize {
         self.memory.len()
     }

@@ -13,13 +13,13 @@ pub enum Stretch<'a> {
         memory: &'a Mapping,
         /// First byte.
         at: usize,
-        /// Bytes.
+        /// How many bytes from there.
         length: usize,
     },
 }
 
 impl<'a> Stretch<'a> {
-    /// Bytes.
+    /// How many bytes it has.
     pub fn len(&self) -> usize {
         match self {
             Stretch::Bytes(bytes) => bytes.len(),
