@@ -508,14 +508,22 @@ impl Pair {
         let invalidated = ended.filter(|tag| match self.table.remove(&tag.0) {
             None => false,
             Some(Held::Region(_)) => true,
-            Some(Held::Window(window, _)) => {
+            Some(Held::Window(window, bound)) => {
                 self.spare(window);
-                // Nothing of a caller's memory is held when that is told.
-                self.reap();
+                self.let_go(bound);
                 true
             }
         });
         Completion::Recv { bytes, invalidated }
+    }
+
+    /// Nothing of a caller's memory is held when a peer has ended the tag: what it used had been bound, though the device
+    /// may say so later.
+    fn let_go(&mut self, bound: u64) {
+        let flight = (self.flights.iter_mut()).find(|flight| flight.number == bound);
+        if let Some(flight) = flight {
+            flight.kept = Kept::Nothing;
+        }
     }
 
     /// Keeps a window for the next use, whose tag has ended.
