@@ -245,6 +245,21 @@ fn frames_go_back_when_the_last_reader_is_gone() {
     assert_eq!(room.spare.0.lock().len(), 4);
 }
 
+/// A job that a slow disk holds up outlives its connection.
+#[test]
+fn memory_is_charged_for_until_the_last_reader_is_gone() {
+    for strategy in [Strategy::PerOperation, Strategy::Pooled, Strategy::Cached] {
+        let mut room = Room::new(strategy);
+        let lease = room.lease(16 << 10).unwrap();
+        let contents = lease.contents();
+        let supply = room.supply.clone();
+        drop((lease, room));
+        assert_eq!(supply.used(), 16 << 10, "{strategy:?}");
+        drop(contents);
+        assert_eq!(supply.used(), 0, "{strategy:?}");
+    }
+}
+
 #[test]
 fn memory_is_bounded_and_idle_memory_makes_room() {
     for strategy in [Strategy::PerOperation, Strategy::Pooled, Strategy::Cached] {

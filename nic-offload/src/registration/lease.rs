@@ -16,7 +16,7 @@ pub(super) struct Buffer {
     pub region: Arc<Region>,
     /// Since when nobody uses it.
     pub idle_since: Nanos,
-    pub _charges: [Charge; 2],
+    pub charges: Arc<[Charge; 2]>,
 }
 
 /// Frames, given back when the last who looks at them is gone.
@@ -64,7 +64,11 @@ pub struct Contents(Held);
 
 #[derive(Clone)]
 enum Held {
-    Region(Arc<Region>),
+    Region {
+        region: Arc<Region>,
+        /// A connection may end before those who look at its memory do: it is charged for until then.
+        _charges: Option<Arc<[Charge; 2]>>,
+    },
     Frames(Arc<FrameLease>),
 }
 
@@ -73,7 +77,7 @@ impl Contents {
     pub fn gather(&self, range: &Range<usize>) -> Option<Gather<'_>> {
         let mut gather = Gather::new();
         match &self.0 {
-            Held::Region(region) => gather
+            Held::Region { region, .. } => gather
                 .push_region(region, range.start, range.len())
                 .then_some(gather),
             Held::Frames(lease) => lease.gather(range, &mut gather).then_some(gather),
@@ -93,14 +97,17 @@ impl Contents {
 
 impl From<Arc<Region>> for Contents {
     fn from(region: Arc<Region>) -> Self {
-        Self(Held::Region(region))
+        Self(Held::Region {
+            region,
+            _charges: None,
+        })
     }
 }
 
 impl fmt::Debug for Contents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match &self.0 {
-            Held::Region(_) => "Region",
+            Held::Region { .. } => "Region",
             Held::Frames(_) => "Frames",
         })
     }
@@ -155,7 +162,10 @@ impl Lease {
     /// Its bytes.
     pub fn contents(&self) -> Contents {
         Contents(match &self.memory {
-            Memory::Buffer { buffer, .. } => Held::Region(Arc::clone(&buffer.region)),
+            Memory::Buffer { buffer, .. } => Held::Region {
+                region: Arc::clone(&buffer.region),
+                _charges: Some(Arc::clone(&buffer.charges)),
+            },
             Memory::Frames(lease) => Held::Frames(Arc::clone(lease)),
         })
     }

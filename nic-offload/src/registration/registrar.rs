@@ -263,7 +263,7 @@ impl Registrar {
                 Ok(Buffer {
                     region,
                     idle_since: Nanos(0),
-                    _charges: charges,
+                    charges: Arc::new(charges),
                 })
             }
             Err(error) => {
