@@ -12,6 +12,7 @@ rounds = 2
 slice-ms = 5
 cold-reads = 10
 warm-up-ms = 100
+settle-ms = 10
 
 [[cases]]
 name = "tiny"

@@ -2,7 +2,8 @@
 //!
 //! A case is a server, a pattern of reads and a working set. In each, every configuration (a route, with and without
 //! pages kept) gets a new client in this process. Each client makes its first reads, touches the working set once, and
-//! then all take turns in short slices, so that whatever else the machine does hits all alike. A mean is the median of the
+//! then all take turns in short slices, so that whatever else the machine does hits all alike. The first of these let
+//! caches fill and policies learn, and are told apart with the reads before them. A mean is the median of the other
 //! slices' means; a ratio is the median of those of the rounds. Clients are the public crate's, servers are `odafs serve`
 //! in a process of its own.
 
@@ -61,7 +62,9 @@ pub struct Report {
     pub waiting: Option<Worst>,
     /// No options at all: the median of `default` to that of a copy out of a mapped file.
     pub mapped: Option<Worst>,
-    /// The worst ratio of `default` to the best fixed configuration.
+    /// The worst ratio of `default` to the best fixed configuration, from the first read on.
+    pub first: Option<Worst>,
+    /// The same when caches are full and policies have learned.
     pub worst: Option<Worst>,
 }
 
@@ -71,6 +74,8 @@ struct Times {
     rounds: u32,
     slice: Duration,
     warm_up: Duration,
+    /// Slices before those that count.
+    settling: u32,
     cold_reads: u64,
 }
 
@@ -85,6 +90,7 @@ impl Times {
             rounds: plan.rounds,
             slice: Duration::from_millis(plan.slice_ms),
             warm_up: Duration::from_millis(plan.warm_up_ms),
+            settling: plan.settle_ms.div_ceil(plan.slice_ms) as u32,
             cold_reads: plan.cold_reads,
         };
         let Some(seconds) = seconds else {
@@ -95,11 +101,15 @@ impl Times {
         let warm_up = (share / 2).min(planned.warm_up);
         let slices = share.saturating_sub(warm_up);
         let fit = (slices.as_nanos() / LEAST.as_nanos()) as u32;
-        let rounds = fit.clamp(1, planned.rounds);
+        // Half of the time for what counts, if there is too little.
+        let rounds = (fit / 2).clamp(1, planned.rounds);
+        let slice = (slices / (2 * rounds)).clamp(LEAST, planned.slice);
+        let left = slices.saturating_sub(slice * rounds);
         Self {
             rounds,
-            slice: (slices / (rounds + 1)).clamp(LEAST, planned.slice),
+            slice,
             warm_up,
+            settling: ((left.as_nanos() / slice.as_nanos()) as u32).min(planned.settling),
             cold_reads: planned.cold_reads,
         }
     }
@@ -160,6 +170,9 @@ pub fn run(
             row.p50_ratio_to_mmap
                 .filter(|_| row.spec.served == plan::Mode::Default)
         }),
+        first: Worst::of(&rows, "default", |row| {
+            row.first_ratio_to_best.filter(|_| row.spec.shift.is_none())
+        }),
         worst: Worst::of(&rows, "default", |row| {
             let steady = row.spec.is_bound() && row.spec.shift.is_none();
             row.ratio_to_best.filter(|_| steady)
@@ -192,9 +205,15 @@ fn measure(case: &Case, setting: &Setting, times: Times) -> Result<Vec<Row>> {
     let mut players = Vec::new();
     for config in configs {
         let mut player = Player::new(case, config, (setting, times.cold_reads), &offsets)?;
-        player.warm_up(case, times.warm_up, times.slice)?;
+        player.warm_up(case, times.warm_up)?;
         players.push(player);
     }
+    for _ in 0..times.settling {
+        for player in &mut players {
+            player.slice(times.slice, || 0)?;
+        }
+    }
+    players.iter_mut().for_each(Player::begin);
     let thirds = if case.shift.is_some() { 3 } else { 1 };
     for third in 0..thirds {
         if thirds > 1 {
@@ -221,7 +240,7 @@ mod tests {
             (planned.rounds, planned.slice),
             (plan.rounds, Duration::from_millis(plan.slice_ms))
         );
-        let whole = |times: Times| times.warm_up + times.slice * (times.rounds + 1);
+        let whole = |times: Times| times.warm_up + times.slice * (times.settling + times.rounds);
         for seconds in [1, 10, 100, 1000] {
             let seconds = Duration::from_secs(seconds);
             let times = Times::of(&plan, Some(seconds), 10);

@@ -25,6 +25,8 @@ pub struct Plan {
     pub cold_reads: u64,
     /// The longest that a client may take to touch its working set.
     pub warm_up_ms: u64,
+    /// How long it reads then before its slices count.
+    pub settle_ms: u64,
     /// Lists of cases.
     pub cases: Vec<Group>,
 }

@@ -107,6 +107,16 @@ pub struct Slice {
 }
 
 impl Slice {
+    /// Both together.
+    pub fn and(&self, other: &Self) -> Self {
+        Self {
+            reads: self.reads + other.reads,
+            elapsed_ns: self.elapsed_ns + other.elapsed_ns,
+            client_cpu_ns: self.client_cpu_ns + other.client_cpu_ns,
+            server_cpu_ns: self.server_cpu_ns + other.server_cpu_ns,
+        }
+    }
+
     /// The mean time of a read.
     pub fn mean_ns(&self) -> f64 {
         self.elapsed_ns as f64 / self.reads.max(1) as f64
@@ -119,8 +129,8 @@ pub struct Player<'a> {
     pub config: Config,
     /// The first reads.
     pub cold: Slice,
-    /// The reads after them that do not count.
-    pub warm_up: Slice,
+    /// All reads before those that count.
+    pub before: Slice,
     /// The slices.
     pub slices: Vec<Slice>,
     /// Reads that were timed one by one, in the slices.
@@ -150,7 +160,7 @@ impl<'a> Player<'a> {
         let mut player = Self {
             config,
             cold: Slice::default(),
-            warm_up: Slice::default(),
+            before: Slice::default(),
             slices: Vec::new(),
             latencies: Latencies::default(),
             reader,
@@ -172,25 +182,33 @@ impl<'a> Player<'a> {
         Ok(player)
     }
 
-    /// Touches each page of the working set once, or as many as there is time for, then reads as in a slice.
+    /// Touches each page of the working set once, or as many as there is time for.
     ///
     /// # Errors
     /// A read failed.
-    pub fn warm_up(&mut self, case: &Case, most: Duration, slice: Duration) -> Result<()> {
+    pub fn warm_up(&mut self, case: &Case, most: Duration) -> Result<()> {
         let begin = Instant::now();
+        let mut reads = 0;
         for (number, page) in each_page(case).into_iter().enumerate() {
             self.read(page)?;
-            self.warm_up.reads += 1;
+            reads += 1;
             if number % 64 == 63 && begin.elapsed() >= most {
                 break;
             }
         }
-        self.warm_up.elapsed_ns = clock::nanos(begin, Instant::now());
-        self.slice(slice, || 0)?;
-        self.slices.clear();
+        self.slices.push(Slice {
+            reads,
+            elapsed_ns: clock::nanos(begin, Instant::now()),
+            ..Slice::default()
+        });
+        Ok(())
+    }
+
+    /// What comes now counts.
+    pub fn begin(&mut self) {
+        self.before = (self.slices.drain(..)).fold(self.cold, |sum, slice| sum.and(&slice));
         self.latencies = Latencies::default();
         self.counted = self.statistics();
-        Ok(())
     }
 
     /// Reads for so long.

@@ -36,8 +36,8 @@ pub struct Row {
     pub p99_ns: u64,
     /// The mean of a new client's first reads.
     pub cold_mean_ns: Option<u64>,
-    /// The mean of the reads after those that touch the working set once.
-    pub warm_up_mean_ns: Option<u64>,
+    /// The mean of all its reads: the first, those that touch the working set once, those that settle, those that count.
+    pub first_mean_ns: Option<u64>,
     /// CPU time of the client for a read.
     pub client_cpu_ns_per_read: u64,
     /// CPU time of the server for a read.
@@ -51,6 +51,8 @@ pub struct Row {
     pub ratio_lowest: Option<f64>,
     /// The highest.
     pub ratio_highest: Option<f64>,
+    /// The mean of all reads against the lowest of a fixed configuration.
+    pub first_ratio_to_best: Option<f64>,
     /// Without pages kept: the mean against that of the best fixed configuration without.
     pub ratio_to_route: Option<f64>,
     /// The same against the route that most of its own reads took, and which that was.
@@ -103,7 +105,7 @@ struct Measured<'a> {
     latencies: &'a Latencies,
     routes: Routes,
     cold: Option<Slice>,
-    warm_up: Option<Slice>,
+    before: Option<Slice>,
 }
 
 /// The rows of configurations that took turns.
@@ -119,7 +121,7 @@ pub fn of_players(
         latencies: &player.latencies,
         routes: player.routes(),
         cold: Some(player.cold),
-        warm_up: Some(player.warm_up),
+        before: Some(player.before),
     });
     rows(case, (granted, load), &measured.collect::<Vec<_>>())
 }
@@ -133,7 +135,7 @@ pub fn of_crowds(case: &Case, granted: Option<Granted>, crowds: &[Crowd]) -> Vec
         latencies: &crowd.latencies,
         routes: crowd.routes,
         cold: None,
-        warm_up: None,
+        before: None,
     });
     rows(case, (granted, 0.0), &measured.collect::<Vec<_>>())
 }
@@ -154,6 +156,9 @@ fn rows(
     };
     let named = |name: &str| measured.iter().find(|m| m.name == name);
     let best = fastest(&|m| m.is_fixed);
+    let first_lowest = (measured.iter().filter(|m| m.is_fixed))
+        .filter_map(Measured::first_mean_ns)
+        .min_by(f64::total_cmp);
     let best_route = fastest(&|m| m.is_fixed && !m.keeps_pages());
     let row = |m: &Measured<'_>| {
         let ratios = best.map(|best| m.ratios_to(best)).unwrap_or_default();
@@ -185,13 +190,15 @@ fn rows(
             p50_ns: m.latencies.at(0.5),
             p99_ns: m.latencies.at(0.99),
             cold_mean_ns: m.cold.map(|slice| slice.mean_ns() as u64),
-            warm_up_mean_ns: m.warm_up.map(|slice| slice.mean_ns() as u64),
+            first_mean_ns: m.first_mean_ns().map(|mean| mean as u64),
             client_cpu_ns_per_read: per_read(|s| s.client_cpu_ns),
             server_cpu_ns_per_read: per_read(|s| s.server_cpu_ns),
             routes: m.routes,
             ratio_to_best: to(best).map(rounded),
             ratio_lowest: ratios.iter().copied().min_by(f64::total_cmp).map(rounded),
             ratio_highest: ratios.iter().copied().max_by(f64::total_cmp).map(rounded),
+            first_ratio_to_best: (m.first_mean_ns().zip(first_lowest))
+                .map(|(mean, lowest)| rounded(mean / lowest.max(1e-9))),
             ratio_to_route: to(best_route)
                 .filter(|_| case.is_bound() && !m.keeps_pages() && m.name != "mmap")
                 .map(rounded),
@@ -208,6 +215,15 @@ fn rows(
 impl Measured<'_> {
     fn mean_ns(&self, mean_of: MeanOf) -> f64 {
         mean_of(&self.slices.iter().map(Slice::mean_ns).collect::<Vec<_>>()).unwrap_or(0.0)
+    }
+
+    /// Of all reads since the first.
+    fn first_mean_ns(&self) -> Option<f64> {
+        let all = self
+            .slices
+            .iter()
+            .fold(self.before?, |sum, slice| sum.and(slice));
+        Some(all.mean_ns())
     }
 
     fn keeps_pages(&self) -> bool {
@@ -277,7 +293,11 @@ mod tests {
                 ..Routes::default()
             },
             cold: None,
-            warm_up: None,
+            before: (*name != "mmap").then_some(Slice {
+                reads: 30,
+                elapsed_ns: 30 * 2000,
+                ..Slice::default()
+            }),
         });
         let rows = rows(case, (None, 0.0), &measured.collect::<Vec<_>>());
         let row = |name: &str| rows.iter().find(|row| row.config == name).unwrap();
@@ -292,6 +312,10 @@ mod tests {
             (row("rpc").mean_ns, row("rpc").mean_highest_ns),
             (1000, 3000)
         );
+        // Thirty reads of 2,000 ns, and thirty of 650 or of 1,300 ns.
+        assert_eq!(row("default").first_mean_ns, Some(1650));
+        assert_eq!(row("default").first_ratio_to_best, Some(1.245));
+        assert_eq!(row("mmap").first_ratio_to_best, None);
         let worst = Worst::of(&rows, "default", |row| row.ratio_to_best).unwrap();
         assert_eq!((worst.ratio, worst.to.as_str()), (2.0, "rpc+cache"));
     }
