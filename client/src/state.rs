@@ -86,7 +86,7 @@ pub enum Fate {
     Unstable([u8; 8]),
     /// It is never lost.
     Stable,
-    /// Nothing: it may have been done or not.
+    /// Nothing, or no more than that it failed: it may have been done or not.
     Unanswered,
 }
 

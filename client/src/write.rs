@@ -91,8 +91,7 @@ fn send(
     // In this order: what a read that began before now still brings is not kept.
     file.mark_write();
     forget(shared, file, offset, data.len() as u64);
-    if done.is_err() {
-        // Without an answer: it may have been done.
+    if done.is_err() || failed.is_some_and(says_nothing) {
         file.unstable.lock().keep(offset, data, Fate::Unanswered);
     }
     done?;
@@ -100,6 +99,13 @@ fn send(
         Some(status) => Err(NfsError::Status(status)),
         None => Ok(()),
     }
+}
+
+/// It may have been done all the same: the server had it, and could not make it stable.
+fn says_nothing(failed: Status) -> bool {
+    [nfs3::Status::Io, nfs3::Status::ServerFault]
+        .iter()
+        .any(|status| status.code() == failed.0)
 }
 
 /// What was kept of this range is of an older version; so it is even if the write failed, for it may have been done.

@@ -385,6 +385,25 @@ fn what_is_written_again_hides_nothing_that_was_not_answered() {
     assert_eq!(fake.content("a"), expected);
 }
 
+/// The server's disk failed when the write was to be made stable, and the server has it all the same.
+#[test]
+fn what_is_written_again_hides_nothing_that_failed() {
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    let file = client.create("a").unwrap();
+    file.write_at(&[1; 4_000], 0).unwrap();
+    fake.plan(&[(P::Write, Trouble::Fails)]);
+    let error = file.write_stable_at(&[2; 1_000], 500).unwrap_err();
+    assert!(matches!(error, WriteError::Server { .. }), "{error}");
+    let mut seen = [0; 1_000];
+    file.read_exact_at(&mut seen, 500).unwrap();
+    assert_eq!(seen, [2; 1_000]);
+    file.sync().unwrap();
+    let mut expected = vec![1; 4_000];
+    expected[500..1_500].fill(2);
+    assert_eq!(fake.content("a"), expected);
+}
+
 #[test]
 fn pages_are_cached_from_open_to_open() {
     let fake = Fake::start();

@@ -34,6 +34,8 @@ pub enum Trouble {
     Restart,
     /// The answer is cut short.
     Garbled,
+    /// The server loses what is unstable; then it is done, and answered with IO.
+    Fails,
 }
 
 #[derive(Debug, Default)]
@@ -194,7 +196,7 @@ fn answer(message: &[u8], world: &Mutex<World>) -> Option<Option<Vec<u8>>> {
     match trouble {
         Some(Trouble::Stall) => return Some(None),
         Some(Trouble::CutBefore) => return None,
-        Some(Trouble::Restart) => world.restart(),
+        Some(Trouble::Restart | Trouble::Fails) => world.restart(),
         _ => {}
     }
     rpc::reply_success(&mut w, header.xid);
@@ -210,6 +212,19 @@ fn answer(message: &[u8], world: &Mutex<World>) -> Option<Option<Vec<u8>>> {
         Some(Trouble::Short(bytes)) => bytes,
         _ => u32::MAX,
     };
+    if trouble == Some(Trouble::Fails) {
+        let mut unsaid = Vec::new();
+        world.call(
+            procedure,
+            &mut arguments,
+            &mut Writer::new(&mut unsaid),
+            short,
+        );
+        Status::Io.encode(&mut w);
+        w.bool(false);
+        w.bool(false);
+        return Some(Some(reply));
+    }
     world.call(procedure, &mut arguments, &mut w, short);
     match trouble {
         Some(Trouble::CutAfter) => None,
