@@ -5,7 +5,7 @@
 //! tried. Beyond a plain register it knows what a file server may do to a page:
 //!
 //! - an operation without a reply may have taken effect, or not, or do so much later;
-//! - an unstable write may be lost in a crash, a stable or committed one may not (RFC 1813, 4.8);
+//! - an unstable write may be lost in a crash, a stable or committed one may not (RFC 1813, 4.8), once that was answered;
 //! - a write whose interval holds a crash may have been sent twice, since the duplicate request
 //!   cache does not outlive the server.
 
@@ -93,7 +93,7 @@ pub fn check(initial: u64, operations: &[Operation]) -> Result<(), Violation> {
             if state.done & (1 << i) != 0 || operation.invoked > horizon {
                 continue;
             }
-            for next in apply(&state, i, operation.action) {
+            for next in apply(&state, i, operation) {
                 if tried.insert(next.clone()) {
                     open.push(next);
                 }
@@ -133,19 +133,19 @@ fn with_repeats(operations: &[Operation]) -> Vec<Operation> {
     all
 }
 
-fn apply(state: &State, index: usize, action: Action) -> Vec<State> {
+fn apply(state: &State, index: usize, operation: &Operation) -> Vec<State> {
     let done = state.done | 1 << index;
-    match action {
+    match operation.action {
         Action::Read { value } if value == state.value => vec![State {
             done,
             ..state.clone()
         }],
         Action::Read { .. } => vec![],
         Action::Write { value, stable } => {
-            let mut survivors = if stable {
-                BTreeSet::new()
-            } else {
-                state.survivors.clone()
+            // Others may have seen what was to be made stable when the server died over it.
+            let mut survivors = match stable && operation.returned.is_some() {
+                true => BTreeSet::new(),
+                false => state.survivors.clone(),
             };
             survivors.insert(value);
             vec![State {
@@ -255,6 +255,13 @@ mod tests {
         assert!(check(0, &[op(1, 2, write(1)), crash, op(7, 8, read(0))]).is_ok());
         assert!(check(0, &[op(1, 2, write(1)), crash, op(7, 8, read(1))]).is_ok());
         assert!(check(0, &[op(1, 2, stable(1)), crash, op(7, 8, read(0))]).is_err());
+        let unanswered = [
+            lost(1, stable(1)),
+            op(2, 3, read(1)),
+            crash,
+            op(7, 8, read(0)),
+        ];
+        assert!(check(0, &unanswered).is_ok());
         let committed = [
             op(1, 2, write(1)),
             op(3, 4, Action::Commit),

@@ -62,7 +62,7 @@ pub struct Spec {
     pub wait: &'static str,
     /// The MAC of the requests.
     pub mac: &'static str,
-    /// How an RPC is answered.
+    /// How an RPC is answered: `inline`, `direct`, by a `worker`, with `references`.
     pub rpc: Option<&'static str>,
     /// Reads in flight together.
     pub depth: u32,
@@ -199,6 +199,7 @@ fn on_this_host(size: usize, main: bool) -> Vec<Spec> {
         rows.extend([
             rpc("spin", "direct"),
             rpc("spin", "worker"),
+            rpc("spin", "references"),
             deep(rpc("spin", "inline")),
         ]);
         rows.extend([
@@ -237,6 +238,7 @@ fn over_rdma(fabric: &'static str, size: usize, main: bool) -> Vec<Spec> {
         rows.extend([
             guarded("spin", "hmac-sha256"),
             rpc("spin", "worker"),
+            rpc("spin", "references"),
             deep(over("one-sided", "spin")),
             deep(guarded("spin", "blake3")),
             deep(rpc("spin", kind)),

@@ -65,7 +65,7 @@ const P50: Figure = |round| round.p50_ns;
 const PER_READ: Figure = |round| round.per_read_ns;
 
 /// The ratios that are printed, as (name, above, below, figure).
-const RATIOS: [(&str, Pick, Pick, Figure); 28] = [
+const RATIOS: [(&str, Pick, Pick, Figure); 30] = [
     (
         "one-sided / mmap",
         pick("one-sided", "spin", ""),
@@ -125,6 +125,12 @@ const RATIOS: [(&str, Pick, Pick, Figure); 28] = [
         pick("guarded", "spin", "blake3"),
         pick("rpc", "spin", "worker"),
         P50,
+    ),
+    (
+        "rpc, time a read: with references / without",
+        pick("rpc", "spin", "references"),
+        pick("rpc", "spin", "inline"),
+        PER_READ,
     ),
     (
         "blocking: rpc inline / floor",
@@ -207,6 +213,12 @@ const RATIOS: [(&str, Pick, Pick, Figure); 28] = [
     (
         "tcp: rpc, time a read: depth 8 / 1",
         tcp(deep("rpc", "spin", "")),
+        tcp(pick("rpc", "spin", "")),
+        PER_READ,
+    ),
+    (
+        "tcp: rpc, time a read: with references / without",
+        tcp(pick("rpc", "spin", "references")),
         tcp(pick("rpc", "spin", "")),
         PER_READ,
     ),

@@ -63,7 +63,7 @@ pub struct Arguments {
     #[arg(long, value_name = "M", value_parser = PossibleValuesParser::new(["hmac-sha256", "blake3"]))]
     mac: Vec<String>,
     /// Of the RPC rows, only those with this kind of answer [may be repeated]
-    #[arg(long, value_name = "K", value_parser = PossibleValuesParser::new(["inline", "direct", "worker"]))]
+    #[arg(long, value_name = "K", value_parser = PossibleValuesParser::new(["inline", "direct", "worker", "references"]))]
     rpc: Vec<String>,
     /// Only rows with so many reads in flight together: 1 or 8 [may be repeated]
     #[arg(long, value_name = "N")]
