@@ -31,6 +31,7 @@ use odafs_fabric::sync::{
     Arc, Mutex, OnceLock,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*},
 };
+use std::ops::Range;
 
 /// Pages of one chunk.
 const CHUNK: usize = 256;
@@ -122,6 +123,15 @@ struct Keeper {
     free: Vec<u32>,
     order: Sieve,
     held: u64,
+}
+
+/// References that there is no room for any more when there is some for these pages: each chunk that they touch is taken
+/// as a whole.
+pub fn room_of(pages: &Range<u64>) -> u64 {
+    match pages.end.checked_sub(1).filter(|last| *last >= pages.start) {
+        Some(last) => (last / CHUNK as u64 - pages.start / CHUNK as u64 + 1) * CHUNK as u64,
+        None => 0,
+    }
 }
 
 impl Directory {

@@ -257,6 +257,16 @@ fn emptied_chunks_are_used_before_others_are_taken() {
     );
 }
 
+/// What asks for references far apart asks for no more than there is room for.
+#[test]
+fn pages_far_apart_take_a_chunk_each() {
+    let chunk = CHUNK as u64;
+    assert_eq!(room_of(&(0..0)), 0);
+    assert_eq!(room_of(&(5..6)), chunk);
+    assert_eq!(room_of(&(0..chunk)), chunk);
+    assert_eq!(room_of(&(chunk - 1..chunk + 1)), 2 * chunk);
+}
+
 #[test]
 fn chunks_of_closed_files_go_before_touched_ones() {
     let (directory, tree) = fresh(2);

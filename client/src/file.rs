@@ -3,7 +3,7 @@
 use crate::{
     buffer::Buffer,
     client::Client,
-    counter,
+    counter, directory,
     error::{PathError, ReadError, WriteError},
     metadata::Metadata,
     nfs::NfsError,
@@ -256,16 +256,17 @@ impl File {
         if shared.session().is_none() || !direct(self.state.orders.get(class)) {
             return Ok(0);
         }
-        let mut left = WILL_NEED_PAGES.min(shared.directory.room() / 2);
+        let (mut left, mut room) = (WILL_NEED_PAGES, shared.directory.room() / 2);
         let mut wanted = Vec::new();
         for range in ranges.iter().filter(|range| range.start < range.end) {
             let first = size.index(range.start);
             let last = size.index(range.end - 1);
-            let pages = first..(last + 1).min(first.saturating_add(left));
-            left -= pages.end - pages.start;
+            let pages = first..(last + 1).min(first.saturating_add(left.min(room)));
             if pages.is_empty() {
                 break;
             }
+            left -= pages.end - pages.start;
+            room = room.saturating_sub(directory::room_of(&pages));
             wanted.push(references::Wanted::pages(&self.state, &pages, size));
         }
         self.ask(&wanted)
