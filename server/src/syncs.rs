@@ -73,6 +73,20 @@ mod tests {
     use crate::testing::{World, owner};
     use crate::write::{commit, set_attributes, write};
 
+    /// A world in which each sync tells that it has begun, and waits until it is told to go on.
+    fn with_slow_syncs() -> (World, mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let (begun, release) = (mpsc::channel(), mpsc::channel());
+        let waits = Mutex::new((begun.0, release.1));
+        let world = World::behind(64, |store| {
+            Arc::new(BeforeSync::new(store, move |_| {
+                let waits = waits.lock();
+                let _ = waits.0.send(());
+                let _ = waits.1.recv();
+            }))
+        });
+        (world, begun.1, release.0)
+    }
+
     #[test]
     fn one_sync_serves_all_that_came_before_it_began() {
         let (syncs, runs) = (&Syncs::default(), &Mutex::new(Vec::new()));
@@ -144,23 +158,15 @@ mod tests {
 
     #[test]
     fn nobody_hears_of_a_failed_sync_while_the_pages_still_stand() {
-        let (begun, release) = (mpsc::channel(), mpsc::channel::<()>());
-        let waits = Mutex::new((begun.0, release.1));
-        let world = World::behind(64, |store| {
-            Arc::new(BeforeSync::new(store, move |_| {
-                let waits = waits.lock();
-                let _ = waits.0.send(());
-                let _ = waits.1.recv();
-            }))
-        });
+        let (world, begun, release) = with_slow_syncs();
         let file = world.file("a", &[7; 10_000]);
         world.read(&file, 0, 10_000);
         let (export, file) = (&world.export, &file);
         let (told, heard) = mpsc::channel();
         thread::scope(|scope| {
-            let release = release.0;
+            let release = release;
             scope.spawn(|| commit(export, file).is_ok());
-            begun.1.recv().expect("the first has begun");
+            begun.recv().expect("the first has begun");
             for _ in 0..2 {
                 let told = told.clone();
                 scope.spawn(move || told.send(commit(export, file).is_ok()));
@@ -169,7 +175,7 @@ mod tests {
                 thread::yield_now();
             }
             release.send(()).expect("the first waits");
-            begun.1.recv().expect("theirs has begun");
+            begun.recv().expect("theirs has begun");
             world.store.fail_next(Operation::Sync, Status::Io);
             // Someone is at the pages.
             let reading = file.enter_blocking();
@@ -186,15 +192,7 @@ mod tests {
 
     #[test]
     fn a_file_is_open_to_others_while_it_is_synced() {
-        let (begun, release) = (mpsc::channel(), mpsc::channel::<()>());
-        let waits = Mutex::new((begun.0, release.1));
-        let world = World::behind(64, |store| {
-            Arc::new(BeforeSync::new(store, move |_| {
-                let waits = waits.lock();
-                let _ = waits.0.send(());
-                let _ = waits.1.recv();
-            }))
-        });
+        let (world, begun, release) = with_slow_syncs();
         let file = world.file("a", &[7; 10_000]);
         world.read(&file, 0, 10_000);
         let (export, file) = (&world.export, &file);
@@ -206,10 +204,10 @@ mod tests {
         let put = || write(export, &owner(), file, 9000, b"x", Stable::FileSync).is_ok();
         thread::scope(|scope| {
             // Dropped with it, so that nobody waits for a test that has failed.
-            let release = release.0;
+            let release = release;
             for change in [&cut as &(dyn Fn() -> bool + Sync), &put] {
                 let change = scope.spawn(change);
-                begun.1.recv().expect("the sync has begun");
+                begun.recv().expect("the sync has begun");
                 let read = world.try_read(file, 0, 4096, Effort::ResidentOnly);
                 release.send(()).expect("the sync waits");
                 assert!(read.is_ok(), "the gate was closed");

@@ -7,19 +7,18 @@ use std::os::unix::fs::PermissionsExt;
 
 use odafs_common::connect::{Nonce, PrivateData as OdafsPrivateData, Role};
 use odafs_common::rpcrdma::PrivateData;
-use odafs_common::wire::mount3::{self, DirPath, MountResult};
-use odafs_common::wire::nfs3::{
-    self, DirectoryName, FileHandle, LookupResult, Payload, Procedure, ReadArgs, ReadResult,
-    Stable, WriteArgs, WriteResult,
-};
-use odafs_common::wire::rpc::{self, Auth};
-use odafs_common::wire::rpcrdma::{Body, Chunks, Header, ReadList, ReadSegment, Segment, Segments};
-use odafs_common::wire::xdr::{Apart, Decode, Encode, Reader, Writer};
+use odafs_common::wire::nfs3::{Procedure, ReadArgs, ReadResult, Stable};
+use odafs_common::wire::rpcrdma::{Chunks, ReadList, Segment, Segments};
+use odafs_common::wire::xdr::{Apart, Decode, Encode, Reader};
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::tcp::{ConnectOptions, connect};
-use odafs_fabric::{Access, Completion, QueuePair};
+use odafs_fabric::{Access, QueuePair};
 use odafs_server::config::{Direct, ServerConfig};
 use odafs_server::server::Server;
+
+use common::{Client, NFS};
+
+mod common;
 
 fn start(directory: &std::path::Path, direct: Direct) -> Server {
     let tree = directory.join("tree");
@@ -42,108 +41,19 @@ fn connected(server: &Server, private_data: &[u8]) -> Box<dyn QueuePair> {
     connect(address, private_data, &ConnectOptions::default()).expect("a connection")
 }
 
-struct Client {
-    qp: Box<dyn QueuePair>,
-    xid: u32,
-}
-
-const NFS: (u32, u32) = (nfs3::PROGRAM, nfs3::VERSION);
-const MOUNT: (u32, u32) = (mount3::PROGRAM, mount3::VERSION);
-
-impl Client {
-    fn new(server: &Server) -> Self {
-        let mut qp = connected(server, &PrivateData::default().encode());
-        assert_eq!(qp.reads_max(), 0, "a stock client may read nothing here");
-        let answer = PrivateData::decode(qp.private_data()).expect("an answer");
-        assert_eq!(answer.receive_bytes, 4096);
-        qp.post_receives(16);
-        Self { qp, xid: 0 }
-    }
-
-    /// Calls, and gives the reply's header and results.
-    fn call(
-        &mut self,
-        program: (u32, u32),
-        procedure: u32,
-        chunks: Chunks,
-        arguments: impl FnOnce(&mut Writer<'_>) -> Chunks,
-    ) -> (Chunks, Vec<u8>) {
-        self.xid += 1;
-        let mut message = Vec::new();
-        let mut w = Writer::new(&mut message);
-        let (number, version) = program;
-        rpc::call(&mut w, self.xid, number, version, procedure, &Auth::None);
-        let reads = arguments(&mut w).reads;
-        let header = Header {
-            xid: self.xid,
-            credits: 8,
-            body: Body::Msg(Chunks { reads, ..chunks }),
-        };
-        self.qp
-            .post_send(0, &[&header.to_bytes(), &message])
-            .expect("room");
-        self.qp.flush();
-        self.receive()
-    }
-
-    fn receive(&mut self) -> (Chunks, Vec<u8>) {
-        loop {
-            match self.qp.poll() {
-                Some(Completion::Recv { .. }) => break,
-                Some(_) => {}
-                None => self
-                    .qp
-                    .wait(Some(Nanos::from_secs(30)))
-                    .expect("the connection lives"),
-            }
-        }
-        self.qp.post_receives(1);
-        let mut r = Reader::new(self.qp.message());
-        let header = Header::decode(&mut r).expect("a header");
-        assert_eq!(header.xid, self.xid);
-        let Body::Msg(chunks) = header.body else {
-            panic!("{header:?}")
-        };
-        let reply = rpc::parse_reply(r.rest()).expect("a reply");
-        let results = reply.body.expect("accepted").rest().to_vec();
-        (chunks, results)
-    }
-
-    /// A call with nothing but its arguments.
-    fn plain(
-        &mut self,
-        program: (u32, u32),
-        procedure: u32,
-        arguments: &impl Encode,
-    ) -> &'static [u8] {
-        let (_, results) = self.call(program, procedure, Chunks::default(), |w| {
-            arguments.encode(w);
-            Chunks::default()
-        });
-        results.leak()
-    }
-
-    /// The handle of the file.
-    fn find(&mut self) -> FileHandle<'static> {
-        let mounted = self.plain(MOUNT, 1, &DirPath(b"/"));
-        let root = MountResult::from_bytes(mounted).expect("a result");
-        let directory = root.expect("mounted").file;
-        let place = DirectoryName {
-            directory,
-            name: b"f",
-        };
-        let found = self.plain(NFS, Procedure::Lookup.code(), &place);
-        let found = LookupResult::from_bytes(found).expect("a result");
-        found.expect("found").file
-    }
+/// A stock client.
+fn stock(server: &Server) -> Client {
+    let qp = connected(server, &PrivateData::default().encode());
+    assert_eq!(qp.reads_max(), 0, "it may read nothing here");
+    Client::new(qp)
 }
 
 #[test]
 fn data_goes_both_ways_by_rdma() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = start(directory.path(), Direct::Guarded);
-    let mut client = Client::new(&server);
-    let file = client.find();
+    let mut client = stock(&server);
+    let file = client.find(b"f");
     let data: Vec<u8> = (0..300_001u32).map(|i| (i ^ (i >> 7)) as u8).collect();
     let bytes = data.len() as u32;
 
@@ -152,33 +62,7 @@ fn data_goes_both_ways_by_rdma() {
         .register(data.len(), Access::READ)
         .expect("memory");
     assert!(region.store(0, &data));
-    let (_, results) = client.call(NFS, Procedure::Write.code(), Chunks::default(), |w| {
-        // The arguments without the data, of which the length remains.
-        let arguments = WriteArgs {
-            file,
-            offset: 0,
-            count: bytes,
-            stable: Stable::FileSync,
-            data: Payload(&[]),
-        };
-        arguments.encode(w);
-        let at = w.position();
-        w.patch_u32(at - 4, bytes);
-        let segment = Segment {
-            handle: region.tag().0,
-            length: bytes,
-            offset: region.remote(0).offset,
-        };
-        Chunks {
-            reads: ReadList::one(ReadSegment {
-                position: at as u32,
-                segment,
-            }),
-            ..Chunks::default()
-        }
-    });
-    let written = WriteResult::from_bytes(&results).expect("a result");
-    assert_eq!(written.expect("written").count, bytes);
+    client.write(file, 0, &region, Stable::FileSync);
     let on_disk = std::fs::read(directory.path().join("tree/f")).expect("the file");
     assert!(on_disk == data);
 
@@ -202,7 +86,7 @@ fn data_goes_both_ways_by_rdma() {
     };
     let (chunks, results) = client.call(NFS, Procedure::Read.code(), chunks, |w| {
         arguments.encode(w);
-        Chunks::default()
+        ReadList::default()
     });
     assert_eq!(chunks.write, Some(chunk.returned(bytes.into())));
     let mut r = Reader::new(&results).reduced(Some(Apart { bytes, data: &[] }));
@@ -226,16 +110,16 @@ fn data_goes_both_ways_by_rdma() {
 fn a_client_is_heard_after_the_server_is_another() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = start(directory.path(), Direct::Guarded);
-    let mut client = Client::new(&server);
-    let file = client.find().0.to_vec();
+    let mut client = stock(&server);
+    let file = client.find(b"f").0.to_vec();
     server.shutdown();
     while !client.qp.is_closed() {
         client.qp.poll();
         let _ = client.qp.wait(Some(Nanos::from_millis(10)));
     }
     let server = start(directory.path(), Direct::Guarded);
-    let mut client = Client::new(&server);
-    assert_eq!(client.find().0, file, "a handle outlives the server");
+    let mut client = stock(&server);
+    assert_eq!(client.find(b"f").0, file, "a handle outlives the server");
     server.shutdown();
 }
 

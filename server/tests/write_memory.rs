@@ -12,19 +12,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use odafs_common::rpcrdma::PrivateData;
-use odafs_common::wire::mount3::{self, DirPath, MountResult};
-use odafs_common::wire::nfs3::{
-    self, DirectoryName, FileHandle, LookupResult, Payload, Procedure, Stable, WriteArgs,
-    WriteResult,
-};
-use odafs_common::wire::rpc::{self, Auth};
-use odafs_common::wire::rpcrdma::{Body, Chunks, Header, ReadList, ReadSegment, Segment};
-use odafs_common::wire::xdr::{Decode, Encode, Reader, Writer};
-use odafs_fabric::clock::Nanos;
-use odafs_fabric::memory::Region;
-use odafs_fabric::{Access, Completion, QueuePair, shm, tcp};
+use odafs_common::wire::nfs3::Stable;
+use odafs_fabric::{Access, shm, tcp};
 use odafs_server::config::{ServerConfig, Strategy};
 use odafs_server::server::Server;
+
+use common::Client;
+
+mod common;
 
 /// The system's allocator, and the most that the server's threads asked of it at once.
 struct Watched;
@@ -72,111 +67,6 @@ unsafe impl GlobalAlloc for Watched {
 static ALLOCATOR: Watched = Watched;
 
 const BYTES: usize = 1 << 20;
-const NFS: (u32, u32) = (nfs3::PROGRAM, nfs3::VERSION);
-const MOUNT: (u32, u32) = (mount3::PROGRAM, mount3::VERSION);
-
-struct Client {
-    qp: Box<dyn QueuePair>,
-    xid: u32,
-}
-
-impl Client {
-    /// Calls, and gives the results.
-    fn call(
-        &mut self,
-        (program, version): (u32, u32),
-        procedure: u32,
-        arguments: impl FnOnce(&mut Writer<'_>) -> Chunks,
-    ) -> Vec<u8> {
-        self.xid += 1;
-        let mut message = Vec::new();
-        let mut w = Writer::new(&mut message);
-        rpc::call(&mut w, self.xid, program, version, procedure, &Auth::None);
-        let chunks = arguments(&mut w);
-        let header = Header {
-            xid: self.xid,
-            credits: 8,
-            body: Body::Msg(chunks),
-        };
-        self.qp
-            .post_send(0, &[&header.to_bytes(), &message])
-            .expect("room");
-        self.qp.flush();
-        loop {
-            match self.qp.poll() {
-                Some(Completion::Recv { .. }) => break,
-                Some(_) => {}
-                None => self
-                    .qp
-                    .wait(Some(Nanos::from_secs(30)))
-                    .expect("the connection lives"),
-            }
-        }
-        self.qp.post_receives(1);
-        let mut r = Reader::new(self.qp.message());
-        let header = Header::decode(&mut r).expect("a header");
-        assert_eq!(header.xid, self.xid);
-        let reply = rpc::parse_reply(r.rest()).expect("a reply");
-        reply.body.expect("accepted").rest().to_vec()
-    }
-
-    fn plain(
-        &mut self,
-        program: (u32, u32),
-        procedure: u32,
-        arguments: &impl Encode,
-    ) -> &'static [u8] {
-        let results = self.call(program, procedure, |w| {
-            arguments.encode(w);
-            Chunks::default()
-        });
-        results.leak()
-    }
-
-    fn find(&mut self, name: &[u8]) -> FileHandle<'static> {
-        let mounted = self.plain(MOUNT, 1, &DirPath(b"/"));
-        let root = MountResult::from_bytes(mounted).expect("a result");
-        let directory = root.expect("mounted").file;
-        let place = DirectoryName { directory, name };
-        let found = self.plain(NFS, Procedure::Lookup.code(), &place);
-        let found = LookupResult::from_bytes(found).expect("a result");
-        found.expect("found").file
-    }
-
-    /// Writes all of a region, by a chunk.
-    fn write(&mut self, file: FileHandle<'_>, offset: u64, region: &Region, stable: Stable) {
-        let length = region.len() as u32;
-        let results = self.call(NFS, Procedure::Write.code(), |w| {
-            // The arguments without the data, of which the length remains.
-            let arguments = WriteArgs {
-                file,
-                offset,
-                count: length,
-                stable,
-                data: Payload(&[]),
-            };
-            arguments.encode(w);
-            let at = w.position();
-            w.patch_u32(at - 4, length);
-            let segment = Segment {
-                handle: region.tag().0,
-                length,
-                offset: region.remote(0).offset,
-            };
-            let read = ReadSegment {
-                position: at as u32,
-                segment,
-            };
-            Chunks {
-                reads: ReadList::one(read),
-                ..Chunks::default()
-            }
-        });
-        let written = WriteResult::from_bytes(&results).expect("a result");
-        assert_eq!(written.expect("written").count, length);
-    }
-}
-
 /// Writes over both fabrics, to pages in memory and not, whole and in part.
 fn write_all(directory: &Path, strategy: Strategy) {
     let tree = directory.join("tree");
@@ -207,11 +97,7 @@ fn write_all(directory: &Path, strategy: Strategy) {
                 tcp::connect(address, &ours, &Default::default())
             }
         };
-        let mut client = Client {
-            qp: qp.expect("a connection"),
-            xid: 0,
-        };
-        client.qp.post_receives(16);
+        let mut client = Client::new(qp.expect("a connection"));
         let file = client.find(b"f");
         let region = client.qp.register(BYTES, Access::READ).expect("memory");
         let mut expected = Vec::new();
