@@ -3,7 +3,7 @@
 # libraries of RDMA, which the guest uses too; QEMU, the kernel and nfsd's programs are unpacked under $VM_CACHE, which
 # may be deleted at any time.
 #
-#   vm_fetch                        downloads QEMU, the kernel and nfsd's programs, and builds siw.ko, once
+#   vm_fetch                        downloads QEMU, the kernel and nfsd's programs, and builds siw.ko and removable.ko, once
 #   vm_boot OUT SCRIPT [SECONDS]    boots, runs SCRIPT in the guest as root, returns its exit status
 #
 # Variables of vm_boot:
@@ -17,17 +17,19 @@
 #   VM_HOST=ADDRESS                 $SERVER in the guest
 #
 # SCRIPT is sourced by bash on this machine's file system (read-only). It finds $SERVER (this side's loopback as
-# the guest sees it), $GUEST (its own address), $DEVICE (its RDMA device), $OUT (OUT, writable from both sides), $KNFSD (a
-# root for chroot with the programs of nfs-kernel-server) and empty directories under /mnt. Its output goes to
-# OUT/guest.log, the kernel's to OUT/console.log.
+# the guest sees it), $GUEST (its own address), $DEVICE (its RDMA device, on the network interface $INTERFACE), $OUT (OUT,
+# writable from both sides), $KNFSD (a root for chroot with the programs of nfs-kernel-server), the program $BUSYBOX, the
+# kernel module $REMOVABLE (removable.c) and empty directories under /mnt. Its output goes to OUT/guest.log, the kernel's
+# to OUT/console.log.
 
 VM_CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/odafs-vm
 VM_SERIES=6.12
 VM_HOST=${VM_HOST:-10.0.2.2}
 VM_GUEST=${VM_GUEST:-10.0.2.15}
 VM_DEVICE=${VM_DEVICE:-siw}
-# What the guest loads, in this order. The devices find their checksums by name.
-VM_MODULES="virtio_pci virtio_net 9pnet_virtio 9p crc32c_generic crc32_generic ib_core rdma_cm siw rdma_rxe ib_uverbs \
+# What the guest loads, in this order. The devices find their checksums by name, and bring ib_uverbs. What is loaded last
+# is told first that a device goes: rdma_cm, which tells its programs, and then ib_uverbs, which waits for them.
+VM_MODULES="virtio_pci virtio_net 9pnet_virtio 9p crc32c_generic crc32_generic ib_core siw rdma_rxe ib_uverbs rdma_cm \
 rdma_ucm rpcrdma nfs nfsv3 nfsd"
 
 # vm_closure NAME PACKAGE...: the packages and all that they depend on, unpacked as $VM_CACHE/NAME. An empty package
@@ -76,6 +78,7 @@ vm_fetch() {
     vm_step qemu vm_closure qemu qemu-system-x86
     vm_step kernel vm_kernel
     vm_step siw vm_siw "$(<"$VM_CACHE/kernel/version")"
+    vm_step removable vm_removable "$(<"$VM_CACHE/kernel/version")" "$(<"$(dirname "${BASH_SOURCE[0]}")/removable.c")"
     vm_step initramfs vm_initramfs "$(<"$VM_CACHE/kernel/version")"
     vm_step knfsd vm_knfsd
     exec {VM_LOCK}>&-
@@ -104,6 +107,16 @@ vm_siw() {
     rm -r "$VM_CACHE/source"
     make -s -C "$headers" M="$VM_CACHE/siw" CONFIG_RDMA_SIW=m modules >"$VM_CACHE/siw.log" 2>&1 ||
         { tail -20 "$VM_CACHE/siw.log" >&2; return 1; }
+}
+
+# After siw, which has put the headers in order.
+vm_removable() {
+    local version=$1 source=$2 directory=$VM_CACHE/removable
+    mkdir -p "$directory"
+    echo "$source" >"$directory/removable.c"
+    echo "obj-m := removable.o" >"$directory/Makefile"
+    make -s -C "$VM_CACHE/kernel/usr/src/linux-headers-$version" M="$directory" modules >"$directory/log" 2>&1 ||
+        { tail -20 "$directory/log" >&2; return 1; }
 }
 
 # busybox and the modules; everything else comes from this machine's file system.
@@ -159,14 +172,14 @@ vm_guest_init() {
     cat <<INIT
 #!/bin/bash
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root SERVER=$VM_HOST GUEST=$VM_GUEST DEVICE=$VM_DEVICE \\
-    OUT=/mnt/out KNFSD=$VM_CACHE/knfsd
+    OUT=/mnt/out KNFSD=$VM_CACHE/knfsd BUSYBOX=$VM_CACHE/kernel/bin/busybox REMOVABLE=$VM_CACHE/removable/removable.ko
 ulimit -l unlimited
 ln -s /proc/self/fd /dev/fd
 ip link set lo up
-for device in /sys/class/net/*/device; do interface=\${device%/device} interface=\${interface##*/}; done
-ip link set "\$interface" up
-ip addr add $VM_GUEST/24 dev "\$interface"
-rdma link add ${VM_DEVICE}0 type $VM_DEVICE netdev "\$interface" || echo "no $VM_DEVICE device"
+for device in /sys/class/net/*/device; do device=\${device%/device}; export INTERFACE=\${device##*/}; done
+ip link set "\$INTERFACE" up
+ip addr add $VM_GUEST/24 dev "\$INTERFACE"
+rdma link add ${VM_DEVICE}0 type $VM_DEVICE netdev "\$INTERFACE" || echo "no $VM_DEVICE device"
 cd /mnt
 ( . "$1" ) >/mnt/out/guest.log 2>&1 </dev/null
 echo \$? >/mnt/out/status

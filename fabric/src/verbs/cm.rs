@@ -2,8 +2,8 @@
 
 #![allow(unsafe_code)]
 
-use super::VerbsError;
 use super::sys::{self, CmEvent, CmId, ConnParam, EventChannel, event};
+use super::{VerbsError, context};
 use crate::clock::{self, Nanos};
 use ibverbs_sys::{ibv_qp_attr, ibv_qp_state};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -35,7 +35,11 @@ impl Channel {
         let Some(channel) = NonNull::new(channel) else {
             let error = io::Error::last_os_error();
             return Err(match error.raw_os_error() {
-                Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => VerbsError::NoModule,
+                // librdmacm says so of a kernel without RDMA, and of one whose last device has gone.
+                Some(libc::ENOENT | libc::ENODEV | libc::ENXIO) => match context::names() {
+                    Ok(names) if names.is_empty() => VerbsError::NoDevice,
+                    _ => VerbsError::NoModule,
+                },
                 Some(libc::EACCES | libc::EPERM) => VerbsError::NoPermission {
                     device: "/dev/infiniband/rdma_cm".into(),
                     error,

@@ -91,7 +91,7 @@ impl Context {
         let mut open = OPEN.lock();
         let open = open.get_or_insert_default();
         let known = open.get(name).and_then(Weak::upgrade);
-        if let Some(context) = known.filter(|context| !context.is_lost()) {
+        if let Some(context) = known.filter(|context| !context.has_gone()) {
             return Ok(context);
         }
         // A child of a fork must not take pages away from a device; where the kernel sees to it this does nothing.
@@ -146,9 +146,18 @@ impl Context {
         self.lost.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the device has gone.
-    pub fn is_lost(&self) -> bool {
-        self.lost.load(Ordering::Relaxed)
+    /// Whether the device has gone. The kernel is asked: it may take the device away before RDMA-CM tells of it.
+    pub fn has_gone(&self) -> bool {
+        if self.lost.load(Ordering::Relaxed) {
+            return true;
+        }
+        let mut attributes = ibv_device_attr::default();
+        // SAFETY: the context is open, and the attributes are filled in.
+        let gone = unsafe { ibverbs_sys::ibv_query_device(self.raw(), &mut attributes) } != 0;
+        if gone {
+            self.lose();
+        }
+        gone
     }
 
     /// What the device can do.

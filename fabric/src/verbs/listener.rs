@@ -54,7 +54,7 @@ impl Domains {
         let device = id.device().ok_or(VerbsError::NoDevice)?;
         let mut known = self.known.lock();
         let key = (device, reads);
-        let usable = |domain: &&Arc<Domain>| !domain.context().is_lost();
+        let usable = |domain: &&Arc<Domain>| !domain.context().has_gone();
         if let Some(domain) = known.get(&key).filter(usable) {
             return Ok(Arc::clone(domain));
         }
@@ -296,11 +296,7 @@ impl fabric::Incoming for Incoming {
         let outbound = self.outbound_reads.min(OUTBOUND_READS);
         let outbound = most(outbound, attributes.max_qp_init_rd_atom);
         parts.id.migrate(&Channel::new()?)?;
-        let queue = Queue::new(domain.pd(), parts.receives).inspect_err(|error| {
-            if let Some(libc::ENODEV | libc::EIO) = error.raw_os_error() {
-                domain.lose();
-            }
-        })?;
+        let queue = Queue::new(domain.pd(), parts.receives)?;
         let number = queue.number();
         let iwarp = domain.context().is_iwarp();
         let mut pair = Pair::initialized(Made {

@@ -15,6 +15,8 @@ const LOOKS: u32 = 64;
 /// How long a device may take to let go of what it was told to do. It takes microseconds, or for ever if it is gone.
 const FLUSH: Nanos = Nanos::from_millis(100);
 
+const GONE: &str = "the device has gone";
+
 impl Pair {
     /// Takes what has come, and what is over.
     pub(super) fn look(&mut self) {
@@ -126,6 +128,9 @@ impl Pair {
         if std::mem::replace(&mut self.closed, true) {
             return;
         }
+        // All that fails when a device goes may be seen before RDMA-CM tells why.
+        let gone = self.domain.context().has_gone();
+        let why = if gone { &GONE } else { why };
         tracing::debug!(peer = %self.peer, %why, "connection closed");
         while self.gather() {}
         self.reap();
@@ -170,7 +175,7 @@ impl Pair {
                     Kind::Disconnected => self.close(&"the peer closed it"),
                     Kind::Removed => {
                         self.domain.lose();
-                        self.close(&"the device has gone");
+                        self.close(&GONE);
                     }
                     Kind::Rejected | Kind::Unreachable | Kind::Failed => {
                         self.close(&"it did not come about");
