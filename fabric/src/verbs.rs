@@ -11,6 +11,8 @@ mod listener;
 mod nudge;
 mod pair;
 mod queue;
+#[cfg(test)]
+mod refused_tests;
 mod sys;
 mod types;
 mod waiting;

@@ -9,6 +9,7 @@ use crate::memory::mapping::Mapping;
 use crate::memory::{Arena, Region};
 use crate::sync::Mutex;
 use ibverbs_sys::{IBV_MW_TYPE_2, ibv_access_flags, ibv_mr, ibv_mw, ibv_pd};
+use std::ffi::c_int;
 use std::io;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -165,12 +166,9 @@ impl Registration {
         let mut region = self.region.lock();
         if let Some(mr) = *region {
             // SAFETY: the region is ours and ends once; the memory outlives this call.
-            let result = unsafe { ibverbs_sys::ibv_dereg_mr(mr.as_ptr()) };
-            if result == 0 {
-                *region = None;
-            } else {
-                let error = io::Error::from_raw_os_error(result.abs());
-                tracing::warn!(%error, "memory cannot be deregistered");
+            match ended(|| unsafe { ibverbs_sys::ibv_dereg_mr(mr.as_ptr()) }) {
+                Ok(()) => *region = None,
+                Err(error) => tracing::warn!(%error, "memory cannot be deregistered"),
             }
         }
         region.is_none()
@@ -199,6 +197,24 @@ fn tell(
     let region =
         unsafe { ibverbs_sys::ibv_reg_mr(pd.raw(), address.cast(), length, access.cast_signed()) };
     NonNull::new(region).ok_or_else(|| refused(length))
+}
+
+#[cfg(test)]
+thread_local! {
+    /// The device ends nothing that this thread wants to be ended.
+    pub static REFUSES: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Has the device end something.
+fn ended(end: impl FnOnce() -> c_int) -> io::Result<()> {
+    #[cfg(test)]
+    if REFUSES.get() {
+        return Err(io::Error::from_raw_os_error(libc::EBUSY));
+    }
+    match end() {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error.abs())),
+    }
 }
 
 fn refused(bytes: usize) -> io::Error {
@@ -280,15 +296,13 @@ impl Window {
             return true;
         };
         // SAFETY: the window is ours, its context is open (the domain holds it), and ends once.
-        let result = unsafe {
+        let result = ended(|| unsafe {
             let deallocate = (*window.as_ref().context).ops.dealloc_mw;
             deallocate.map_or(libc::EOPNOTSUPP, |deallocate| deallocate(window.as_ptr()))
-        };
-        if result == 0 {
-            self.window = None;
-        } else {
-            let error = io::Error::from_raw_os_error(result.abs());
-            tracing::warn!(%error, "a memory window cannot be ended");
+        });
+        match result {
+            Ok(()) => self.window = None,
+            Err(error) => tracing::warn!(%error, "a memory window cannot be ended"),
         }
         self.window.is_none()
     }
