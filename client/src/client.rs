@@ -210,21 +210,25 @@ impl Client {
             ..Default::default()
         };
         let how = match options.exclusive {
-            // With a verifier the call may be repeated; the mode follows (RFC 1813 section 3.3.8).
+            // With a verifier the call may be repeated; the attributes follow (RFC 1813 section 3.3.8).
             true => CreateHow::Exclusive(entropy::word().to_be_bytes()),
             false => CreateHow::Unchecked(attributes),
         };
         let at = |error: NfsError| error.at(verb, &shown(path));
-        let made = self
+        let mut made = self
             .nfs()
             .create(&place.directory, &place.name, how)
             .map_err(at)?;
         if options.exclusive {
-            let mode = nfs3::SetAttributes {
+            let first = nfs3::SetAttributes {
                 mode: Some(options.mode),
+                // The server may have kept the verifier in place of the times.
+                atime: nfs3::SetTime::ServerTime,
+                mtime: nfs3::SetTime::ServerTime,
                 ..Default::default()
             };
-            self.nfs().set_attributes(&made.handle, mode).map_err(at)?;
+            let set = self.nfs().set_attributes(&made.handle, first).map_err(at)?;
+            made.attributes = set.after.unwrap_or(made.attributes);
         }
         if let Some(known) = self.shared.known_file(&made.handle) {
             // It was there, and is cut.

@@ -140,7 +140,10 @@ fn names_and_attributes() {
         truncate: true,
     };
     client.create_with("new", &new).unwrap();
-    assert_eq!(client.stat("new").unwrap().mode, 0o640);
+    let made = client.stat("new").unwrap();
+    assert_eq!(made.mode, 0o640);
+    // The server kept the call's verifier there.
+    assert_eq!((made.accessed, made.modified), (made.changed, made.changed));
     assert_eq!(
         client.create_new("new").unwrap_err().kind(),
         std::io::ErrorKind::AlreadyExists

@@ -3,6 +3,8 @@
 // The results are the wire's own.
 #![allow(clippy::result_large_err)]
 
+mod mount;
+
 use odafs_common::wire::{
     mount3,
     nfs3::{self, *},
@@ -56,6 +58,8 @@ struct Node {
     stable: Vec<u8>,
     names: BTreeMap<Vec<u8>, u64>,
     changed: u32,
+    /// Of an exclusive create: it stands where the times are, until those are set.
+    verifier: Option<[u8; 8]>,
 }
 
 pub struct Fake {
@@ -156,24 +160,7 @@ fn answer(message: &[u8], world: &Mutex<World>) -> Option<Option<Vec<u8>>> {
     let mut w = Writer::new(&mut reply);
     if header.program == mount3::PROGRAM {
         rpc::reply_success(&mut w, header.xid);
-        match header.procedure {
-            1 => {
-                let file = FileHandle(&1u64.to_be_bytes()).0.to_vec();
-                mount3::MountResult::Ok(mount3::MountOk {
-                    file: FileHandle(&file),
-                    flavors: vec![1],
-                })
-                .encode(&mut w);
-            }
-            _ => {
-                let directory = mount3::DirPath(b"/export");
-                mount3::Exports(vec![mount3::Export {
-                    directory,
-                    groups: vec![],
-                }])
-                .encode(&mut w);
-            }
-        }
+        mount::answer(header.procedure, &mut w);
         return Some(Some(reply));
     }
     if header.program != nfs3::PROGRAM {
@@ -249,6 +236,7 @@ impl World {
             stable: vec![],
             names: BTreeMap::new(),
             changed: 0,
+            verifier: None,
         }
     }
 
@@ -278,10 +266,15 @@ impl World {
 
     fn attributes(&self, number: u64) -> Option<Attributes> {
         let node = self.nodes.get(&number)?;
-        let time = Time {
-            seconds: node.changed,
+        let at = |seconds| Time {
+            seconds,
             nanoseconds: 0,
         };
+        let ctime = at(node.changed);
+        let (atime, mtime) = node.verifier.map_or((ctime, ctime), |verifier| {
+            let half = |i| at(u32::from_be_bytes(verifier[i..i + 4].try_into().unwrap()));
+            (half(0), half(4))
+        });
         Some(Attributes {
             kind: node.kind,
             mode: node.mode,
@@ -293,9 +286,9 @@ impl World {
             device: Device::default(),
             fsid: 7,
             fileid: number,
-            atime: time,
-            mtime: time,
-            ctime: time,
+            atime,
+            mtime,
+            ctime,
         })
     }
 
@@ -407,6 +400,10 @@ impl World {
             node.data.resize(size as usize, 0);
         }
         node.mode = arguments.attributes.mode.unwrap_or(node.mode);
+        let SetAttributes { atime, mtime, .. } = arguments.attributes;
+        if (atime, mtime) == (SetTime::ServerTime, SetTime::ServerTime) {
+            node.verifier = None;
+        }
         node.changed = now;
         Ok(WccData {
             before,
@@ -502,11 +499,14 @@ impl World {
                 .encode(w);
             }
             (how, None) => {
-                let mode = match how {
-                    CreateHow::Unchecked(attributes) => attributes.mode.unwrap_or(0),
-                    _ => 0,
-                };
-                self.make(&arguments.place, World::node(FileType::Regular, mode), w);
+                let mut node = World::node(FileType::Regular, 0);
+                match how {
+                    CreateHow::Exclusive(verifier) => node.verifier = Some(verifier),
+                    CreateHow::Unchecked(asked) | CreateHow::Guarded(asked) => {
+                        node.mode = asked.mode.unwrap_or(0);
+                    }
+                }
+                self.make(&arguments.place, node, w);
             }
         }
     }
