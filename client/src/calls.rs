@@ -6,6 +6,7 @@ use crate::{
     options::{Credential, Wait},
     pool::{Lent, Pool, TakeError},
     procedure::Procedure,
+    silence::Silence,
     transport::{Broken, Place, Placed, Transport},
 };
 use odafs_common::{
@@ -24,7 +25,7 @@ use odafs_fabric::{
         atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
     },
 };
-use std::ops::Range;
+use std::{io, ops::Range};
 
 /// Bytes of a reply before its result, with a verifier of reasonable length.
 const REPLY_HEAD_MAX: usize = 64;
@@ -42,6 +43,8 @@ pub struct Calls {
     /// Connections that were made again.
     pub reconnects: AtomicU64,
     broken: AtomicU64,
+    /// Whether the server answers at all.
+    pub silence: Silence,
 }
 
 /// One connection for calls.
@@ -51,6 +54,8 @@ pub struct Line {
     sink: Option<Arc<Region>>,
     /// [`Calls::broken`] when it was made: it is as suspect as any that broke since.
     made_at: u64,
+    /// Something was answered on it.
+    answered: bool,
 }
 
 /// A call on its way.
@@ -110,6 +115,7 @@ impl Calls {
             sent: AtomicU64::new(0),
             reconnects: AtomicU64::new(0),
             broken: AtomicU64::new(0),
+            silence: Silence::default(),
         }
     }
 
@@ -233,6 +239,7 @@ impl Calls {
                     continue;
                 }
             }
+            self.silence.broken_on(&mut line.answered);
             let data = line.transport.placed().map(|placed| placed.load());
             let data = data.as_deref().unwrap_or_default();
             match answer(&*line.transport, data, procedure) {
@@ -290,7 +297,7 @@ impl Calls {
     }
 
     /// A connection apart from the pool.
-    pub fn own_line(&self, deadline: Nanos) -> std::io::Result<Line> {
+    pub fn own_line(&self, deadline: Nanos) -> io::Result<Line> {
         let made_at = self.times_broken();
         let transport = self.link.rpc(self.wait, deadline)?;
         Ok(Line {
@@ -298,6 +305,7 @@ impl Calls {
             out: Vec::new(),
             sink: None,
             made_at,
+            answered: false,
         })
     }
 
@@ -355,7 +363,12 @@ impl Calls {
         };
         let xid = self.next_xid();
         self.write(&mut line, xid, procedure, arguments);
-        let Line { transport, out, .. } = &mut *line;
+        let Line {
+            transport,
+            out,
+            answered,
+            ..
+        } = &mut *line;
         match transport.send_at_once(out) {
             Ok(true) => {}
             Ok(false) => return Ok(None),
@@ -375,6 +388,7 @@ impl Calls {
                     return Ok(None);
                 }
             }
+            self.silence.broken_on(answered);
             let (of, body) = answer(&**transport, &[], procedure)?;
             // Others are the answers to calls that had timed out.
             if of == xid {
@@ -385,9 +399,11 @@ impl Calls {
 
     /// A connection of the pool. One that is older than the last loss is closed, should the server be gone, so it is
     /// looked at first.
-    pub fn line(&self, deadline: Nanos) -> Result<Lent<'_, Line>, TakeError<std::io::Error>> {
+    pub fn line(&self, deadline: Nanos) -> Result<Lent<'_, Line>, TakeError<io::Error>> {
         self.lines.take(deadline, || {
-            let line = self.own_line(deadline)?;
+            self.silence.rest(deadline)?;
+            let line = self.own_line(deadline);
+            let line = line.inspect_err(|_| self.silence.is_over())?;
             if line.made_at > 0 {
                 self.reconnects.fetch_add(1, Relaxed);
             }
@@ -397,6 +413,9 @@ impl Calls {
 
     /// A connection was lost: those that are idle are of the same age, and dropped with it.
     pub fn lost(&self, line: Lent<'_, Line>) {
+        if !line.answered {
+            self.silence.goes_on();
+        }
         if line.made_at == self.times_broken() {
             self.broken.fetch_add(1, Relaxed);
             self.lines.clear();
@@ -411,6 +430,11 @@ impl Calls {
                 call: procedure.name,
                 after: self.deadline.duration(),
             },
+            Some(_) if self.silence.lasts() => CallError::Silent {
+                call: procedure.name,
+                server: self.link.address(),
+                remedy: self.silence.remedy(&self.link),
+            },
             Some(reason) => CallError::Lost {
                 call: procedure.name,
                 server: self.link.address(),
@@ -421,6 +445,11 @@ impl Calls {
 }
 
 impl Line {
+    /// Has anything been answered on it?
+    pub fn answered(&mut self) -> &mut bool {
+        &mut self.answered
+    }
+
     /// Sends what is queued.
     pub fn flush(&mut self, deadline: Nanos) -> Result<(), Broken> {
         self.transport.flush(deadline)

@@ -35,6 +35,16 @@ pub enum CallError {
         /// What the last attempt said.
         reason: String,
     },
+    /// Connections are made, and closed before anything is answered.
+    #[error("{call}: {server} closes connections without an answer ({remedy})")]
+    Silent {
+        /// The call.
+        call: &'static str,
+        /// The server.
+        server: String,
+        /// What may be wrong.
+        remedy: &'static str,
+    },
     /// The connection was lost after a call that may not be repeated had been sent.
     #[error(
         "{call}: the connection was lost after it was sent; it may or may not have taken effect (look before you repeat it)"
@@ -76,7 +86,9 @@ impl CallError {
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::TimedOut { .. } => io::ErrorKind::TimedOut,
-            Self::Lost { .. } | Self::Unknown { .. } => io::ErrorKind::ConnectionAborted,
+            Self::Lost { .. } | Self::Silent { .. } | Self::Unknown { .. } => {
+                io::ErrorKind::ConnectionAborted
+            }
             Self::Unavailable { .. } => io::ErrorKind::Unsupported,
             Self::Refused { .. } => io::ErrorKind::PermissionDenied,
             Self::Misbehaved { .. } => io::ErrorKind::InvalidData,

@@ -64,7 +64,7 @@
 //! | `shared`, `lane`, `state` | what handles share, what a thread reads with, what is kept of a file |
 //! | `directory`, `cache`, `budget`, `route`, `ahead` | cores without IO, clock or chance of their own |
 //! | `session`, `direct` | sessions, and connections for direct reads |
-//! | `calls`, `pipeline`, `pool`, `procedure` | RPC: one call, many calls |
+//! | `calls`, `pipeline`, `pool`, `procedure`, `silence` | RPC: one call, many calls, servers that do not answer |
 //! | `link`, `transport`, `tcp`, `rdma` | connections that carry calls: messages of a fabric, TCP, RPC-over-RDMA |
 //! | `nfs`, `mount`, `handle` | NFS version 3 and MOUNT |
 #![forbid(unsafe_code)]
@@ -106,6 +106,7 @@ mod references;
 mod route;
 mod session;
 mod shared;
+mod silence;
 mod state;
 mod statistics;
 mod steps;

@@ -196,7 +196,10 @@ impl<W: Work> Run<'_, W> {
                 false => self.deadline,
             };
             match line.transport().receive(until) {
-                Ok(true) => self.reply(line, sink.as_ref())?,
+                Ok(true) => {
+                    self.calls.silence.broken_on(line.answered());
+                    self.reply(line, sink.as_ref())?;
+                }
                 Ok(false) if until < self.deadline => {
                     patience = patience.longer();
                     self.ask_again(line).map_err(Stopped::Broken)?;

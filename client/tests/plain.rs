@@ -8,7 +8,13 @@ use odafs::{
     ReadRequest, Taken, Why, WriteError,
 };
 use odafs_common::wire::nfs3::Procedure as P;
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 fn options() -> Options {
     Options {
@@ -237,6 +243,30 @@ fn a_server_that_is_gone_is_an_error_that_says_so() {
     };
     let error = client.unwrap_err();
     assert!(error.to_string().contains("is it running"), "{error}");
+}
+
+#[test]
+fn a_peer_that_closes_each_connection_is_not_asked_in_a_busy_loop() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("nfs://{}/", listener.local_addr().unwrap());
+    let taken = Arc::new(AtomicUsize::new(0));
+    let counted = taken.clone();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            counted.fetch_add(1, Relaxed);
+            drop(stream);
+        }
+    });
+    let options = Options {
+        deadline: Duration::from_millis(500),
+        ..options()
+    };
+    let error = Client::connect_with(&url.parse().unwrap(), options).unwrap_err();
+    let told = error.to_string();
+    for part in ["closes connections without an answer", "odafs://"] {
+        assert!(told.contains(part), "{told}");
+    }
+    assert!(taken.load(Relaxed) <= 11, "{taken:?} connections");
 }
 
 #[test]
