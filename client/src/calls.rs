@@ -1,7 +1,7 @@
 //! RPCs: a call goes out on a connection of the pool, and again on another if that one is lost, until its deadline.
 
 use crate::{
-    error::CallError,
+    error::{CallError, ConnectError},
     link::Link,
     options::{Credential, Wait},
     pool::{Lent, Pool, TakeError},
@@ -409,6 +409,22 @@ impl Calls {
             }
             Ok(line)
         })
+    }
+
+    /// A first connection, which tells a server that is not there from one that refuses; and its longest message.
+    pub fn reach(&self) -> Result<u32, ConnectError> {
+        match self.line(self.deadline()) {
+            Ok(mut line) => Ok(u32::try_from(line.transport().message_max()).unwrap_or(u32::MAX)),
+            Err(TakeError::NotMade(source)) => Err(ConnectError::Unreachable {
+                server: self.link.address(),
+                source,
+            }),
+            Err(TakeError::TimedOut) => Err(CallError::TimedOut {
+                call: "making a connection",
+                after: self.span(),
+            }
+            .into()),
+        }
     }
 
     /// A connection was lost: those that are idle are of the same age, and dropped with it.

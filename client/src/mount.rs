@@ -48,14 +48,22 @@ pub struct Mounted {
 pub fn mount(calls: &Calls, url: &Url, options: &Options) -> Result<Mounted, ConnectError> {
     let path = &url.path;
     let exports = match url.mount_port {
-        Some(port) => return mount_at(&elsewhere(url, port, options)?, path),
+        Some(port) => {
+            let calls = elsewhere(url, port, "the URL's mountport", options)?;
+            return mount_at(&calls, path);
+        }
         None => list(calls),
     };
     match exports {
         Ok(exports) => mount_one_of(calls, path, &exports),
         // A server whose MOUNT has a port of its own: the portmapper knows which (RFC 1833 section 3).
         Err(CallError::Unavailable { .. }) => {
-            let mapper = elsewhere(url, PORTMAPPER, options)?;
+            let mapper = elsewhere(
+                url,
+                PORTMAPPER,
+                "the port mapper (a mountport in the URL does without)",
+                options,
+            )?;
             let wanted = Mapping {
                 program: mount3::PROGRAM,
                 version: mount3::VERSION,
@@ -68,13 +76,15 @@ pub fn mount(calls: &Calls, url: &Url, options: &Options) -> Result<Mounted, Con
                 call: MNT.name,
                 what: "no port for MOUNT",
             })?;
-            mount_at(&elsewhere(url, port, options)?, path)
+            let calls = elsewhere(url, port, "MOUNT's port by the port mapper", options)?;
+            mount_at(&calls, path)
         }
         Err(error) => Err(error.into()),
     }
 }
 
-fn elsewhere(url: &Url, port: u16, options: &Options) -> Result<Calls, ConnectError> {
+/// Reaches another port of the server's. `what` it is goes into the error where nobody listens there.
+fn elsewhere(url: &Url, port: u16, what: &str, options: &Options) -> Result<Calls, ConnectError> {
     let Some(host) = url.server.host() else {
         return Err(CallError::Unavailable {
             call: MNT.name,
@@ -86,17 +96,32 @@ fn elsewhere(url: &Url, port: u16, options: &Options) -> Result<Calls, ConnectEr
         name: host.name.clone(),
         port,
     });
-    Ok(Calls::new(
+    let calls = Calls::new(
         link,
         1,
         &options.credential,
         options.deadline.into(),
         options.wait,
-    ))
+    );
+    match calls.reach() {
+        Ok(_) => Ok(calls),
+        Err(ConnectError::Unreachable { server, source }) => Err(ConnectError::Unreachable {
+            server: format!("{server}, {what}"),
+            source,
+        }),
+        Err(error) => Err(error),
+    }
 }
 
 fn mount_at(calls: &Calls, path: &[u8]) -> Result<Mounted, ConnectError> {
-    let exports = list(calls)?;
+    let exports = list(calls).map_err(|error| match error {
+        CallError::Silent { call, server, .. } => CallError::Silent {
+            call,
+            server,
+            remedy: "is MOUNT there? it is where the URL's mountport says, or the port mapper",
+        },
+        error => error,
+    })?;
     mount_one_of(calls, path, &exports)
 }
 

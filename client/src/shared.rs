@@ -96,7 +96,7 @@ impl Shared {
             deadline,
             options.wait,
         );
-        let message_max = reach(&calls)?;
+        let message_max = calls.reach()?;
         let mounted = mount::mount(&calls, url, &options)?;
         let nfs = Nfs {
             calls: &calls,
@@ -394,22 +394,5 @@ fn stretch(file: &FileState, generation: u64, page: u64, size: PageSize, within:
         file: file.number,
         generation,
         offset: size.start(page).saturating_add(within as u64),
-    }
-}
-
-/// A first connection, which tells a server that is not there from one that refuses; and its longest message.
-fn reach(calls: &Calls) -> Result<u32, ConnectError> {
-    let deadline = calls.deadline();
-    match calls.line(deadline) {
-        Ok(mut line) => Ok(u32::try_from(line.transport().message_max()).unwrap_or(u32::MAX)),
-        Err(crate::pool::TakeError::NotMade(source)) => Err(ConnectError::Unreachable {
-            server: calls.link().address(),
-            source,
-        }),
-        Err(crate::pool::TakeError::TimedOut) => Err(CallError::TimedOut {
-            call: "making a connection",
-            after: calls.span(),
-        }
-        .into()),
     }
 }

@@ -13,7 +13,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 fn options() -> Options {
@@ -243,6 +243,22 @@ fn a_server_that_is_gone_is_an_error_that_says_so() {
     };
     let error = client.unwrap_err();
     assert!(error.to_string().contains("is it running"), "{error}");
+}
+
+#[test]
+fn a_mountport_where_nobody_listens_is_refused_at_once() {
+    let fake = Fake::start();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let url = format!("{}?mountport={port}", fake.url()).parse().unwrap();
+    let began = Instant::now();
+    let error = Client::connect_with(&url, options()).unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(10), "{error}");
+    let told = error.to_string();
+    for part in [&format!(":{port}, the URL's mountport"), "is it running"] {
+        assert!(told.contains(part), "{told}");
+    }
 }
 
 #[test]
