@@ -78,6 +78,10 @@ impl<'a> Steps<'a> {
             Ok(Source::Call) if shared.options.route == Route::Rpc => {
                 return Found::Next(Step::Rpc, Why::RpcAsked);
             }
+            // The policy has had nothing to choose from.
+            Ok(Source::Call) if self.session.is_none() => {
+                return Found::Next(Step::Rpc, Why::NoSession);
+            }
             Ok(Source::Call) => return Found::Next(Step::Rpc, Why::PolicyOnRpc),
             Ok(Source::Loads(session)) => {
                 match shared.location(file, session, page, self.asked.lane()) {

@@ -64,7 +64,7 @@ pub enum Why {
     Refused(Exception),
     /// The options ask for RPC.
     RpcAsked,
-    /// There is no session for direct reads: the server does not offer them, or has refused them.
+    /// There is no session for direct reads: the server does not offer them, or has refused them, for now or for good.
     NoSession,
 }
 
@@ -114,7 +114,9 @@ impl fmt::Display for Why {
             Self::ConnectionLost => f.write_str("the connection for direct reads was lost"),
             Self::Refused(exception) => write!(f, "the direct read was refused: {exception}"),
             Self::RpcAsked => f.write_str("the options ask for RPC"),
-            Self::NoSession => f.write_str("there is no session for direct reads"),
+            Self::NoSession => f.write_str(
+                "there is no session for direct reads: the server grants none, or none just now",
+            ),
         }
     }
 }

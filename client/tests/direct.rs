@@ -296,7 +296,11 @@ fn one_sided_is_granted_where_the_server_says_so(fabric: Fabric) {
         Some(Granted::Guarded { mac: "hmac-sha256" })
     );
     let off = House::open(fabric, Direct::Off);
-    assert_eq!(off.connect(options(Route::Policy)).server().granted, None);
+    let client = off.connect(options(Route::Policy));
+    assert_eq!(client.server().granted, None);
+    std::fs::write(off.file("a"), b"abc").unwrap();
+    let traced = client.open("a").unwrap().read_traced(&mut [0; 3], 0);
+    assert_eq!(traced.unwrap().steps[0].why, Why::NoSession);
 }
 
 fn a_restarted_server_is_found_again_and_old_references_are_dropped(fabric: Fabric) {

@@ -5,7 +5,7 @@ mod fake;
 use fake::{Fake, Trouble};
 use odafs::{
     Cache, CallError, Changes, Client, CreateOptions, FileKind, Options, PathError, ReadError,
-    ReadRequest, Taken, Why, WriteError,
+    ReadRequest, Route, Taken, Why, WriteError,
 };
 use odafs_common::wire::nfs3::Procedure as P;
 use std::{
@@ -63,6 +63,20 @@ fn what_is_written_is_read() {
     let counted = client.statistics();
     assert_eq!(counted.cache_hits + counted.direct_hits, 0);
     assert_eq!(counted.bytes_written, 100_000);
+}
+
+#[test]
+fn a_read_says_that_there_are_no_direct_reads() {
+    let fake = Fake::start();
+    fake.put("a", b"abc");
+    for (route, why) in [(Route::Policy, Why::NoSession), (Route::Rpc, Why::RpcAsked)] {
+        let client = connect(&fake, Options { route, ..options() });
+        let file = client.open("a").unwrap();
+        let step = &file.read_traced(&mut [0; 3], 0).unwrap().steps[0];
+        assert_eq!((step.taken, step.why), (Taken::PlainRpc, why));
+    }
+    let told = Why::NoSession.to_string();
+    assert!(told.contains("the server grants none"), "{told}");
 }
 
 #[test]
