@@ -175,7 +175,7 @@ fn unless_refused<'a>(told: &str, question: &'a str) -> &'a str {
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The server refused it.
-    #[error("read {path} at {offset}: {status}")]
+    #[error("read {path} at {offset}: {}", .status.of("read"))]
     Server {
         /// The file.
         path: String,
@@ -212,7 +212,7 @@ pub enum ReadError {
 #[derive(Debug, Error)]
 pub enum WriteError {
     /// The server refused it.
-    #[error("{verb} {path} at {offset}: {status}")]
+    #[error("{verb} {path} at {offset}: {}", .status.of(verb))]
     Server {
         /// `write` or `sync`.
         verb: &'static str,
@@ -251,7 +251,7 @@ pub enum WriteError {
 #[derive(Debug, Error)]
 pub enum PathError {
     /// The server refused it.
-    #[error("{verb} {path}: {status}")]
+    #[error("{verb} {path}: {}", .status.of(verb))]
     Server {
         /// The operation.
         verb: &'static str,
@@ -331,6 +331,17 @@ impl Status {
         }
     }
 
+    /// What it is told as to whoever asked for this. One status has as many meanings as there are procedures.
+    fn of(self, verb: &str) -> String {
+        let likely = match (self.0, verb) {
+            (22, "read" | "write" | "sync") => ": not a regular file?",
+            (22, "readlink") => ": not a symbolic link?",
+            (22, "rename") => ": a directory into itself?",
+            _ => return self.to_string(),
+        };
+        format!("{}{likely} (status {})", self.words(), self.0)
+    }
+
     fn words(self) -> &'static str {
         match self.0 {
             1 => "operation not permitted (only the owner may)",
@@ -343,7 +354,7 @@ impl Status {
             19 => "no such device",
             20 => "not a directory",
             21 => "a directory",
-            22 => "invalid argument, or not a symbolic link",
+            22 => "invalid argument",
             27 => "too large for the server's file system",
             28 => "no space left on the server",
             30 => "the export is read-only",
@@ -449,6 +460,42 @@ mod tests {
         match error.source() {
             Some(cause) => format!("{error}: {}", printed(cause)),
             None => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn an_invalid_argument_is_told_by_what_was_asked() {
+        let (path, status) = (|| "/x".to_owned(), Status(22));
+        let asked = |verb| {
+            PathError::Server {
+                verb,
+                path: path(),
+                status,
+            }
+            .to_string()
+        };
+        let read = ReadError::Server {
+            path: path(),
+            offset: 0,
+            status,
+        };
+        let write = WriteError::Server {
+            verb: "write",
+            path: path(),
+            offset: 0,
+            status,
+        };
+        for (told, likely) in [
+            (read.to_string(), "argument: not a regular file? (status"),
+            (write.to_string(), "argument: not a regular file? (status"),
+            (asked("readlink"), "argument: not a symbolic link? (status"),
+            (
+                asked("rename"),
+                "argument: a directory into itself? (status",
+            ),
+            (asked("mkdir"), "mkdir /x: invalid argument (status 22)"),
+        ] {
+            assert!(told.contains(likely), "{told}");
         }
     }
 
