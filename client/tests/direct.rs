@@ -461,6 +461,16 @@ fn data_may_come_ahead_of_the_reply(fabric: Fabric) {
 fn writes_and_names(fabric: Fabric) {
     let house = House::open(fabric, Direct::OneSided);
     let client = house.connect(options(Route::Policy));
+    let now = std::time::SystemTime::now();
+    let about_now = now - Duration::from_secs(60)..now + Duration::from_secs(60);
+    client.create_new("/new").unwrap();
+    let new = std::fs::metadata(house.file("new")).unwrap();
+    for time in [new.modified(), new.accessed()] {
+        assert!(
+            about_now.contains(&time.unwrap()),
+            "no verifier of its making"
+        );
+    }
     client.mkdir("/d").unwrap();
     let file = client.create("/d/f").unwrap();
     let data = pattern(500_000, 2);
