@@ -121,7 +121,7 @@ pub struct ServeOptions {
     #[arg(long, value_name = "TIME", value_parser = units::duration)]
     #[serde(deserialize_with = "duration")]
     spin: Option<Duration>,
-    /// Threads for what may block, and as many for what syncs [default: 8]
+    /// Threads for what may block, and as many for what syncs, 1 to 1024 [default: 8]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
     /// Do not ask for 2 MiB pages of memory behind the cache (they take about 2 s a GiB at the start)
@@ -369,13 +369,10 @@ impl ServeOptions {
                 "the export's name begins with a slash: /{export}"
             )));
         }
-        for (given, option) in [
-            (self.workers == Some(0), "--workers"),
-            (self.shm_connections == Some(0), "--shm-connections"),
-        ] {
-            if given {
-                bail!(Usage(format!("{option}: at least one is needed")));
-            }
+        if self.shm_connections == Some(0) {
+            bail!(Usage(
+                "--shm-connections: at least one is needed".to_owned()
+            ));
         }
         Ok(())
     }

@@ -185,3 +185,15 @@ fn direct_reads_are_for_whom_they_cost_nothing_and_for_who_is_named() {
         assert!(options.server_config().unwrap_err().is::<Usage>());
     }
 }
+
+#[test]
+fn workers_are_bounded() {
+    for (workers, can_be) in [(0, false), (1, true), (1024, true), (1025, false)] {
+        let file: ServeOptions =
+            toml::from_str(&format!("dir = '/'\nworkers = {workers}")).unwrap();
+        match file.server_config() {
+            Ok(config) => assert!(can_be && config.workers == workers),
+            Err(error) => assert!(!can_be && error.is::<Usage>(), "{error}"),
+        }
+    }
+}

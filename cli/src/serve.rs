@@ -185,6 +185,10 @@ fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
         std::io::ErrorKind::OutOfMemory => {
             "there is not that much memory; ask for less with --cache"
         }
+        // What the system says where it makes no more threads.
+        std::io::ErrorKind::WouldBlock => {
+            "there are no more threads: name fewer with --workers, or raise the limit (ulimit -u, TasksMax= of a systemd unit, --pids-limit of a container)"
+        }
         _ => return anyhow!(error),
     };
     anyhow!("cannot {action}: {source} ({remedy})")
@@ -195,4 +199,26 @@ fn low_port(config: &ServerConfig) -> bool {
         .iter()
         .flatten()
         .any(|a| (1..1024).contains(&a.port()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(action: &str, errno: i32, config: &ServerConfig) -> String {
+        let error = StartError::Io {
+            action: action.to_owned(),
+            source: std::io::Error::from_raw_os_error(errno),
+        };
+        explain(error, config).to_string()
+    }
+
+    #[test]
+    fn where_no_thread_can_be_made_there_is_a_remedy() {
+        let said = said("start the engine", libc::EAGAIN, &ServerConfig::new("/"));
+        assert!(
+            said.contains("threads") && said.contains("--workers"),
+            "{said}"
+        );
+    }
 }

@@ -29,7 +29,7 @@ fn every_command_explains_itself_with_an_example() {
 
 #[test]
 fn wrong_usage_ends_with_2_and_says_why() {
-    let cases: [(&[&str], &str); 27] = [
+    let cases: [(&[&str], &str); 28] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
@@ -51,6 +51,7 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--trace", "x.pcap"], "tcpdump"),
         (&["serve", "/", "--page", "5KiB"], "--page"),
         (&["serve", "/", "--workers", "0"], "--workers"),
+        (&["serve", "/", "--workers", "1000000"], "1 to 1024"),
         (
             &["serve", "/", "--shm-connections", "0"],
             "--shm-connections",

@@ -146,9 +146,20 @@ impl ServerConfig {
                 self.page.bytes()
             ));
         }
+        if !(1..=WORKERS_MAX).contains(&self.workers) {
+            return Err(format!(
+                "{} workers are too {}: name 1 to {WORKERS_MAX} with --workers",
+                self.workers,
+                if self.workers == 0 { "few" } else { "many" }
+            ));
+        }
         Ok(())
     }
 }
 
 /// Fewest pages of a cache.
 const FRAMES_MIN: u64 = 64;
+
+/// Most threads of a kind. More would not be busy, and where the system has no room for another's stack it may end the
+/// process rather than say so.
+const WORKERS_MAX: usize = 1024;
