@@ -22,15 +22,16 @@ pub fn size(text: &str) -> Result<u64, String> {
     };
     let (digits, unit) = (digits.trim(), 1u64 << shift);
     if let Ok(whole) = digits.parse::<u64>() {
-        return whole
-            .checked_mul(unit)
-            .ok_or_else(|| "more than there is".to_owned());
+        return whole.checked_mul(unit).ok_or_else(|| TOO_LARGE.to_owned());
     }
     match digits.parse::<f64>() {
-        Ok(n) if n >= 0.0 && n * (unit as f64) < u64::MAX as f64 => Ok((n * unit as f64) as u64),
+        Ok(n) if n * (unit as f64) >= u64::MAX as f64 => Err(TOO_LARGE.to_owned()),
+        Ok(n) if n >= 0.0 => Ok((n * unit as f64) as u64),
         _ => Err("a size is a number with a unit, as in 512MiB".to_owned()),
     }
 }
+
+const TOO_LARGE: &str = "that is too large: sizes are below 16777216TiB";
 
 /// Where to listen: `127.0.0.1:2049`, `[::1]:2049`.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
@@ -74,6 +75,9 @@ mod tests {
         }
         for text in ["", "x", "4 furlongs", "-1", "99999999999TiB", "1e400"] {
             assert!(size(text).is_err(), "{text}");
+        }
+        for text in ["99999999999999999999999", "99999999999TiB", "1.5e30k"] {
+            assert_eq!(size(text), Err(TOO_LARGE.to_owned()), "{text}");
         }
     }
 
