@@ -118,7 +118,7 @@ pub struct ServeOptions {
     one_sided_for: Vec<Named>,
     /// How long an engine polls without finding work before it sleeps, and a thread for NFS over TCP for the next of
     /// calls that follow each other [default: 50us]
-    #[arg(long, value_name = "TIME", value_parser = units::duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::short_duration)]
     #[serde(deserialize_with = "duration")]
     spin: Option<Duration>,
     /// Threads for what may block, and as many for what syncs, 1 to 1024 [default: 8]
@@ -144,11 +144,11 @@ pub struct ServeOptions {
     #[arg(long, value_enum, value_name = "HOW", help_heading = "RDMA")]
     registration: Option<RegistrationName>,
     /// Time that the engine spends on a registration, as hardware would, to compare strategies [default: 0]
-    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "RDMA")]
+    #[arg(long, value_name = "TIME", value_parser = units::short_duration, help_heading = "RDMA")]
     #[serde(deserialize_with = "duration")]
     registration_cost: Option<Duration>,
     /// The same for each page of 4 KiB that is pinned [default: 0]
-    #[arg(long, value_name = "TIME", value_parser = units::duration, help_heading = "RDMA")]
+    #[arg(long, value_name = "TIME", value_parser = units::short_duration, help_heading = "RDMA")]
     #[serde(deserialize_with = "duration")]
     pinning_cost: Option<Duration>,
 }
@@ -555,7 +555,7 @@ fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
 }
 
 fn duration<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    units::duration(&String::deserialize(from)?)
+    units::short_duration(&String::deserialize(from)?)
         .map(Some)
         .map_err(serde::de::Error::custom)
 }

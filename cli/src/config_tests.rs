@@ -97,6 +97,8 @@ fn wrong_names_and_values_in_a_file_are_refused() {
         "page = -1",
         "credits = 0",
         "credits = 'many'",
+        "spin = '10'",
+        "pinning-cost = '10'",
         "registration = 'none'",
     ] {
         assert!(toml::from_str::<ServeOptions>(text).is_err(), "{text}");

@@ -51,11 +51,19 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "ns" => 1e-9,
         unit => return Err(format!("{unit:?} is no unit of time; use s, ms, us or ns")),
     };
-    let number: f64 = digits
-        .trim()
-        .parse()
-        .map_err(|_| "a time is a number with a unit, as in 50us".to_owned())?;
+    let number: f64 = digits.trim().parse().map_err(|_| NO_TIME.to_owned())?;
     Duration::try_from_secs_f64(number * unit).map_err(|_| "no such length of time".to_owned())
+}
+
+const NO_TIME: &str = "a time is a number with a unit, as in 50us";
+
+/// The same where times are far below a second: only zero goes without a unit, since who writes 10 means no seconds.
+pub fn short_duration(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    match text.ends_with(|c: char| c.is_ascii_alphabetic()) || time.is_zero() {
+        true => Ok(time),
+        false => Err(NO_TIME.to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -87,6 +95,12 @@ mod tests {
         assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
         for text in ["", "-1s", "3 days", "s"] {
             assert!(duration(text).is_err(), "{text}");
+        }
+        assert_eq!(short_duration("50us"), duration("50us"));
+        assert_eq!(short_duration("2 s"), duration("2"));
+        assert_eq!(short_duration("0"), Ok(Duration::ZERO));
+        for text in ["10", "0.5", "fast"] {
+            assert_eq!(short_duration(text), Err(NO_TIME.to_owned()), "{text}");
         }
     }
 }

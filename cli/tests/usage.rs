@@ -29,7 +29,7 @@ fn every_command_explains_itself_with_an_example() {
 
 #[test]
 fn wrong_usage_ends_with_2_and_says_why() {
-    let cases: [(&[&str], &str); 28] = [
+    let cases: [(&[&str], &str); 30] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
@@ -39,6 +39,8 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--cache", "plenty"], "size"),
         (&["serve", "/", "--page", "5000"], "power of two"),
         (&["serve", "/", "--spin", "fast"], "as in 50us"),
+        (&["serve", "/", "--spin", "10"], "as in 50us"),
+        (&["serve", "/", "--registration-cost", "10"], "as in 50us"),
         (&["serve", "/", "--nfs", "localhost:1"], "127.0.0.1:2049"),
         (
             &["serve", "/", "--one-sided-for", "no-such-user"],
