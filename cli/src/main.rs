@@ -14,6 +14,7 @@ mod get;
 mod grantee;
 mod keys;
 mod listeners;
+mod logs;
 mod ls;
 mod mkdir;
 mod mv;
@@ -54,7 +55,8 @@ URLs:
   odafs+verbs://HOST[:PORT]/PATH[?mountport=N]    an RDMA device (port 20049; docs/RDMA.md)
   nfs://HOST[:PORT]/PATH[?mountport=N]            NFS version 3 over TCP, any server
 
-Exit status: 0 done, 1 failed, 2 wrong usage. ODAFS_LOG=debug tells more on stderr."
+Exit status: 0 done, 1 failed, 2 wrong usage. ODAFS_LOG=debug has a server tell more on
+stderr; clients log only what goes wrong below them: `odafs cat --why` shows what they do."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -82,13 +84,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("ODAFS_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .init();
-    let result = match cli.command {
+    let result = logs::start().and_then(|()| match cli.command {
         Command::Demo(arguments) => demo::run(arguments),
         Command::Serve(arguments) => serve::run(arguments),
         Command::Ls(arguments) => ls::run(arguments),
@@ -103,7 +99,7 @@ fn main() -> ExitCode {
         Command::Devices(arguments) => devices::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Bench(command) => bench::run(command),
-    };
+    });
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
