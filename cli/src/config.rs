@@ -9,12 +9,16 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use ipnet::IpNet;
 use odafs_common::page::PageSize;
-use odafs_fabric::{ReadOrder, verbs};
+use odafs_fabric::ReadOrder;
 use odafs_server::config::{
     Costs, Credits, Direct, RdmaConfig, RegistrationConfig, ServerConfig, Squash, Strategy,
 };
 use odafs_server::memory;
 use serde::{Deserialize, Deserializer};
+
+mod checks;
+
+pub use checks::check_directory;
 
 use crate::grantee::Named;
 use crate::keys::keys;
@@ -223,7 +227,8 @@ impl ServeOptions {
     /// Reads a TOML file.
     pub fn from_file(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path)
-            .with_context(|| format!("cannot read {}", path.display()))?;
+            .with_context(|| format!("cannot read {}", path.display()))
+            .context("--config names a TOML file of options")?;
         match toml::from_str(&text) {
             Ok(options) => Ok(options),
             Err(error) => bail!(Usage(format!("{}: {error}", path.display()))),
@@ -316,7 +321,9 @@ impl ServeOptions {
                 PageSize::new(bytes).map_err(|error| Usage(format!("--page: {error}")))?;
         }
         for path in &self.admit {
-            config.admitted.extend(keys(path)?);
+            config
+                .admitted
+                .extend(keys(path).context("--admit names a file of public keys, one a line")?);
         }
         config.state = self.state;
         config.export = self.export.unwrap_or(config.export);
@@ -342,41 +349,6 @@ impl ServeOptions {
         }
     }
 
-    /// Refuses what cannot be met whatever is there.
-    fn check(&self) -> Result<()> {
-        if self.verbs.is_some() && !verbs::BUILT_IN {
-            bail!(Usage(format!("--verbs: {}", verbs::NOT_BUILT_IN)));
-        }
-        for (given, option) in [
-            (self.odp, "--odp"),
-            (self.read_order.is_some(), "--read-order"),
-        ] {
-            if given && self.verbs.is_none() {
-                bail!(Usage(format!(
-                    "{option}: it is for an RDMA device, name one with --verbs"
-                )));
-            }
-        }
-        if !self.one_sided_for.is_empty()
-            && matches!(self.direct, Some(DirectName::Guarded | DirectName::Off))
-        {
-            bail!(Usage(
-                "--one-sided-for: nobody reads the cache's memory with that --direct; leave one of them out".to_owned()
-            ));
-        }
-        if let Some(export) = self.export.as_ref().filter(|name| !name.starts_with('/')) {
-            bail!(Usage(format!(
-                "the export's name begins with a slash: /{export}"
-            )));
-        }
-        if self.shm_connections == Some(0) {
-            bail!(Usage(
-                "--shm-connections: at least one is needed".to_owned()
-            ));
-        }
-        Ok(())
-    }
-
     /// Those that are named; with none named, those of this machine.
     fn listeners(&self, config: &mut ServerConfig) -> Result<()> {
         let named =
@@ -392,6 +364,9 @@ impl ServeOptions {
             None if named => None,
             _ => Some(listeners::default_socket()?),
         };
+        if let Some(path) = &config.shm {
+            checks::check_socket(path)?;
+        }
         let on_network = config.nfs.or(config.rdma).or(config.verbs).is_some();
         if on_network && self.allow == [Allow::NoLoopback] {
             bail!(Usage(
@@ -525,18 +500,6 @@ enum RegistrationName {
     Cached,
     /// Free frames of the page cache
     AllPhysical,
-}
-
-/// A directory that is missing or closed is told before anything is opened.
-pub fn check_directory(dir: &Path) -> Result<()> {
-    let metadata =
-        std::fs::metadata(dir).with_context(|| format!("cannot serve {}", dir.display()))?;
-    if !metadata.is_dir() {
-        bail!("cannot serve {}: it is not a directory", dir.display());
-    }
-    std::fs::read_dir(dir)
-        .with_context(|| format!("cannot serve {}: may this user read it?", dir.display()))?;
-    Ok(())
 }
 
 fn size<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {

@@ -1,4 +1,5 @@
 use super::*;
+use odafs_fabric::verbs;
 use odafs_server::config::Grantee;
 
 #[test]

@@ -75,8 +75,12 @@ pub fn clear_socket(path: &Path) -> Result<()> {
             path.display()
         );
     }
-    std::fs::remove_file(path)
-        .with_context(|| format!("cannot remove the stale socket {}", path.display()))
+    std::fs::remove_file(path).with_context(|| {
+        format!(
+            "cannot remove the stale socket {} (its owner may; or name another with --shm)",
+            path.display()
+        )
+    })
 }
 
 /// Whether a process listens on the socket: nobody does if the connection is refused.
@@ -86,7 +90,12 @@ fn is_answered(path: &Path) -> Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(false),
         // A listener of another socket type (EPROTOTYPE) is one all the same.
         Err(error) if error.raw_os_error() == Some(libc::EPROTOTYPE) => Ok(probe_seqpacket(path)),
-        Err(error) => Err(error).with_context(|| format!("cannot look at {}", path.display())),
+        Err(error) => Err(error).with_context(|| {
+            format!(
+                "cannot look at {} (name another socket with --shm)",
+                path.display()
+            )
+        }),
     }
 }
 

@@ -1,6 +1,6 @@
 //! `odafs serve`: the server.
 
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -154,7 +154,7 @@ fn announce(addresses: &Addresses) -> Result<()> {
 
 /// Adds the remedy where the system's own words do not hint at it.
 fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
-    let (action, source) = match &error {
+    let (action, option, source) = match &error {
         StartError::Config(what) => return anyhow!(Usage(what.clone())),
         StartError::State(_) => return anyhow!(error),
         StartError::Memory { asked, available } => {
@@ -165,60 +165,91 @@ fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
                 available.bound
             );
         }
-        StartError::Io { action, source } => (action, source),
+        StartError::Io {
+            action,
+            option,
+            source,
+        } => (action, option, source),
     };
     if source.get_ref().is_some_and(|told| told.is::<VerbsError>()) {
         // It has remedies of its own.
         return anyhow!(error);
     }
-    let remedy = match source.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            "another program listens there: stop it, or name another address (port 0 takes any free one)"
+    let remedy = match (source.kind(), *option) {
+        (ErrorKind::AddrInUse, Some("--shm")) => {
+            "a server listens there: stop it, or name another socket with --shm".to_owned()
         }
-        std::io::ErrorKind::PermissionDenied if low_port(config) => {
-            "ports below 1024 need root; name a higher one with --nfs, --rdma or --verbs"
+        (
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::NotFound,
+            Some("--shm"),
+        ) => {
+            "name a socket in a directory that this user may write with --shm".to_owned()
         }
-        std::io::ErrorKind::AddrNotAvailable if config.verbs.is_some() => {
-            "this machine has no such address (of --verbs: or no RDMA device behind it, see `odafs devices`)"
+        (ErrorKind::AddrInUse, Some(option)) => format!(
+            "another program listens there: stop it, or name another address with {option} (port 0 takes any free one)"
+        ),
+        (ErrorKind::PermissionDenied, Some(option)) if low_port(option, config) => {
+            format!("ports below 1024 need root; name a higher one with {option}")
         }
-        std::io::ErrorKind::AddrNotAvailable => "this machine has no such address",
-        std::io::ErrorKind::OutOfMemory => {
-            "there is not that much memory; ask for less with --cache"
+        (ErrorKind::AddrNotAvailable, Some("--verbs")) => {
+            "this machine has no such address, or no RDMA device behind it: see `odafs devices`".to_owned()
+        }
+        (ErrorKind::AddrNotAvailable, Some(option)) => {
+            format!("this machine has no such address; name one of its own with {option}")
+        }
+        (ErrorKind::OutOfMemory, _) => {
+            "there is not that much memory; ask for less with --cache".to_owned()
         }
         // What the system says where it makes no more threads.
-        std::io::ErrorKind::WouldBlock => {
-            "there are no more threads: name fewer with --workers, or raise the limit (ulimit -u, TasksMax= of a systemd unit, --pids-limit of a container)"
+        (ErrorKind::WouldBlock, _) => {
+            "there are no more threads: name fewer with --workers, or raise the limit (ulimit -u, TasksMax= of a systemd unit, --pids-limit of a container)".to_owned()
         }
         _ => return anyhow!(error),
     };
     anyhow!("cannot {action}: {source} ({remedy})")
 }
 
-fn low_port(config: &ServerConfig) -> bool {
-    [config.nfs, config.rdma, config.verbs, config.metrics]
-        .iter()
-        .flatten()
-        .any(|a| (1..1024).contains(&a.port()))
+fn low_port(option: &str, config: &ServerConfig) -> bool {
+    let address = match option {
+        "--nfs" => config.nfs,
+        "--rdma" => config.rdma,
+        "--verbs" => config.verbs,
+        _ => config.metrics,
+    };
+    address.is_some_and(|a| (1..1024).contains(&a.port()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn said(action: &str, errno: i32, config: &ServerConfig) -> String {
+    fn said(action: &str, option: Option<&'static str>, errno: i32) -> String {
+        let config = ServerConfig {
+            metrics: Some("127.0.0.1:80".parse().unwrap()),
+            ..ServerConfig::new("/")
+        };
         let error = StartError::Io {
             action: action.to_owned(),
+            option,
             source: std::io::Error::from_raw_os_error(errno),
         };
-        explain(error, config).to_string()
+        explain(error, &config).to_string()
     }
 
     #[test]
     fn where_no_thread_can_be_made_there_is_a_remedy() {
-        let said = said("start the engine", libc::EAGAIN, &ServerConfig::new("/"));
+        let said = said("start the engine", None, libc::EAGAIN);
         assert!(
             said.contains("threads") && said.contains("--workers"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn who_may_not_listen_is_told_by_which_option() {
+        let forbidden = |option| said("listen", Some(option), libc::EACCES);
+        assert!(forbidden("--metrics").contains("a higher one with --metrics"));
+        assert!(forbidden("--shm").contains("with --shm"));
+        assert!(!forbidden("--nfs").contains("1024"));
     }
 }

@@ -49,3 +49,65 @@ fn a_filter_of_the_log_that_makes_no_sense_is_wrong_usage() {
         "{said}"
     );
 }
+
+/// Each names the thing, its option, and what to do.
+#[test]
+fn why_a_server_does_not_start_names_the_option_and_the_remedy() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(path("file"), "x").unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let (file, missing, state) = (path("file"), path("missing"), path("state"));
+    let cases: [(&[&str], &[&str]); 8] = [
+        (&["--state", &file], &[&file, "--state"]),
+        (&["--state", "/proc/none"], &["/proc/none", "--state"]),
+        (
+            &["--shm", "/proc/sock"],
+            &["/proc/sock", "may write with --shm"],
+        ),
+        (
+            &["--admit", &missing],
+            &[&missing, "--admit", "public keys"],
+        ),
+        (&["--config", &missing], &[&missing, "--config", "TOML"]),
+        (&["--nfs", &taken], &[&taken, "--nfs", "stop it"]),
+        (&["--rdma", &taken], &[&taken, "--rdma", "stop it"]),
+        (
+            &["--nfs", "127.0.0.1:0", "--metrics", &taken],
+            &[&taken, "another address with --metrics"],
+        ),
+    ];
+    for (arguments, expected) in cases {
+        let mut serve = odafs();
+        serve.args(["serve", "/", "--cache", "1MiB", "--until-stdin-ends"]);
+        if arguments[0] != "--state" {
+            serve.args(["--state", &state]);
+        }
+        let output = serve.args(arguments).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        for part in expected {
+            assert!(said.contains(part), "{arguments:?}: {said}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_there_is_named_as_the_table_of_messages_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = odafs()
+        .arg("serve")
+        .arg(dir.path().join("none"))
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert!(said.contains("none: there is no such directory"), "{said}");
+    let manual = include_str!("../../docs/OPERATIONS.md");
+    for message in [
+        "| cannot serve …: there is no such directory |",
+        "| cannot listen on …: Address already in use |",
+    ] {
+        assert!(manual.contains(message), "{message}");
+    }
+}

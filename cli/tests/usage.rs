@@ -29,7 +29,8 @@ fn every_command_explains_itself_with_an_example() {
 
 #[test]
 fn wrong_usage_ends_with_2_and_says_why() {
-    let cases: [(&[&str], &str); 30] = [
+    let long = &format!("/{}", "s".repeat(107))[..];
+    let cases: [(&[&str], &str); 33] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
@@ -62,7 +63,10 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--allow", "no-loopback"], "nobody"),
         (&["serve", "/", "--cache", "1"], "--cache"),
         (&["demo", "--cache", "0"], "--cache"),
-        (&["serve", "/", "--export", "data"], "slash"),
+        (&["serve", "/", "--export", "data"], "--export data"),
+        (&["serve", "/", "--export", "/a/../b"], "--export /a/../b"),
+        (&["serve", "/", "--export", "/."], "leave them out"),
+        (&["serve", "/", "--shm", long], "--shm"),
         (&["demo", "--seconds", "0"], "--seconds"),
         (&["mv", "nfs://a/x", "nfs://b/x"], "same server"),
         (
@@ -266,7 +270,7 @@ fn no_cause_is_printed_twice() {
         (&["ls", &shm], "nobody"),
         (&["ls", &nfs, "--deadline", "200ms"], "no answer"),
         (&["ls", &rdma, "--deadline", "200ms"], "127.0.0.1"),
-        (&["serve", &missing], "os error"),
+        (&["serve", &missing], "no such directory"),
         (
             &[
                 "serve",

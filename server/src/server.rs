@@ -54,6 +54,8 @@ pub enum StartError {
     Io {
         /// What was tried.
         action: String,
+        /// The option that asked for it.
+        option: Option<&'static str>,
         /// Why it failed.
         r#source: io::Error,
     },
@@ -77,6 +79,20 @@ pub enum StartError {
 fn trying<T>(action: impl Into<String>, result: io::Result<T>) -> Result<T, StartError> {
     result.map_err(|source| StartError::Io {
         action: action.into(),
+        option: None,
+        source,
+    })
+}
+
+/// Names what could not be listened on, and which option asked for it.
+fn listening<T>(
+    place: impl std::fmt::Display,
+    option: &'static str,
+    result: io::Result<T>,
+) -> Result<T, StartError> {
+    result.map_err(|source| StartError::Io {
+        action: format!("listen on {place} ({option})"),
+        option: Some(option),
         source,
     })
 }
@@ -302,20 +318,21 @@ struct Doors {
 
 impl Doors {
     fn open(config: &ServerConfig) -> Result<Doors, StartError> {
-        let nfs = config.nfs.map(listen).transpose()?;
-        let metrics = config.metrics.map(listen).transpose()?;
+        let nfs = config.nfs.map(|address| listen(address, "--nfs"));
+        let nfs = nfs.transpose()?;
+        let metrics = config.metrics.map(|address| listen(address, "--metrics"));
+        let metrics = metrics.transpose()?;
         let mut fabrics: Vec<(Box<dyn Listener>, Transport)> = Vec::new();
         if let Some(path) = &config.shm {
-            let listener = trying(
-                "listen on shared memory",
-                shm::Listener::bind(path, shm::Limits::of_connections(config.shm_connections)),
-            )?;
+            let limits = shm::Limits::of_connections(config.shm_connections);
+            let listener = listening("shared memory", "--shm", shm::Listener::bind(path, limits))?;
             fabrics.push((Box::new(listener), Transport::Shm));
         }
         let mut rdma = None;
         if let Some(address) = config.rdma {
-            let listener = trying(
-                format!("listen on {address}"),
+            let listener = listening(
+                address,
+                "--rdma",
                 iwarp::Listener::bind(address, iwarp::Limits::default()),
             )?;
             rdma = Some(listener.local_addr());
@@ -331,8 +348,9 @@ impl Doors {
                     .max(verbs::Limits::default().receives),
                 ..verbs::Limits::default()
             };
-            trying(
-                format!("listen on {address} by an RDMA device"),
+            listening(
+                format_args!("{address} by an RDMA device"),
+                "--verbs",
                 verbs::Listener::bind(address, limits),
             )
         });
@@ -354,8 +372,13 @@ impl Doors {
     }
 }
 
-fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
-    let listener = trying(format!("listen on {address}"), TcpListener::bind(address))?;
-    let real = trying(format!("listen on {address}"), listener.local_addr())?;
-    Ok((listener, real))
+fn listen(
+    address: SocketAddr,
+    option: &'static str,
+) -> Result<(TcpListener, SocketAddr), StartError> {
+    let bound = TcpListener::bind(address).and_then(|listener| {
+        let real = listener.local_addr()?;
+        Ok((listener, real))
+    });
+    listening(address, option, bound)
 }

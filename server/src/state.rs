@@ -62,7 +62,7 @@ pub enum StateError {
         mode: u32,
     },
     /// The system refused something.
-    #[error("cannot {action} {path}: {source}")]
+    #[error("cannot {action} {path}: {source} ({})", remedy(source))]
     Io {
         /// A verb.
         action: &'static str,
@@ -71,6 +71,16 @@ pub enum StateError {
         /// Why.
         r#source: io::Error,
     },
+}
+
+/// What to do about a directory that the system does not let us use.
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room there, or name another state directory with --state"
+        }
+        _ => "name a state directory that this user may make and write with --state",
+    }
 }
 
 impl StateError {
@@ -217,7 +227,7 @@ fn default_parent() -> Result<PathBuf, StateError> {
             StateError::io(
                 "find a default place in",
                 Path::new("$XDG_STATE_HOME"),
-                io::Error::other("neither XDG_STATE_HOME nor HOME is set; use --state"),
+                io::Error::other("neither XDG_STATE_HOME nor HOME is set"),
             )
         })?;
     Ok(state.join("odafs"))

@@ -65,7 +65,7 @@ impl Listener {
         let context = |error: Errno| {
             io::Error::new(
                 io::Error::from(error).kind(),
-                format!("{}: cannot listen there ({error})", path.display()),
+                format!("{}: {error}", path.display()),
             )
         };
         let address = Socket::address(path)?;
