@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::Path;
 
 use anyhow::{Result, bail};
 use clap::Args;
@@ -283,8 +282,8 @@ fn port(check: &'static str, port: u16) -> Finding {
 }
 
 fn socket() -> Finding {
-    let path = match listeners::default_socket() {
-        Ok(path) => path,
+    let (path, parent) = match listeners::default_place() {
+        Ok(place) => place,
         Err(error) => {
             return Finding::new(
                 "socket",
@@ -294,8 +293,7 @@ fn socket() -> Finding {
             );
         }
     };
-    let parent = path.parent().unwrap_or(Path::new("/"));
-    let writable = rustix::fs::access(parent, rustix::fs::Access::WRITE_OK).is_ok();
+    let writable = rustix::fs::access(&parent, rustix::fs::Access::WRITE_OK).is_ok();
     let (state, found) = match (writable, path.exists()) {
         (true, false) => (State::Ok, format!("{} can be made", path.display())),
         (true, true) => (State::Ok, format!("{} exists", path.display())),

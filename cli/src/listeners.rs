@@ -17,31 +17,77 @@ pub const DEFAULT_RDMA: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALH
 /// `$XDG_RUNTIME_DIR/odafs.sock`, else `/run/odafs.sock` (root) or
 /// `/tmp/odafs-UID/odafs.sock`, whose directory is made, for this user alone.
 pub fn default_socket() -> Result<PathBuf> {
-    if let Some(runtime) =
-        std::env::var_os("XDG_RUNTIME_DIR").filter(|d| Path::new(d).is_absolute())
-    {
-        return Ok(Path::new(&runtime).join("odafs.sock"));
-    }
-    let uid = rustix::process::geteuid();
-    if uid.is_root() {
-        return Ok(PathBuf::from("/run/odafs.sock"));
-    }
-    let directory = PathBuf::from(format!("/tmp/odafs-{}", uid.as_raw()));
-    match std::fs::DirBuilder::new().mode(0o700).create(&directory) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => {
-            return Err(error).with_context(|| format!("cannot make {}", directory.display()));
+    let directory = match default_directory() {
+        Directory::There(directory) => directory,
+        Directory::Ours(directory) => {
+            make_private(&directory)?;
+            directory
         }
+    };
+    Ok(directory.join(SOCKET))
+}
+
+const SOCKET: &str = "odafs.sock";
+
+/// Where the default socket belongs.
+enum Directory {
+    /// The system makes it.
+    There(PathBuf),
+    /// We make it.
+    Ours(PathBuf),
+}
+
+fn default_directory() -> Directory {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    if let Some(runtime) = runtime.filter(|directory| directory.is_absolute()) {
+        return Directory::There(runtime);
     }
-    let found = std::fs::symlink_metadata(&directory)?;
-    if !found.is_dir() || found.uid() != uid.as_raw() || found.mode() & 0o077 != 0 {
+    match rustix::process::geteuid() {
+        uid if uid.is_root() => Directory::There(PathBuf::from("/run")),
+        uid => Directory::Ours(PathBuf::from(format!("/tmp/odafs-{}", uid.as_raw()))),
+    }
+}
+
+fn make_private(directory: &Path) -> Result<()> {
+    match std::fs::DirBuilder::new().mode(0o700).create(directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(error).with_context(|| format!("cannot make {}", directory.display()))
+        }
+        _ => check_private(directory, &std::fs::symlink_metadata(directory)?),
+    }
+}
+
+fn check_private(directory: &Path, found: &std::fs::Metadata) -> Result<()> {
+    let me = rustix::process::geteuid().as_raw();
+    if !found.is_dir() || found.uid() != me || found.mode() & 0o077 != 0 {
         bail!(
             "{} is not a directory of this user alone: remove it, or name a socket with --shm SOCKET",
             directory.display()
         );
     }
-    Ok(directory.join("odafs.sock"))
+    Ok(())
+}
+
+/// The default socket, and the directory in which something must be made for it. Nothing is made by asking.
+pub fn default_place() -> Result<(PathBuf, PathBuf)> {
+    match default_directory() {
+        Directory::There(directory) => Ok((directory.join(SOCKET), directory)),
+        Directory::Ours(directory) => place_below(directory),
+    }
+}
+
+fn place_below(directory: PathBuf) -> Result<(PathBuf, PathBuf)> {
+    let socket = directory.join(SOCKET);
+    match std::fs::symlink_metadata(&directory) {
+        Ok(found) => {
+            check_private(&directory, &found)?;
+            Ok((socket, directory))
+        }
+        Err(_) => {
+            let parent = directory.parent().unwrap_or(Path::new("/"));
+            Ok((socket, parent.to_owned()))
+        }
+    }
 }
 
 /// Makes sure that a socket can be made at `path`: one that a dead server left
@@ -111,6 +157,24 @@ fn probe_seqpacket(path: &Path) -> bool {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn to_ask_for_the_place_makes_nothing() {
+        let parent = tempfile::tempdir().unwrap();
+        let directory = parent.path().join("odafs-1");
+        let socket = directory.join(SOCKET);
+        let place = |writable: &Path| (socket.clone(), writable.to_owned());
+        assert_eq!(
+            place_below(directory.clone()).unwrap(),
+            place(parent.path())
+        );
+        assert!(!directory.exists());
+        make_private(&directory).unwrap();
+        assert_eq!(place_below(directory.clone()).unwrap(), place(&directory));
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&directory, open).unwrap();
+        assert!(place_below(directory.clone()).is_err() && make_private(&directory).is_err());
+    }
 
     #[test]
     fn a_live_socket_is_left_alone_and_a_stale_one_goes() {

@@ -218,6 +218,27 @@ fn doctor_has_a_finding_for_each_check_and_a_remedy_for_each_lack() {
     }
 }
 
+/// A check leaves nothing behind, without a runtime directory either.
+#[test]
+fn doctor_makes_no_directory() {
+    use std::os::unix::process::CommandExt;
+    // Nobody has this number. As root alone we can be that user, and then only where it may run the program.
+    const UID: u32 = 3_141_592;
+    let mut doctor = odafs();
+    doctor.arg("doctor").env_remove("XDG_RUNTIME_DIR");
+    let me = rustix::process::geteuid();
+    if me.is_root() {
+        doctor.uid(UID);
+    }
+    let uid = if me.is_root() { UID } else { me.as_raw() };
+    let directory = std::path::PathBuf::from(format!("/tmp/odafs-{uid}"));
+    let was_there = directory.exists();
+    let Ok(output) = doctor.output() else { return };
+    let said = text(&output.stdout);
+    assert!(said.contains(&format!("{}", directory.display())), "{said}");
+    assert_eq!(directory.exists(), was_there);
+}
+
 #[test]
 fn local_rows_need_no_server() {
     let arguments =
