@@ -236,7 +236,7 @@ impl ServeOptions {
     }
 
     /// These options, with `file` for what they leave open.
-    pub fn or(self, file: Self) -> Self {
+    fn or(self, file: Self) -> Self {
         Self {
             dir: self.dir.or(file.dir),
             export: self.export.or(file.export),
@@ -349,10 +349,13 @@ impl ServeOptions {
         }
     }
 
+    fn names_listeners(&self) -> bool {
+        self.nfs.is_some() || self.rdma.is_some() || self.shm.is_some() || self.verbs.is_some()
+    }
+
     /// Those that are named; with none named, those of this machine.
     fn listeners(&self, config: &mut ServerConfig) -> Result<()> {
-        let named =
-            self.nfs.is_some() || self.rdma.is_some() || self.shm.is_some() || self.verbs.is_some();
+        let named = self.names_listeners();
         let or = |given: Option<SocketAddr>, default| given.or((!named).then_some(default));
         config.nfs = or(self.nfs, listeners::DEFAULT_NFS);
         config.rdma = or(self.rdma, listeners::DEFAULT_RDMA);

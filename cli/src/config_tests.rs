@@ -200,3 +200,37 @@ fn workers_are_bounded() {
         }
     }
 }
+
+#[test]
+fn what_changes_nothing_is_refused_on_the_line_and_warned_of_in_a_file() {
+    let file = |text: &str| toml::from_str::<ServeOptions>(text).unwrap();
+    for (arguments, option) in [
+        ("/ --insecure", "--insecure"),
+        ("/ --insecure --squash all", "--insecure"),
+        ("/ --shm --squash root", "--squash"),
+        ("/ --shm --credits 9", "--credits"),
+        ("/ --nfs 127.0.0.1:0 --design read-read", "--design"),
+        ("/ --shm --registration pooled", "--registration"),
+        ("/ --shm --registration-cost 1us", "--registration-cost"),
+        ("/ --shm --pinning-cost 1us", "--pinning-cost"),
+    ] {
+        let refused = line(arguments).with_file(file("")).err().unwrap();
+        assert!(refused.is::<Usage>(), "{arguments}");
+        assert!(refused.to_string().starts_with(option), "{refused}");
+    }
+    for arguments in [
+        "/ --insecure --squash root",
+        "/ --squash none --credits 9 --design read-read --registration pooled",
+        "/ --nfs 127.0.0.1:0 --squash root",
+        "/ --rdma 127.0.0.1:0 --shm --squash root --credits 9 --pinning-cost 1us",
+    ] {
+        let (_, warnings) = line(arguments).with_file(file("")).unwrap();
+        assert!(warnings.is_empty(), "{arguments}: {warnings:?}");
+    }
+    let shared = "squash = 'root'\ncredits = 9\ninsecure = true";
+    let (options, warnings) = line("/ --shm").with_file(file(shared)).unwrap();
+    assert!(options.server_config().is_ok());
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    let (_, warnings) = line("/ --insecure").with_file(file(shared)).unwrap();
+    assert!(warnings.is_empty(), "{warnings:?}");
+}

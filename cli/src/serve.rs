@@ -66,10 +66,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
         bail!(Usage(NO_TRACE.to_owned()));
     }
     let line = arguments.options.shm_before_dir();
-    let options = match &arguments.config {
-        Some(path) => line.or(ServeOptions::from_file(path)?),
-        None => line,
+    let file = match &arguments.config {
+        Some(path) => ServeOptions::from_file(path)?,
+        None => ServeOptions::default(),
     };
+    let (options, warnings) = line.with_file(file)?;
+    for warning in warnings {
+        eprintln!("odafs: without effect: {warning}");
+    }
     let config = ServerConfig {
         hand_over: arguments.hand_over,
         ..options.server_config()?

@@ -30,7 +30,7 @@ fn every_command_explains_itself_with_an_example() {
 #[test]
 fn wrong_usage_ends_with_2_and_says_why() {
     let long = &format!("/{}", "s".repeat(107))[..];
-    let cases: [(&[&str], &str); 33] = [
+    let cases: [(&[&str], &str); 35] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
@@ -51,6 +51,8 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--design", "write-write"], "read-write"),
         (&["serve", "/", "--odp"], "--verbs"),
         (&["serve", "/", "--read-order", "ordered"], "--verbs"),
+        (&["serve", "/", "--insecure"], "--squash"),
+        (&["serve", "/", "--shm", "--credits", "9"], "--rdma"),
         (&["serve", "/", "--trace", "x.pcap"], "tcpdump"),
         (&["serve", "/", "--page", "5KiB"], "--page"),
         (&["serve", "/", "--workers", "0"], "--workers"),

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use odafs_fabric::verbs;
 
-use super::{DirectName, ServeOptions};
+use super::{DirectName, ServeOptions, SquashName};
 use crate::Usage;
 
 impl ServeOptions {
@@ -41,6 +41,94 @@ impl ServeOptions {
             ));
         }
         Ok(())
+    }
+}
+
+/// An option that changes nothing where others are as they are.
+struct Conditional {
+    option: &'static str,
+    /// Whether it is said.
+    said: fn(&ServeOptions) -> bool,
+    /// Whether it changes anything.
+    counts: fn(&ServeOptions) -> bool,
+    /// What it is for, and what to do.
+    remedy: &'static str,
+}
+
+const FOR_CALLERS: &str = "it is for callers over TCP and RDMA, and there is only shared memory; leave it out, or name --nfs, --rdma or --verbs";
+const FOR_RDMA: &str = "it is for RDMA, name --rdma or --verbs too, or leave it out";
+
+const CONDITIONAL: [Conditional; 7] = [
+    Conditional {
+        option: "--insecure",
+        said: |options| options.insecure,
+        counts: |options| matches!(options.squash, Some(SquashName::Root | SquashName::None)),
+        remedy: "callers are believed with --squash root or none alone; name one of them, or leave it out",
+    },
+    Conditional {
+        option: "--squash",
+        said: |options| options.squash.is_some(),
+        counts: |options| options.is_on_network(),
+        remedy: FOR_CALLERS,
+    },
+    Conditional {
+        option: "--credits",
+        said: |options| options.credits.is_some(),
+        counts: |options| options.has_rdma(),
+        remedy: FOR_RDMA,
+    },
+    Conditional {
+        option: "--design",
+        said: |options| options.design.is_some(),
+        counts: |options| options.has_rdma(),
+        remedy: FOR_RDMA,
+    },
+    Conditional {
+        option: "--registration",
+        said: |options| options.registration.is_some(),
+        counts: |options| options.has_rdma(),
+        remedy: FOR_RDMA,
+    },
+    Conditional {
+        option: "--registration-cost",
+        said: |options| options.registration_cost.is_some(),
+        counts: |options| options.has_rdma(),
+        remedy: FOR_RDMA,
+    },
+    Conditional {
+        option: "--pinning-cost",
+        said: |options| options.pinning_cost.is_some(),
+        counts: |options| options.has_rdma(),
+        remedy: FOR_RDMA,
+    },
+];
+
+impl ServeOptions {
+    /// The command line's options with the file's for what they leave open. Of those that then change nothing, the
+    /// line's are refused; the file's are returned, as what to warn of, since a file may be shared by servers.
+    pub fn with_file(self, file: Self) -> Result<(Self, Vec<String>)> {
+        let on_line = CONDITIONAL.map(|conditional| (conditional.said)(&self));
+        let options = self.or(file);
+        let mut warnings = Vec::new();
+        for (conditional, on_line) in CONDITIONAL.iter().zip(on_line) {
+            if !(conditional.said)(&options) || (conditional.counts)(&options) {
+                continue;
+            }
+            let text = format!("{}: {}", conditional.option, conditional.remedy);
+            match on_line {
+                true => bail!(Usage(text)),
+                false => warnings.push(text),
+            }
+        }
+        Ok((options, warnings))
+    }
+
+    fn has_rdma(&self) -> bool {
+        self.rdma.is_some() || self.verbs.is_some() || !self.names_listeners()
+    }
+
+    fn is_on_network(&self) -> bool {
+        self.nfs.is_some() || self.has_rdma()
     }
 }
 
