@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 
 use anyhow::{Result, bail};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 use crate::Usage;
 
@@ -27,10 +28,18 @@ pub fn start() -> Result<()> {
 }
 
 fn filter(text: &str) -> Result<EnvFilter> {
-    match EnvFilter::try_new(if text.is_empty() { "warn" } else { text }) {
-        Ok(filter) => Ok(filter),
-        Err(error) => bail!(Usage(format!(
-            "ODAFS_LOG={text}: {error}; say a level (error, warn, info, debug, trace), or a filter such as odafs_server=debug"
-        ))),
+    let wrong = |why: &str| {
+        Usage(format!(
+            "ODAFS_LOG={text}: {why}; say a level (error, warn, info, debug, trace), or a filter such as odafs_server=debug"
+        ))
+    };
+    // One word that is no level would be taken for a place in the program, and silence all others.
+    let is_word = text.chars().all(|c| c.is_ascii_alphanumeric());
+    match text {
+        "" => Ok(EnvFilter::new("warn")),
+        _ if is_word && text.parse::<LevelFilter>().is_err() && text != "odafs" => {
+            bail!(wrong("that is no level"))
+        }
+        _ => EnvFilter::try_new(text).map_err(|error| wrong(&error.to_string()).into()),
     }
 }

@@ -37,17 +37,24 @@ fn a_log_that_is_no_terminal_has_no_colours() {
 
 #[test]
 fn a_filter_of_the_log_that_makes_no_sense_is_wrong_usage() {
-    let output = odafs()
-        .args(["ls", "nfs://127.0.0.1:1/"])
-        .env("ODAFS_LOG", "nonsense==")
-        .output()
-        .unwrap();
-    let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(
-        said.contains("ODAFS_LOG=nonsense==") && said.contains("debug"),
-        "{said}"
-    );
+    let ls = |filter: &str| {
+        let mut ls = odafs();
+        ls.args(["ls", "nfs://127.0.0.1:1/"])
+            .env("ODAFS_LOG", filter);
+        let output = ls.output().unwrap();
+        (output.status.code(), text(&output.stderr))
+    };
+    for filter in ["nonsense==", "nonsense", "odafs_server=loud"] {
+        let (status, said) = ls(filter);
+        assert_eq!(status, Some(2), "{said}");
+        assert!(
+            said.contains(&format!("ODAFS_LOG={filter}:")) && said.contains("debug"),
+            "{said}"
+        );
+    }
+    for filter in ["", "DEBUG", "off", "odafs", "odafs_server=trace,warn"] {
+        assert_eq!(ls(filter).0, Some(1), "{filter}");
+    }
 }
 
 /// Each names the thing, its option, and what to do.
