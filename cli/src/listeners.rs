@@ -95,11 +95,7 @@ fn place_below(directory: PathBuf) -> Result<(PathBuf, PathBuf)> {
 pub fn clear_socket(path: &Path) -> Result<()> {
     let Ok(found) = std::fs::symlink_metadata(path) else {
         return match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => Err(anyhow!(
-                "cannot make the socket {}: there is no directory {}; make it, or name another place with --shm",
-                path.display(),
-                parent.display()
-            )),
+            Some(parent) if !parent.as_os_str().is_empty() => check_parent(path, parent),
             _ => Ok(()),
         };
     };
@@ -127,6 +123,20 @@ pub fn clear_socket(path: &Path) -> Result<()> {
             path.display()
         )
     })
+}
+
+/// Whether there is a directory to make the socket in. One that is closed to this user is not missing.
+fn check_parent(path: &Path, parent: &Path) -> Result<()> {
+    let (path, shown) = (path.display(), parent.display());
+    match std::fs::metadata(parent) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(anyhow!(
+            "cannot make the socket {path}: {shown} is closed to this user; name another place with --shm"
+        )),
+        _ => Err(anyhow!(
+            "cannot make the socket {path}: there is no directory {shown}; make it, or name another place with --shm"
+        )),
+    }
 }
 
 /// Whether a process listens on the socket: nobody does if the connection is refused.
