@@ -36,10 +36,10 @@ pub struct Arguments {
     #[command(flatten)]
     callers: Callers,
     /// Time that an adapter takes for a registration, or for the end of some (RDMA over TCP only)
-    #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "10us")]
+    #[arg(long, value_name = "TIME", value_parser = units::short_duration, default_value = "10us")]
     operation_cost: Duration,
     /// Time that it takes to pin a page of 4 KiB (RDMA over TCP only)
-    #[arg(long, value_name = "TIME", value_parser = units::duration, default_value = "250ns")]
+    #[arg(long, value_name = "TIME", value_parser = units::short_duration, default_value = "250ns")]
     page_cost: Duration,
     /// Measure how a page is taken back instead: by its stamp, and by a tag
     #[arg(long)]
