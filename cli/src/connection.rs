@@ -1,11 +1,12 @@
 //! From URLs on the command line to connected clients.
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use odafs::{Client, Options, Route, Url};
 
@@ -75,6 +76,41 @@ pub fn path(url: &Url) -> PathBuf {
     PathBuf::from(OsString::from_vec(url.path.clone()))
 }
 
+/// Whether a path ends in a slash: then it names a directory or nothing.
+pub fn wants_directory(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    bytes.ends_with(b"/") || bytes.ends_with(b"/.")
+}
+
+/// A path without the slash at its end, for messages.
+pub fn shown(path: &Path) -> String {
+    match path.file_name() {
+        Some(name) => path.with_file_name(name).display().to_string(),
+        None => path.display().to_string(),
+    }
+}
+
+/// Fails unless a directory is at a path, behind symbolic links.
+pub fn check_directory(client: &Client, path: &Path) -> Result<()> {
+    match client.stat(path) {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => bail!("{} is not a directory", shown(path)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bail!("there is no directory {}", shown(path))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// As [`check_directory`], for a name that is removed or renamed itself: a symbolic link is no directory.
+pub fn check_directory_itself(client: &Client, path: &Path) -> Result<()> {
+    check_directory(client, path)?;
+    if client.stat_link(path)?.is_symlink() {
+        bail!("{} is not a directory, but a symbolic link", shown(path));
+    }
+    Ok(())
+}
+
 /// Clients for the URLs of one command, one for each server and export.
 pub struct Clients {
     options: Options,
@@ -90,8 +126,17 @@ impl Clients {
         }
     }
 
-    /// The client for a URL, and the path to ask it for.
+    /// The client for a URL, and the path to ask it for. Where that ends in a slash, a directory is there.
     pub fn at(&mut self, url: &Url) -> Result<(Client, PathBuf)> {
+        let (client, path) = self.to(url)?;
+        if wants_directory(&path) {
+            check_directory(&client, &path)?;
+        }
+        Ok((client, path))
+    }
+
+    /// As [`at`](Self::at), whatever is there.
+    pub fn to(&mut self, url: &Url) -> Result<(Client, PathBuf)> {
         let known = self.connected.iter().find(|(other, client)| {
             (&other.server, other.mount_port, other.crc) == (&url.server, url.mount_port, url.crc)
                 && inside(&client.server().export, &url.path)

@@ -10,7 +10,7 @@ use clap::Args;
 use odafs::{File, Url};
 use odafs_fabric::entropy;
 
-use crate::connection::{Clients, ConnectionArguments, url};
+use crate::connection::{Clients, ConnectionArguments, shown, url, wants_directory};
 use crate::{Usage, output};
 
 /// Copy a file from a server
@@ -44,6 +44,13 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let target = match arguments.local {
         None => PathBuf::from(name),
         Some(local) if local.is_dir() => local.join(name),
+        Some(local) if wants_directory(&local) => {
+            let name = shown(&local);
+            match Path::new(&name).exists() {
+                true => bail!("{name} is not a directory"),
+                false => bail!("there is no directory {name}"),
+            }
+        }
         Some(local) => local,
     };
     let file = client.open(&path)?;

@@ -1,12 +1,13 @@
 //! `odafs mkdir`: makes directories.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use anyhow::Result;
 use clap::Args;
 use odafs::{Client, Url};
 
-use crate::connection::{Clients, ConnectionArguments, url};
+use crate::connection::{Clients, ConnectionArguments, check_directory, url};
 
 /// Make directories
 #[derive(Args)]
@@ -28,13 +29,11 @@ pub struct Arguments {
 pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
     for url in &arguments.urls {
-        if !arguments.parents {
-            let (client, path) = clients.at(url)?;
-            client.mkdir(path)?;
-            continue;
+        let (client, path) = clients.to(url)?;
+        match arguments.parents {
+            true => make_all(&client, &path)?,
+            false => client.mkdir(path)?,
         }
-        let (client, path) = clients.at(url)?;
-        make_all(&client, &path)?;
     }
     Ok(())
 }
@@ -45,7 +44,13 @@ fn make_all(client: &Client, path: &Path) -> Result<()> {
         .take_while(|ancestor| !client.stat(ancestor).is_ok_and(|m| m.is_dir()))
         .collect();
     for directory in missing.into_iter().rev() {
-        client.mkdir(directory)?;
+        match client.mkdir(directory) {
+            // Somebody else may have made it meanwhile.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                check_directory(client, directory)?;
+            }
+            made => made?,
+        }
     }
     Ok(())
 }

@@ -1,11 +1,16 @@
 //! `odafs mv`: renames.
 
+use std::io::ErrorKind;
+
 use anyhow::{Result, bail};
 use clap::Args;
 use odafs::Url;
 
 use crate::Usage;
-use crate::connection::{Clients, ConnectionArguments, path, url};
+use crate::connection::{
+    Clients, ConnectionArguments, check_directory, check_directory_itself, path, url,
+    wants_directory,
+};
 
 /// Rename a file or directory on its server
 #[derive(Args)]
@@ -13,7 +18,8 @@ use crate::connection::{Clients, ConnectionArguments, path, url};
   odafs mv nfs://127.0.0.1/draft.txt nfs://127.0.0.1/final.txt
   odafs mv nfs://127.0.0.1/a.txt nfs://127.0.0.1/archive/     keeps its name
 
-What bears the new name is replaced.")]
+What bears the new name is replaced. A new name that ends in a slash is a directory's: one to
+move into, or that of a directory that is renamed.")]
 pub struct Arguments {
     /// The file
     #[arg(value_name = "URL", value_parser = url)]
@@ -33,11 +39,22 @@ pub fn run(arguments: Arguments) -> Result<()> {
         ));
     }
     let mut clients = Clients::new(arguments.connection.options());
-    let (client, from) = clients.at(&arguments.from)?;
+    let (client, from) = clients.to(&arguments.from)?;
+    if wants_directory(&from) {
+        check_directory_itself(&client, &from)?;
+    }
     let mut to = path(&arguments.to);
-    if client.stat_link(&to).is_ok_and(|m| m.is_dir())
-        && let Some(name) = from.file_name()
-    {
+    let mut into = client.stat_link(&to).is_ok_and(|m| m.is_dir());
+    if wants_directory(&to) && !into {
+        let absent = client
+            .stat_link(&to)
+            .is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        if !absent || !client.stat_link(&from)?.is_dir() {
+            check_directory(&client, &to)?;
+            into = true;
+        }
+    }
+    if into && let Some(name) = from.file_name() {
         to.push(name);
     }
     client.rename(from, to)?;

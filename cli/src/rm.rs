@@ -6,7 +6,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 use odafs::{Client, Url};
 
-use crate::connection::{Clients, ConnectionArguments, url};
+use crate::connection::{
+    Clients, ConnectionArguments, check_directory_itself, url, wants_directory,
+};
 use crate::{Usage, output};
 
 /// Remove files and directories
@@ -33,7 +35,10 @@ pub struct Arguments {
 pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
     for url in &arguments.urls {
-        let (client, path) = clients.at(url)?;
+        let (client, path) = clients.to(url)?;
+        if wants_directory(&path) {
+            check_directory_itself(&client, &path)?;
+        }
         if !client.stat_link(&path)?.is_dir() {
             client.remove(&path)?;
         } else if path == Path::new(&client.server().export) {
