@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use odafs::{Changes, Client, CreateOptions, File, Metadata, PathError, Url};
+use odafs::{Changes, Client, CreateOptions, File, Metadata, PathError, Url, WriteError};
 use odafs_fabric::entropy;
 
 use crate::connection::{Clients, ConnectionArguments, url};
@@ -73,8 +73,38 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if there.is_some_and(|there| !there.is_file()) {
         bail!("{} is no regular file, and is left alone", path.display());
     }
-    let path = behind_links(&client, path)?;
+    let replacing = Replacing {
+        client: &client,
+        place: &behind_links(&client, path.clone())?,
+        there,
+        new: arguments.new,
+    };
+    let progress = output::byte_progress(length, "put");
+    let mut copied = |file: &File| {
+        let cannot_read = || format!("cannot read {}", local.display());
+        copy(&mut source, file, cannot_read, |bytes| {
+            progress.set_position(bytes)
+        })
+    };
+    replace(&replacing, &mut copied).map_err(|error| named(error, &path))?;
+    progress.finish_and_clear();
+    Ok(())
+}
 
+/// What a put does on the server.
+struct Replacing<'a> {
+    client: &'a Client,
+    /// Where the file appears.
+    place: &'a Path,
+    /// What is there already.
+    there: Option<Metadata>,
+    /// That must be nothing.
+    new: bool,
+}
+
+/// Has a new file written beside its place, and moves it there.
+fn replace(what: &Replacing, write: &mut dyn FnMut(&File) -> Result<()>) -> Result<()> {
+    let (client, path) = (what.client, what.place);
     let beside = path.with_file_name(format!(".odafs-put-{:016x}", entropy::word()));
     let undo = {
         let (client, beside) = (client.clone(), beside.clone());
@@ -83,28 +113,66 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let unfinished = Unfinished::new(undo)?;
     let made = CreateOptions {
         // What is replaced may be for its owner's eyes alone.
-        mode: if there.is_some() { 0o600 } else { 0o644 },
+        mode: if what.there.is_some() { 0o600 } else { 0o644 },
         exclusive: true,
         ..CreateOptions::default()
     };
-    let file = client.create_with(&beside, &made)?;
-    let progress = output::byte_progress(length, "put");
-    let cannot_read = || format!("cannot read {}", local.display());
-    copy(&mut source, &file, cannot_read, |bytes| {
-        progress.set_position(bytes)
-    })?;
-    if let Some(there) = there {
-        inherit(&client, &beside, &file, &there)?;
+    let file = match client.create_with(&beside, &made) {
+        Err(error) => {
+            // Without an answer it may be there yet; with one, it was made if only its rights could not be set.
+            let answered = !matches!(error, PathError::Call { .. });
+            if answered && client.stat_link(&beside).is_err() {
+                unfinished.forget();
+            }
+            return Err(error.into());
+        }
+        Ok(file) => file,
+    };
+    write(&file)?;
+    if let Some(there) = &what.there {
+        inherit(client, &beside, &file, there)?;
     }
     file.sync()?;
-    if arguments.new {
+    if what.new {
         // A link replaces nothing; the first name is undone.
-        client.hard_link(&beside, &path)?;
+        client.hard_link(&beside, path)?;
     } else {
-        unfinished.finish(|| client.rename(&beside, &path))?;
+        unfinished.finish(|| client.rename(&beside, path))?;
     }
-    progress.finish_and_clear();
     Ok(())
+}
+
+/// Names the file that was asked for, as nobody asked for the one beside it.
+fn named(error: anyhow::Error, place: &Path) -> anyhow::Error {
+    let (verb, path) = ("put", place.display().to_string());
+    let error = match error.downcast::<PathError>() {
+        Ok(PathError::Server { status, .. }) => {
+            return PathError::Server { verb, path, status }.into();
+        }
+        Ok(PathError::Call { source, .. }) => {
+            return PathError::Call { verb, path, source }.into();
+        }
+        Ok(error) => return error.into(),
+        Err(error) => error,
+    };
+    match error.downcast::<WriteError>() {
+        Ok(WriteError::Server { offset, status, .. }) => WriteError::Server {
+            verb,
+            path,
+            offset,
+            status,
+        }
+        .into(),
+        Ok(WriteError::Call { offset, source, .. }) => WriteError::Call {
+            verb,
+            path,
+            offset,
+            source,
+        }
+        .into(),
+        Ok(WriteError::Lost { bytes, .. }) => WriteError::Lost { path, bytes }.into(),
+        Err(error) => error,
+    }
 }
 
 /// The source, and its length as far as it is known.

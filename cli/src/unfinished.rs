@@ -25,6 +25,11 @@ impl Unfinished {
         Ok(Self(slot))
     }
 
+    /// Undoes nothing any more: there is nothing to undo.
+    pub fn forget(self) {
+        *lock(&self.0) = None;
+    }
+
     /// Takes the last step; if it succeeds nothing is undone any more. A signal waits for it.
     pub fn finish<T, E>(self, last: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
         let mut undo = lock(&self.0);

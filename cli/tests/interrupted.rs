@@ -75,6 +75,53 @@ fn a_put_of_what_cannot_be_read_leaves_the_file() {
     }
 }
 
+/// What was not made is not left, and nobody asked for the file beside the destination.
+#[test]
+fn a_put_that_is_refused_names_the_destination_and_nothing_else() {
+    let (served, there) = precious();
+    let server = Server::start(served.path(), &["--read-only"]);
+    for path in ["/precious", "/x"] {
+        let mut put = odafs()
+            .args(["put", "-", &server.shm_url(path)])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(put.stdin.take());
+        let output = put.wait_with_output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(
+            said.starts_with(&format!("odafs: put {path}: the export is read-only")),
+            "{said}"
+        );
+        assert_eq!(said.lines().count(), 1, "{said}");
+        assert_eq!(listing(served.path()), there);
+    }
+}
+
+#[test]
+fn a_put_without_the_right_to_make_files_names_the_destination() {
+    let (served, there) = precious();
+    let mode = std::fs::Permissions::from_mode(0o555);
+    std::fs::set_permissions(served.path(), mode).unwrap();
+    let server = Server::start(served.path(), &["--insecure"]);
+    // Root may do anything, but is nobody over TCP.
+    let url = match rustix::process::geteuid().is_root() {
+        true => server.nfs_url("/x"),
+        false => server.shm_url("/x"),
+    };
+    let output = odafs().args(["put", "/dev/null", &url]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.starts_with("odafs: put /x: permission denied"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert_eq!(listing(served.path()), there);
+}
+
 #[test]
 fn a_put_that_is_interrupted_leaves_the_file_and_nothing_else() {
     let (served, there) = precious();
