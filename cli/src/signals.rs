@@ -1,4 +1,4 @@
-//! SIGTERM and SIGINT: who asks a command to end, and how often.
+//! SIGTERM, SIGINT and SIGHUP: who asks a command to end, and how often.
 
 use std::io;
 use std::time::Duration;
@@ -14,6 +14,8 @@ const ONE_REQUEST: Duration = Duration::from_secs(1);
 pub struct Signals {
     term: Signal,
     int: Signal,
+    /// The terminal was closed; none where that is ignored, as under nohup.
+    hangup: Option<Signal>,
 }
 
 impl Signals {
@@ -22,6 +24,10 @@ impl Signals {
         Ok(Self {
             term: signal(SignalKind::terminate())?,
             int: signal(SignalKind::interrupt())?,
+            hangup: match is_ignored(SignalKind::hangup()) {
+                true => None,
+                false => Some(signal(SignalKind::hangup())?),
+            },
         })
     }
 
@@ -30,6 +36,7 @@ impl Signals {
         tokio::select! {
             _ = self.term.recv() => SignalKind::terminate(),
             _ = self.int.recv() => SignalKind::interrupt(),
+            _ = next_of(&mut self.hangup) => SignalKind::hangup(),
         }
     }
 
@@ -40,6 +47,23 @@ impl Signals {
             self.next().await;
         }
     }
+}
+
+async fn next_of(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether whoever started this process had it ignore a signal, as the kernel tells it.
+fn is_ignored(which: SignalKind) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (which.as_raw_value() - 1)) != 0)
 }
 
 /// The exit status of a process that a signal ended, as shells tell it.

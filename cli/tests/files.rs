@@ -5,7 +5,7 @@ mod common;
 use std::io::{BufRead, Write};
 use std::process::Stdio;
 
-use common::{Server, odafs, run, text};
+use common::{Server, ending_signals, odafs, run, text};
 use serde_json::Value;
 
 /// Puts, lists, reads, moves and removes files by URLs that `url` makes.
@@ -191,7 +191,7 @@ fn a_read_only_server_refuses_changes() {
 #[test]
 fn a_signal_drains_and_ends_it_with_0() {
     let served = tempfile::tempdir().unwrap();
-    for signal in [rustix::process::Signal::TERM, rustix::process::Signal::INT] {
+    for (signal, _) in ending_signals() {
         let mut server = Server::start(served.path(), &[]);
         run(&["ls", &server.shm_url("/")]);
         let pid = rustix::process::Pid::from_raw(server.id() as i32).unwrap();

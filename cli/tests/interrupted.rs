@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Server, odafs, run, text};
+use common::{Server, ending_signals, odafs, run, text};
 use odafs::{Cache, Client, Options, Route};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -126,8 +126,10 @@ fn a_put_without_the_right_to_make_files_names_the_destination() {
 fn a_put_that_is_interrupted_leaves_the_file_and_nothing_else() {
     let (served, there) = precious();
     let server = Server::start(served.path(), &[]);
-    for (which, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+    for (which, status) in ending_signals() {
         let mut put = half_put(&server, served.path(), &there);
+        // Waiting closes what is held no more, and a put whose source has ended may be quicker than the signal.
+        let _source = put.stdin.take();
         signal(put.id(), which);
         assert_eq!(put.wait().unwrap().code(), Some(status));
         assert_eq!(listing(served.path()), there);
@@ -194,7 +196,7 @@ fn a_get_that_is_interrupted_leaves_the_file_and_nothing_else() {
     let large = std::fs::File::create(served.path().join("large")).unwrap();
     large.set_len(1 << 40).unwrap();
     let server = Server::start(served.path(), &[]);
-    for (which, status) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+    for (which, status) in ending_signals() {
         let mut get = odafs()
             .args(["get", &server.shm_url("/large")])
             .arg(local.path().join("precious"))
@@ -220,6 +222,29 @@ fn one_signal_that_comes_twice_drains_a_server() {
         assert_eq!(server.wait().code(), Some(0));
         assert!(!server.shm.exists());
     }
+}
+
+/// A terminal that is closed ends what ran in it, but not what nohup started.
+#[test]
+fn a_hangup_is_ignored_where_it_was() {
+    let (served, there) = precious();
+    let server = Server::start(served.path(), &[]);
+    let mut put = std::process::Command::new("sh")
+        .args(["-c", "trap '' HUP; exec \"$@\"", "sh"])
+        .args([env!("CARGO_BIN_EXE_odafs"), "put", "-"])
+        .arg(server.shm_url("/precious"))
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    put.stdin.as_mut().unwrap().write_all(b"new").unwrap();
+    await_that("nothing was put", || listing(served.path()) != there);
+    signal(put.id(), Signal::HUP);
+    drop(put.stdin.take());
+    assert_eq!(put.wait().unwrap().code(), Some(0));
+    assert_eq!(
+        std::fs::read(served.path().join("precious")).unwrap(),
+        b"new"
+    );
 }
 
 /// Nobody has poisoned the life word of a server that was killed, and no successor comes: a client notices by itself.

@@ -14,6 +14,19 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// The signals that end a command, and the status that it ends with. Under nohup SIGHUP is none.
+#[allow(dead_code)]
+pub fn ending_signals() -> Vec<(rustix::process::Signal, i32)> {
+    use rustix::process::Signal;
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|l| l.strip_prefix("SigIgn:\t"));
+    let ignored = u64::from_str_radix(ignored.unwrap(), 16).unwrap();
+    let all = [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)];
+    let hangup = ignored & 1 == 0;
+    let wanted = |(which, _): &(Signal, i32)| hangup || *which != Signal::HUP;
+    all.into_iter().filter(wanted).collect()
+}
+
 /// A server that ends with the test.
 #[allow(dead_code)]
 pub struct Server {
