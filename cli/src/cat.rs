@@ -10,6 +10,7 @@ use serde::ser::{SerializeSeq, Serializer};
 
 use crate::connection::{Clients, ConnectionArguments, url};
 use crate::copy::copy;
+use crate::each::each;
 use crate::output;
 
 /// Bytes of one read of `--why`.
@@ -73,12 +74,12 @@ fn bytes(arguments: &Arguments, options: Options) -> Result<()> {
     let mut clients = Clients::new(options);
     let mut out = std::io::stdout().lock();
     let keep = arguments.connection.is_direct();
-    for url in &arguments.urls {
+    let all = each(&arguments.urls, |url| {
         let (client, path) = clients.at(url)?;
-        copy(&client.open(path)?, keep, &mut out, |_| {})?;
-    }
+        copy(&client.open(path)?, keep, &mut out, |_| {})
+    });
     out.flush()?;
-    Ok(())
+    all
 }
 
 /// Rows are printed as they come: a long file has more than fit in memory.
@@ -87,15 +88,16 @@ fn why(arguments: &Arguments, options: Options) -> Result<()> {
         let mut out = BufWriter::new(std::io::stdout().lock());
         let mut json = serde_json::Serializer::pretty(&mut out);
         let mut list = json.serialize_seq(None)?;
-        trace_all(arguments, options, &mut |row| {
+        let all = trace_all(arguments, options, &mut |row| {
             Ok(list.serialize_element(&row)?)
-        })?;
+        });
         list.end()?;
         writeln!(out)?;
-        return Ok(out.flush()?);
+        out.flush()?;
+        return all;
     }
     let mut table = Table::new(["pass", "first", "bytes", "<route", "time", "<why"]);
-    trace_all(arguments, options, &mut |row| {
+    let all = trace_all(arguments, options, &mut |row| {
         table.row(vec![
             row.pass.to_string(),
             row.offset.to_string(),
@@ -108,8 +110,11 @@ fn why(arguments: &Arguments, options: Options) -> Result<()> {
             ROWS_KEPT => output::text(&table.take()),
             _ => Ok(()),
         }
-    })?;
-    output::text(&table.take())
+    });
+    if all.is_ok() || !table.is_empty() {
+        output::text(&table.take())?;
+    }
+    all
 }
 
 /// Reads all files, and tells of each part that a read was made of.
@@ -119,14 +124,11 @@ fn trace_all(
     tell: &mut dyn FnMut(Row) -> Result<()>,
 ) -> Result<()> {
     let mut clients = Clients::new(options);
-    for url in &arguments.urls {
+    each(&arguments.urls, |url| {
         let (client, path) = clients.at(url)?;
         let file = client.open(path)?;
-        for pass in 1..=arguments.passes {
-            trace(&file, url, pass, tell)?;
-        }
-    }
-    Ok(())
+        (1..=arguments.passes).try_for_each(|pass| trace(&file, url, pass, tell))
+    })
 }
 
 fn trace(file: &File, url: &Url, pass: u32, tell: &mut dyn FnMut(Row) -> Result<()>) -> Result<()> {

@@ -1,5 +1,7 @@
 //! `odafs ls`: lists directories.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
@@ -9,6 +11,7 @@ use odafs_bench::table::{Table, bytes};
 use serde::Serialize;
 
 use crate::connection::{Clients, ConnectionArguments, url};
+use crate::each::each;
 use crate::output;
 
 /// List directories
@@ -17,7 +20,10 @@ use crate::output;
   odafs ls odafs+shm:///run/odafs.sock?/
   odafs ls odafs://server/data
   odafs ls -l nfs://127.0.0.1:2049/data nfs://127.0.0.1:2049/logs
-  odafs ls --json nfs://127.0.0.1/ | jq '.[].entries[].name'")]
+  odafs ls --json nfs://127.0.0.1/ | jq '.[].entries[].name'
+
+In names, a backslash is printed as \\\\, control characters as \\n or \\u{1b}, and a byte that
+is no UTF-8 as \\xff. With --json such a name has a name_bytes too, as a URL has it.")]
 pub struct Arguments {
     /// Directories (or files) to list
     #[arg(required = true, value_name = "URL", value_parser = url)]
@@ -40,10 +46,36 @@ struct Listed {
 
 #[derive(Serialize)]
 struct Entry {
+    #[serde(skip)]
+    raw: OsString,
     name: String,
+    /// All of the name, as a URL has it, where `name` cannot tell it: it is no UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name_bytes: Option<String>,
     file_id: u64,
     #[serde(flatten)]
     facts: Option<Facts>,
+}
+
+impl Entry {
+    fn new(raw: OsString, file_id: u64, facts: Option<Facts>) -> Self {
+        Self {
+            name: raw.to_string_lossy().into_owned(),
+            name_bytes: raw.to_str().is_none().then(|| in_url(raw.as_bytes())),
+            raw,
+            file_id,
+            facts,
+        }
+    }
+}
+
+fn in_url(name: &[u8]) -> String {
+    let encoded = |&byte: &u8| match byte {
+        b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+        _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
+        _ => format!("%{byte:02X}"),
+    };
+    name.iter().map(encoded).collect()
 }
 
 /// What is known about a file, as the tables and JSON of `ls` and `stat` have it.
@@ -133,47 +165,39 @@ pub fn date(time: SystemTime) -> String {
 pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
     let mut listed = Vec::new();
-    for url in &arguments.urls {
+    let all = each(&arguments.urls, |url| {
         let (client, path) = clients.at(url)?;
         let metadata = client.stat(&path)?;
         let mut entries = Vec::new();
         if metadata.is_dir() {
             for entry in client.read_dir(&path)? {
                 let entry = entry?;
-                entries.push(Entry {
-                    name: entry.name.to_string_lossy().into_owned(),
-                    file_id: entry.file_id,
-                    facts: entry.metadata.as_ref().map(Facts::from),
-                });
+                let facts = entry.metadata.as_ref().map(Facts::from);
+                entries.push(Entry::new(entry.name, entry.file_id, facts));
             }
-            entries.sort_by(|a, b| a.name.cmp(&b.name));
+            entries.sort_by(|a, b| a.raw.cmp(&b.raw));
         } else {
-            let name = path
-                .file_name()
-                .unwrap_or(path.as_os_str())
-                .to_string_lossy()
-                .into_owned();
-            entries.push(Entry {
-                name,
-                file_id: metadata.file_id,
-                facts: Some(Facts::from(&metadata)),
-            });
+            let name = path.file_name().unwrap_or(path.as_os_str()).to_owned();
+            let facts = Some(Facts::from(&metadata));
+            entries.push(Entry::new(name, metadata.file_id, facts));
         }
         listed.push(Listed {
             url: url.to_string(),
             entries,
         });
-    }
+        Ok(())
+    });
     if arguments.json {
-        return output::json(&listed);
+        output::json_of_some(&listed, &all)?;
+        return all;
     }
     for (i, list) in listed.iter().enumerate() {
-        if listed.len() > 1 {
+        if arguments.urls.len() > 1 {
             output::text(&format!("{}{}:\n", if i > 0 { "\n" } else { "" }, list.url))?;
         }
         print(list, arguments.long)?;
     }
-    Ok(())
+    all
 }
 
 fn print(list: &Listed, long: bool) -> Result<()> {
@@ -181,7 +205,7 @@ fn print(list: &Listed, long: bool) -> Result<()> {
         let names: String = list
             .entries
             .iter()
-            .map(|e| output::printable(&e.name) + "\n")
+            .map(|e| output::printable(&e.raw) + "\n")
             .collect();
         return output::text(&names);
     }
@@ -196,7 +220,7 @@ fn print(list: &Listed, long: bool) -> Result<()> {
         "<name",
     ]);
     for entry in &list.entries {
-        let name = output::printable(&entry.name);
+        let name = output::printable(&entry.raw);
         table.row(match &entry.facts {
             Some(f) => vec![
                 f.kind.to_owned(),

@@ -10,6 +10,7 @@ mod copy;
 mod demo;
 mod devices;
 mod doctor;
+mod each;
 mod get;
 mod grantee;
 mod keys;
@@ -103,6 +104,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
+        Err(error) if error.is::<each::Told>() => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("odafs: {}", output::causes(&error));
             ExitCode::from(if is_usage(&error) { 2 } else { 1 })

@@ -8,6 +8,7 @@ use clap::Args;
 use odafs::{Client, Url};
 
 use crate::connection::{Clients, ConnectionArguments, check_directory, url};
+use crate::each::each;
 
 /// Make directories
 #[derive(Args)]
@@ -28,14 +29,14 @@ pub struct Arguments {
 /// Makes.
 pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
-    for url in &arguments.urls {
+    each(&arguments.urls, |url| {
         let (client, path) = clients.to(url)?;
         match arguments.parents {
             true => make_all(&client, &path)?,
             false => client.mkdir(path)?,
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn make_all(client: &Client, path: &Path) -> Result<()> {

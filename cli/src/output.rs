@@ -1,5 +1,6 @@
 //! What goes to stdout and stderr: tables, JSON, progress.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,14 @@ pub fn json(value: &impl Serialize) -> Result<()> {
     serde_json::to_writer_pretty(&mut out, value)?;
     writeln!(out)?;
     Ok(())
+}
+
+/// As [`json`], of what there is of several; nothing where the one that was asked for failed.
+pub fn json_of_some<T: Serialize>(values: &[T], all: &Result<()>) -> Result<()> {
+    match values.is_empty() && all.is_err() {
+        true => Ok(()),
+        false => json(&values),
+    }
 }
 
 /// Prints a table.
@@ -90,18 +99,22 @@ fn bar(length: u64, what: &str, template: &str) -> ProgressBar {
     bar
 }
 
-/// A name for a table: control characters as escapes, so that a name cannot
-/// steer the terminal.
-pub fn printable(name: &str) -> String {
-    name.chars()
-        .map(|c| {
-            if c.is_control() {
-                c.escape_default().to_string()
-            } else {
-                c.to_string()
+/// A name for a table: control characters and what is no UTF-8 as escapes, so that no name can steer the terminal, and
+/// backslashes too, so that no two names look the same.
+pub fn printable(name: &OsStr) -> String {
+    let mut printed = String::new();
+    for chunk in name.as_encoded_bytes().utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c.is_control() || c == '\\' {
+                true => printed.extend(c.escape_default()),
+                false => printed.push(c),
             }
-        })
-        .collect()
+        }
+        for byte in chunk.invalid() {
+            printed += &format!("\\x{byte:02x}");
+        }
+    }
+    printed
 }
 
 /// A file that is written beside its place and moved there when it is whole: until then, what is there stays. What is no

@@ -9,6 +9,7 @@ use odafs::{Client, Url};
 use crate::connection::{
     Clients, ConnectionArguments, check_directory_itself, url, wants_directory,
 };
+use crate::each::each;
 use crate::{Usage, output};
 
 /// Remove files and directories
@@ -34,7 +35,7 @@ pub struct Arguments {
 /// Removes.
 pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
-    for url in &arguments.urls {
+    each(&arguments.urls, |url| {
         let (client, path) = clients.to(url)?;
         if wants_directory(&path) {
             check_directory_itself(&client, &path)?;
@@ -50,8 +51,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
         } else {
             bail!("{url} is a directory; use -d if it is empty, -r to remove all that it holds");
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn remove_tree(client: &Client, root: &Path) -> Result<()> {

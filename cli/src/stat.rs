@@ -7,6 +7,7 @@ use odafs_bench::table::count;
 use serde::Serialize;
 
 use crate::connection::{Clients, ConnectionArguments, url};
+use crate::each::each;
 use crate::ls::Facts;
 use crate::output;
 
@@ -42,7 +43,7 @@ struct Row {
 pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
     let mut rows = Vec::new();
-    for url in &arguments.urls {
+    let all = each(&arguments.urls, |url| {
         let (client, path) = clients.at(url)?;
         let metadata = if arguments.link {
             client.stat_link(path)?
@@ -55,9 +56,11 @@ pub fn run(arguments: Arguments) -> Result<()> {
             filesystem_id: metadata.filesystem_id,
             facts: Facts::from(&metadata),
         });
-    }
+        Ok(())
+    });
     if arguments.json {
-        return output::json(&rows);
+        output::json_of_some(&rows, &all)?;
+        return all;
     }
     for row in &rows {
         let f = &row.facts;
@@ -80,5 +83,5 @@ pub fn run(arguments: Arguments) -> Result<()> {
             f.accessed,
         ))?;
     }
-    Ok(())
+    all
 }

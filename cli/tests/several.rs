@@ -1,0 +1,80 @@
+//! Commands of several URLs do what they can; listings tell all names apart.
+
+mod common;
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use common::{Server, odafs, run, text};
+use serde_json::Value;
+
+#[test]
+fn one_that_fails_does_not_keep_the_others_from_being_done() {
+    let served = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        std::fs::write(served.path().join(name), name).unwrap();
+    }
+    let server = Server::start(served.path(), &[]);
+    let urls = ["/a", "/no", "/b", "/none"].map(|path| server.shm_url(path));
+    let cases: [&[&str]; 9] = [
+        &["ls"],
+        &["ls", "-l"],
+        &["ls", "--json"],
+        &["stat"],
+        &["stat", "--json"],
+        &["cat"],
+        &["cat", "--why"],
+        &["cat", "--why", "--json"],
+        &["rm"],
+    ];
+    for command in cases {
+        let output = odafs().args(command).args(&urls).output().unwrap();
+        let (out, said) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {said}");
+        for missing in ["/no:", "/none:"] {
+            assert!(said.contains(missing), "{command:?}: {said}");
+        }
+        assert_eq!(said.lines().count(), 2, "{command:?}: {said}");
+        match command {
+            ["cat", "--why"] => assert_eq!(out.lines().count(), 5, "{out}"),
+            ["cat"] => assert_eq!(out, "ab"),
+            ["rm"] => assert_eq!(std::fs::read_dir(served.path()).unwrap().count(), 0),
+            _ => assert!(out.contains("?/a") && out.contains("?/b"), "{out}"),
+        }
+        if command.contains(&"--json") {
+            serde_json::from_str::<Value>(&out).unwrap();
+        }
+    }
+}
+
+#[test]
+fn no_two_names_look_the_same() {
+    let served = tempfile::tempdir().unwrap();
+    let names: [&[u8]; 6] = [
+        b"a\nb",
+        b"a\\nb",
+        b"a\xff",
+        b"a\xfe",
+        b"a\\xff",
+        b"\xc3\xa4",
+    ];
+    for name in names {
+        std::fs::write(served.path().join(OsStr::from_bytes(name)), name).unwrap();
+    }
+    let server = Server::start(served.path(), &[]);
+    let url = server.shm_url("/");
+    let listed = text(&run(&["ls", &url]).stdout);
+    let expected = [r"a\nb", r"a\\nb", r"a\\xff", r"a\xfe", r"a\xff", "\u{e4}"];
+    assert_eq!(listed.lines().collect::<Vec<_>>(), expected);
+    let long = text(&run(&["ls", "-l", &url]).stdout);
+    assert!(long.contains(r"a\xfe"), "{long}");
+
+    let json: Value = serde_json::from_slice(&run(&["ls", "--json", &url]).stdout).unwrap();
+    let entries = json[0]["entries"].as_array().unwrap();
+    let told = |entry: &Value| entry["name_bytes"].as_str().map(str::to_owned);
+    let bytes: Vec<_> = entries.iter().map(told).collect();
+    let some = |name: &str| Some(name.to_owned());
+    assert_eq!(bytes, [None, None, None, some("a%FE"), some("a%FF"), None]);
+    assert_eq!(entries[0]["name"], "a\nb");
+    assert_eq!(run(&["cat", &server.shm_url("/a%FF")]).stdout, b"a\xff");
+}
