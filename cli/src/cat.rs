@@ -11,7 +11,7 @@ use serde::ser::{SerializeSeq, Serializer};
 use crate::connection::{Clients, ConnectionArguments, url};
 use crate::copy::copy;
 use crate::each::each;
-use crate::output;
+use crate::{Usage, output};
 
 /// Bytes of one read of `--why`.
 const READ_BYTES: usize = 1 << 20;
@@ -60,6 +60,7 @@ struct Row {
 
 /// Prints.
 pub fn run(arguments: Arguments) -> Result<()> {
+    Usage::unless_none("--passes", arguments.passes == 0)?;
     let mut options = arguments.connection.options();
     if arguments.why && !arguments.cached {
         options.cache = Cache::Off;

@@ -89,9 +89,7 @@ pub enum WaitName {
 
 /// Demonstrates.
 pub fn run(arguments: Arguments) -> Result<()> {
-    if arguments.seconds.is_zero() {
-        bail!(Usage("--seconds: more than none is needed".to_owned()));
-    }
+    Usage::unless_no_time("--seconds", Some(arguments.seconds))?;
     if let Some(cache_bytes) = arguments.cache {
         let config = ServerConfig {
             cache_bytes,

@@ -122,6 +122,21 @@ fn is_usage(error: &anyhow::Error) -> bool {
 #[derive(Debug)]
 struct Usage(String);
 
+impl Usage {
+    /// Refuses none of something: then nothing would be measured.
+    fn unless_none(option: &str, is_none: bool) -> Result<(), Self> {
+        match is_none {
+            true => Err(Self(format!("{option}: more than none is needed"))),
+            false => Ok(()),
+        }
+    }
+
+    /// The same for a time.
+    fn unless_no_time(option: &str, time: Option<std::time::Duration>) -> Result<(), Self> {
+        Self::unless_none(option, time.is_some_and(|time| time.is_zero()))
+    }
+}
+
 impl std::fmt::Display for Usage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)

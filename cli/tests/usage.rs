@@ -30,7 +30,7 @@ fn every_command_explains_itself_with_an_example() {
 #[test]
 fn wrong_usage_ends_with_2_and_says_why() {
     let long = &format!("/{}", "s".repeat(107))[..];
-    let cases: [(&[&str], &str); 35] = [
+    let cases: [(&[&str], &str); 46] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
@@ -70,6 +70,29 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--export", "/."], "leave them out"),
         (&["serve", "/", "--shm", long], "--shm"),
         (&["demo", "--seconds", "0"], "--seconds"),
+        (&["bench", "latency", "--seconds", "0"], "--seconds"),
+        (&["bench", "latency", "--reads", "0"], "--reads"),
+        (&["bench", "fairness", "--seconds", "0"], "--seconds"),
+        (&["bench", "breakdown", "--seconds", "0"], "--seconds"),
+        (&["bench", "throughput", "--seconds", "0"], "--seconds"),
+        (
+            &["bench", "registration", "--revocation", "--rounds", "0"],
+            "--rounds",
+        ),
+        (&["bench", "credits", "--seconds", "0"], "--seconds"),
+        (&["bench", "policy", "--seconds", "0"], "--seconds"),
+        (
+            &["bench", "report", "x.html", "--seconds", "0"],
+            "--seconds",
+        ),
+        (
+            &["bench", "peers", "--file", "x", "--rounds", "0"],
+            "--rounds",
+        ),
+        (
+            &["cat", "--why", "--passes", "0", "nfs://127.0.0.1:1/x"],
+            "--passes",
+        ),
         (&["mv", "nfs://a/x", "nfs://b/x"], "same server"),
         (
             &["bench", "latency", "--route", "rpc", "--fabric", "local"],

@@ -50,6 +50,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
             "--rounds: at least 1; --set: at least 1MiB".to_owned()
         ));
     }
+    Usage::unless_no_time("--seconds", arguments.seconds)?;
     let default = Duration::from_millis(100);
     let plan = Plan {
         program: std::env::current_exe().context("cannot find this program")?,

@@ -10,7 +10,7 @@ use odafs_bench::fairness::{self, Plan, Report};
 use odafs_bench::table::{Table, count, time};
 
 use super::rates::measured;
-use crate::{output, units};
+use crate::{Usage, output, units};
 
 /// What a client is left with while another floods the server with calls
 #[derive(Args)]
@@ -45,6 +45,7 @@ pub struct Arguments {
 
 /// Measures.
 pub fn run(arguments: Arguments) -> Result<()> {
+    Usage::unless_no_time("--seconds", Some(arguments.seconds))?;
     let here = || std::env::current_exe().context("cannot find this program");
     let plan = Plan {
         program: arguments.program.map_or_else(here, Ok)?,

@@ -115,6 +115,8 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
             "--rounds, --size and --depth: more than none is needed".to_owned()
         ));
     }
+    Usage::unless_no_time("--seconds", arguments.seconds)?;
+    Usage::unless_none("--reads", arguments.reads == Some(0))?;
     let sizes = match arguments.size.is_empty() {
         true => vec![4096, 64, 16 << 10, 64 << 10],
         false => arguments.size.iter().map(|&s| s as usize).collect(),

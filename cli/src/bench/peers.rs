@@ -74,6 +74,8 @@ fn named_process(text: &str) -> Result<(String, u32), String> {
 
 /// Measures.
 pub fn run(arguments: Arguments) -> Result<()> {
+    Usage::unless_no_time("--time", Some(arguments.time))?;
+    Usage::unless_none("--rounds", arguments.rounds == 0)?;
     let length = std::fs::metadata(&arguments.file)
         .with_context(|| format!("cannot read {}", arguments.file.display()))?
         .len();
@@ -92,7 +94,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         libnfs: arguments.libnfs,
         processes: arguments.process,
         time: arguments.time,
-        rounds: arguments.rounds.max(1),
+        rounds: arguments.rounds,
     };
     let progress = output::step_progress(0, "");
     let report = peers::run(&plan, |what| {

@@ -85,6 +85,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     if let Some((url, (server, percent))) = load {
         return policy::load::run(url, server, percent, arguments.load_writes);
     }
+    Usage::unless_no_time("--seconds", arguments.seconds)?;
     let plan = match &arguments.plan {
         None => Plan::built_in()?,
         Some(path) => {

@@ -55,6 +55,8 @@ impl Common {
 
     /// What the bench is told; it has so many rows.
     pub fn conditions(&self, rows: usize, rdma: Fabric) -> Result<Conditions> {
+        Usage::unless_no_time("--seconds", self.seconds)?;
+        Usage::unless_none("--rounds", self.rounds == Some(0))?;
         let (rounds, time) = self.share(rows);
         Ok(Conditions {
             program: std::env::current_exe().context("cannot find this program")?,

@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 use odafs_bench::report::{Page, draw};
 use serde_json::Value;
 
-use crate::{output, units};
+use crate::{Usage, output, units};
 
 /// The benches that are measured, in the order of the page.
 const BENCHES: [&str; 7] = [
@@ -51,6 +51,7 @@ pub struct Arguments {
 
 /// Measures and draws.
 pub fn run(arguments: Arguments) -> Result<()> {
+    Usage::unless_no_time("--seconds", arguments.seconds)?;
     // A page that cannot be written is told before anything is measured.
     let file = output::Whole::begin(&arguments.file)?;
     let mut page = Page::titled("ODAFS: benchmarks");
