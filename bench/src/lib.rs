@@ -18,6 +18,7 @@ pub mod machine;
 pub mod peers;
 pub mod policy;
 pub mod process;
+pub mod progress;
 pub mod random;
 pub mod rates;
 pub mod report;

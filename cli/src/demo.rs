@@ -97,6 +97,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
         };
         config.check().map_err(Usage)?;
     }
+    // A page that cannot be written is told before anything is measured.
+    let page_file = (arguments.report.as_deref())
+        .map(output::Whole::begin)
+        .transpose()?;
     let fabric = match arguments.fabric {
         FabricName::Shm => Fabric::Shm,
         FabricName::Tcp => Fabric::Tcp,
@@ -124,15 +128,15 @@ pub fn run(arguments: Arguments) -> Result<()> {
         bail!("no file to read below {}{skipped}", root.display());
     }
     let result = measure(&arguments, fabric, &root, &listing)?;
-    if let Some(path) = &arguments.report {
-        let html = page(&result).html("odafs demo");
-        std::fs::write(path, html).with_context(|| format!("cannot write {}", path.display()))?;
+    // Neither is lost with the other.
+    let printed = match arguments.json {
+        true => output::json(&result),
+        false => print(&result),
+    };
+    if let Some(file) = page_file {
+        file.finish(&page(&result).html("odafs demo"))?;
     }
-    if arguments.json {
-        output::json(&result)?;
-    } else {
-        print(&result)?;
-    }
+    printed?;
     let wrong: u64 = result.routes.iter().map(|r| r.mismatches).sum();
     if wrong > 0 {
         bail!("{wrong} reads returned other bytes than the file holds");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Server, run, text};
+use common::{Server, odafs, run, text};
 use serde_json::Value;
 
 #[test]
@@ -35,4 +35,31 @@ fn figures_are_those_of_the_server_that_runs_already() {
         let told = text(&run(&arguments).stdout);
         assert!(told.contains(&url) && !told.contains("in memory"), "{told}");
     }
+}
+
+/// The directory of the page goes while it measures: the table is printed all the same.
+#[test]
+fn figures_are_printed_though_the_page_is_lost() {
+    let directory = tempfile::tempdir().unwrap();
+    let pages = directory.path().join("pages");
+    std::fs::create_dir(&pages).unwrap();
+    let arguments =
+        "bench latency --fabric local --size 4096 --file-size 4MiB --rounds 1 --seconds 4";
+    let bench = odafs()
+        .args(arguments.split(' '))
+        .arg("--report")
+        .arg(pages.join("page.html"))
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    while std::fs::read_dir(&pages).unwrap().count() == 0 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    std::fs::remove_dir_all(&pages).unwrap();
+    let output = bench.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("cannot write"), "{said}");
+    assert!(text(&output.stdout).contains("mmap"), "{said}");
 }

@@ -300,6 +300,52 @@ fn nobody_there_is_a_failure() {
     );
 }
 
+/// A page that cannot be written is told before anything is measured, and a file that is there stays until then.
+#[test]
+fn a_report_that_cannot_be_written_is_told_at_once() {
+    for command in ["demo --seconds 600", "bench latency --seconds 600"] {
+        let began = std::time::Instant::now();
+        let output = odafs()
+            .args(command.split(' '))
+            .args(["--report", "/nonexist/x.html"])
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+        assert!(said.contains("cannot write /nonexist/x.html"), "{said}");
+        assert!(began.elapsed().as_secs() < 60, "{command}");
+    }
+}
+
+/// The file of a bench is to be in memory.
+#[test]
+fn a_file_that_does_not_fit_in_memory_is_refused_before_it_is_written() {
+    let cases = [
+        ("latency --file-size 1024TiB", "--file-size"),
+        ("latency --file-size 17179869183GiB", "--file-size"),
+        ("latency --file-size 1024TiB --fabric local", "--file-size"),
+        ("throughput --file-size 1024TiB", "--file-size"),
+        ("designs --file-size 10000000TiB", "--file-size"),
+        ("registration --file-size 1024TiB", "--file-size"),
+        ("credits --file-size 1024TiB", "--file-size"),
+        ("breakdown --set 1TiB", "--set"),
+    ];
+    for (bench, option) in cases {
+        let output = odafs()
+            .arg("bench")
+            .args(bench.split(' '))
+            .args(["--seconds", "1"])
+            .output()
+            .unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{bench}: {said}");
+        assert!(
+            said.contains(option) && said.contains("does not fit in memory"),
+            "{bench}: {said}"
+        );
+    }
+}
+
 /// Whatever is printed tells a cause, and a path, once.
 #[test]
 fn no_cause_is_printed_twice() {

@@ -11,6 +11,7 @@ use crate::cpu::{self, Placement};
 use crate::floors::local::{self, LocalFile};
 use crate::floors::memory::LARGE_PAGE;
 use crate::process::{Fabric, ServerPlan, ServerProcess};
+use crate::progress::percents;
 use crate::scratch::Scratch;
 
 /// How long the engine of a spinning server polls: longer than any gap within
@@ -112,9 +113,9 @@ impl Setting {
             directory.path().join("large"),
         );
         fs::create_dir(&served).context("cannot make a directory")?;
-        tick("writing the file");
         let path = served.join(FILE);
-        local::write_random(&path, plan.file_bytes, |_| {})
+        let wrote = percents("writing the file", plan.file_bytes, tick);
+        local::write_random(&path, plan.file_bytes, wrote)
             .with_context(|| format!("cannot write {}", path.display()))?;
         let wants_large =
             |s: &Spec| s.backing == LARGE_PAGE && (s.fabric == "local" || s.route == "floor");
@@ -135,8 +136,8 @@ impl Setting {
             if self.servers.iter().any(|(k, _)| *k == kind) {
                 continue;
             }
-            tick(&format!("starting and filling a server ({kind})"));
-            let server = self.start(plan, &served, kind, &fabrics)?;
+            tick(&format!("starting a server ({kind})"));
+            let server = self.start(plan, &served, kind, &fabrics, tick)?;
             self.servers.push((kind, server));
         }
         self._directory = Some(directory);
@@ -149,6 +150,7 @@ impl Setting {
         served: &std::path::Path,
         kind: Kind,
         fabrics: &[Fabric],
+        tick: &mut impl FnMut(&str),
     ) -> Result<Server> {
         let mut arguments = Vec::new();
         arguments.extend(kind.small.then(|| "--small-pages".to_owned()));
@@ -184,12 +186,16 @@ impl Setting {
         };
         let file = open(&server.urls[0], options)?;
         let mut piece = vec![0; 1 << 20];
+        let what = format!("filling a server ({kind})");
+        let mut filled = percents(&what, self.file_bytes, tick);
         let mut offset = 0;
         while offset < self.file_bytes {
-            offset += match file.read_at(&mut piece, offset)? {
+            let bytes = match file.read_at(&mut piece, offset)? {
                 0 => bail!("the server's file is shorter than what was written"),
                 n => n as u64,
             };
+            offset += bytes;
+            filled(bytes);
         }
         let id = server.process.as_ref().map_or(0, ServerProcess::id);
         server.backing = Some(backing_of(&id.to_string(), self.file_bytes));

@@ -138,7 +138,7 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
         tick(&format!(
             "starting and filling a server ({credits} credits)"
         ));
-        let server = setting.start(false, &["--credits", &credits])?;
+        let server = setting.start(false, &["--credits", &credits], &mut tick)?;
         servers.push((credits, server));
     }
     let specs = plan.specs().into_iter().filter_map(|spec| {

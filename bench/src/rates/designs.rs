@@ -96,7 +96,7 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
     let machine = Machine::here();
     let mut setting = Setting::new(&plan.conditions)?;
     tick("starting and filling a server");
-    let server = setting.start(false, &["--design", "read-read"])?;
+    let server = setting.start(false, &["--design", "read-read"], &mut tick)?;
     let specs = plan.specs().into_iter().map(|spec| {
         let case = case(&spec, server);
         (spec, case)

@@ -178,7 +178,7 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
         if model {
             arguments.extend(["--registration-cost", &operation, "--pinning-cost", &page]);
         }
-        servers.push((strategy, setting.start(false, &arguments)?));
+        servers.push((strategy, setting.start(false, &arguments, &mut tick)?));
     }
     let specs = plan.specs().into_iter().filter_map(|spec| {
         let (_, server) = servers

@@ -13,6 +13,7 @@ use super::load::{self, Load, Operation, Round};
 use crate::cpu::{self, Placement};
 use crate::floors::local;
 use crate::process::{Fabric, ServerPlan, ServerProcess};
+use crate::progress::percents;
 use crate::scratch::Scratch;
 
 /// How long a spinning side polls: longer than any gap within a row.
@@ -102,11 +103,17 @@ impl Setting {
     ///
     /// # Errors
     /// The file could not be made, the server not be started or read.
-    pub fn start(&mut self, spins: bool, arguments: &[&str]) -> Result<usize> {
+    pub fn start(
+        &mut self,
+        spins: bool,
+        arguments: &[&str],
+        tick: &mut impl FnMut(&str),
+    ) -> Result<usize> {
         let bytes = self.conditions.file_bytes;
         let directory = Scratch::for_bytes(2 * bytes).context("cannot make a directory")?;
         let path = directory.path().join(FILE);
-        local::write_random(&path, bytes, |_| {}).context("cannot write a file")?;
+        let wrote = percents("writing a file", bytes, tick);
+        local::write_random(&path, bytes, wrote).context("cannot write a file")?;
         // Over TCP we are whoever the server takes root for. The directory lets no other user in.
         let everyone = std::fs::Permissions::from_mode(0o666);
         std::fs::set_permissions(&path, everyone).context("cannot open a file to writers")?;
@@ -129,13 +136,17 @@ impl Setting {
         let url = process.url(Fabric::Shm)?;
         let file = open(&url, options(spins, 1, Rdma::default()))?;
         let mut piece = vec![0; 1 << 20];
+        let mut filled = percents("filling a server", bytes, tick);
         let mut offset = 0;
         while offset < bytes {
-            offset += match file.read_at(&mut piece, offset)? {
+            let read = match file.read_at(&mut piece, offset)? {
                 0 => bail!("the server's file is shorter than what was written"),
                 n => n as u64,
             };
+            offset += read;
+            filled(read);
         }
+        drop(filled);
         self.servers.push((process, directory));
         Ok(self.servers.len() - 1)
     }

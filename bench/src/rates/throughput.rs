@@ -110,7 +110,7 @@ pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
     let mut servers = Vec::new();
     for &wait in &plan.waits {
         tick("starting and filling a server");
-        servers.push((wait, setting.start(wait == "spin", &[])?));
+        servers.push((wait, setting.start(wait == "spin", &[], &mut tick)?));
     }
     let specs = plan.specs().into_iter().filter_map(|spec| {
         let (_, server) = servers.iter().find(|(wait, _)| *wait == spec.wait)?;

@@ -7,6 +7,7 @@ use clap::Args;
 use odafs_bench::breakdown::{self, Plan, Report};
 use odafs_bench::table::{Table, bytes, count};
 
+use super::rates::check_memory;
 use crate::{Usage, output, units};
 
 /// The terms that a read's time is made of, each alone
@@ -51,6 +52,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         ));
     }
     Usage::unless_no_time("--seconds", arguments.seconds)?;
+    check_memory("--set", arguments.set, arguments.set)?;
     let default = Duration::from_millis(100);
     let plan = Plan {
         program: std::env::current_exe().context("cannot find this program")?,

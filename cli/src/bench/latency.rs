@@ -11,7 +11,7 @@ use odafs_bench::latency::{self, Filter, Plan, Report, Row, WAITS};
 use odafs_bench::report::{Bar, Page};
 use odafs_bench::table::{Table, bytes, count, time};
 
-use super::rates::{DeviceAddress, within};
+use super::rates::{DeviceAddress, check_memory, within};
 use crate::connection::url;
 use crate::{Usage, output, units};
 
@@ -92,6 +92,10 @@ pub struct Arguments {
 /// Measures.
 pub fn run(arguments: Arguments) -> Result<()> {
     let plan = plan(&arguments)?;
+    // A page that cannot be written is told before anything is measured.
+    let page_file = (arguments.report.as_deref())
+        .map(output::Whole::begin)
+        .transpose()?;
     let steps = plan.specs().len() as u64 * u64::from(plan.rounds);
     let progress = output::step_progress(steps, "");
     let report = latency::run(&plan, |what| {
@@ -99,14 +103,15 @@ pub fn run(arguments: Arguments) -> Result<()> {
         progress.inc(u64::from(what.starts_with("round")));
     })?;
     progress.finish_and_clear();
-    if let Some(path) = &arguments.report {
-        let html = page(&report).html("odafs bench latency");
-        std::fs::write(path, html).with_context(|| format!("cannot write {}", path.display()))?;
+    // Neither is lost with the other.
+    let printed = match arguments.json {
+        true => output::json(&report),
+        false => print(&report),
+    };
+    if let Some(file) = page_file {
+        file.finish(&page(&report).html("odafs bench latency"))?;
     }
-    if arguments.json {
-        return output::json(&report);
-    }
-    print(&report)
+    printed
 }
 
 fn plan(arguments: &Arguments) -> Result<Plan> {
@@ -131,6 +136,12 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     };
     if file_bytes < 1 << 20 {
         bail!(Usage("--file-size: at least 1MiB is needed".to_owned()));
+    }
+    if arguments.url.is_none() {
+        // The file, and the cache of a server unless none is measured.
+        let local = !arguments.fabric.is_empty() && arguments.fabric.iter().all(|f| f == "local");
+        let needed = file_bytes.saturating_mul(if local { 1 } else { 2 });
+        check_memory("--file-size", file_bytes, needed)?;
     }
     let mut plan = Plan {
         program: std::env::current_exe().context("cannot find this program")?,

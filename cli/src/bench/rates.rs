@@ -9,6 +9,7 @@ use clap::builder::PossibleValuesParser;
 use odafs_bench::process::Fabric;
 use odafs_bench::rates::{Conditions, Rate, Report};
 use odafs_bench::table::{Table, bytes, count, time};
+use odafs_server::memory;
 use serde::Serialize;
 
 use crate::{Usage, devices, output, units};
@@ -57,6 +58,12 @@ impl Common {
     pub fn conditions(&self, rows: usize, rdma: Fabric) -> Result<Conditions> {
         Usage::unless_no_time("--seconds", self.seconds)?;
         Usage::unless_none("--rounds", self.rounds == Some(0))?;
+        // The file, and a server's cache of twice as much.
+        check_memory(
+            "--file-size",
+            self.file_size,
+            self.file_size.saturating_mul(3),
+        )?;
         let (rounds, time) = self.share(rows);
         Ok(Conditions {
             program: std::env::current_exe().context("cannot find this program")?,
@@ -103,6 +110,20 @@ const ROUNDS: u32 = 3;
 
 /// The least time for a row in a round for which another round is worth while.
 const ROW_LEAST: Duration = Duration::from_millis(50);
+
+/// Fails if a bench needs more memory than this process may take, for files in memory and servers that hold them too.
+pub fn check_memory(option: &str, given: u64, needed: u64) -> Result<()> {
+    match memory::available() {
+        Some(available) if needed > available.bytes => bail!(
+            "{option}: {} does not fit in memory: {} are needed, and this process may take {} ({})",
+            bytes(given),
+            bytes(needed),
+            bytes(available.bytes),
+            available.bound
+        ),
+        _ => Ok(()),
+    }
+}
 
 /// Rounds of so many rows, `most` unless they are `given`, and the time for a row in each, so that half of `all` is left for
 /// what lies around the rows: files, servers, connections.
