@@ -7,6 +7,7 @@ use odafs_bench::table::{Table, count};
 use serde::Serialize;
 
 use crate::connection::{Clients, ConnectionArguments, url};
+use crate::each::each;
 use crate::output;
 
 /// Show the references to pages that a server hands out
@@ -51,12 +52,14 @@ struct Reference {
 pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
     let mut rows = Vec::new();
-    for url in &arguments.urls {
+    let all = each(&arguments.urls, |url| {
         let (client, path) = clients.at(url)?;
         rows.extend(client.refs(&[path])?.into_iter().map(|file| row(url, file)));
-    }
+        Ok(())
+    });
     if arguments.json {
-        return output::json(&rows);
+        output::json_of_some(&rows, &all)?;
+        return all;
     }
     for row in &rows {
         let pages = row.size.div_ceil(u64::from(row.page_bytes.max(1)));
@@ -87,7 +90,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
             output::table(&table)?;
         }
     }
-    Ok(())
+    all
 }
 
 fn row(url: &Url, file: FileReferences) -> Row {

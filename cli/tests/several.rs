@@ -16,7 +16,7 @@ fn one_that_fails_does_not_keep_the_others_from_being_done() {
     }
     let server = Server::start(served.path(), &[]);
     let urls = ["/a", "/no", "/b", "/none"].map(|path| server.shm_url(path));
-    let cases: [&[&str]; 9] = [
+    let cases: [&[&str]; 11] = [
         &["ls"],
         &["ls", "-l"],
         &["ls", "--json"],
@@ -25,6 +25,8 @@ fn one_that_fails_does_not_keep_the_others_from_being_done() {
         &["cat"],
         &["cat", "--why"],
         &["cat", "--why", "--json"],
+        &["refs"],
+        &["refs", "--json"],
         &["rm"],
     ];
     for command in cases {
