@@ -56,25 +56,40 @@ impl Scratch {
     /// page would time a disk.
     ///
     /// # Errors
-    /// As for [`Scratch::within`].
+    /// As for [`Scratch::within`], or there is no room on disk either.
     pub fn for_bytes(bytes: u64) -> io::Result<Self> {
         let memory = Path::new("/dev/shm");
         remove_left(memory);
-        let room = rustix::fs::statvfs(memory)
-            .map(|s| s.f_bavail * s.f_frsize)
-            .unwrap_or(0);
-        if room > bytes + bytes / 4
+        if room(memory).unwrap_or(0) > bytes.saturating_add(bytes / 4)
             && let Ok(scratch) = Self::within(memory)
         {
             return Ok(scratch);
         }
-        Self::new()
+        let scratch = Self::new()?;
+        match room(scratch.path()) {
+            Some(room) if room < bytes => Err(io::Error::new(
+                io::ErrorKind::StorageFull,
+                format!(
+                    "neither {} nor {} has room for files of {}",
+                    memory.display(),
+                    std::env::temp_dir().display(),
+                    crate::table::bytes(bytes)
+                ),
+            )),
+            _ => Ok(scratch),
+        }
     }
 
     /// Where it is.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
+}
+
+/// Bytes that the file system at a path has room for; `None`: it does not say, as those in memory without a bound.
+fn room(path: &Path) -> Option<u64> {
+    let status = rustix::fs::statvfs(path).ok()?;
+    (status.f_blocks > 0).then(|| status.f_bavail.saturating_mul(status.f_frsize))
 }
 
 fn open(directory: &Path) -> io::Result<File> {
@@ -139,6 +154,13 @@ mod tests {
         let gone = second.path().to_owned();
         drop(second);
         assert!(!gone.exists());
+    }
+
+    #[test]
+    fn files_that_fit_nowhere_are_refused() {
+        let error = Scratch::for_bytes(1 << 60).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(Scratch::for_bytes(1).is_ok());
     }
 
     #[test]

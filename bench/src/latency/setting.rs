@@ -106,8 +106,11 @@ impl Setting {
     }
 
     fn make(&mut self, plan: &Plan, specs: &[Spec], tick: &mut impl FnMut(&str)) -> Result<()> {
+        let wants_large =
+            |s: &Spec| s.backing == LARGE_PAGE && (s.fabric == "local" || s.route == "floor");
+        let files = if specs.iter().any(wants_large) { 2 } else { 1 };
         let directory =
-            Scratch::for_bytes(2 * plan.file_bytes).context("cannot make a directory")?;
+            Scratch::for_bytes(files * plan.file_bytes).context("cannot make a directory")?;
         let (served, beside) = (
             directory.path().join("served"),
             directory.path().join("large"),
@@ -117,9 +120,7 @@ impl Setting {
         let wrote = percents("writing the file", plan.file_bytes, tick);
         local::write_random(&path, plan.file_bytes, wrote)
             .with_context(|| format!("cannot write {}", path.display()))?;
-        let wants_large =
-            |s: &Spec| s.backing == LARGE_PAGE && (s.fabric == "local" || s.route == "floor");
-        if specs.iter().any(wants_large) {
+        if files == 2 {
             fs::copy(&path, &beside)
                 .with_context(|| format!("cannot write {}", beside.display()))?;
             self.large = Some(LocalFile::open(&beside, true)?);

@@ -110,7 +110,7 @@ impl Setting {
         tick: &mut impl FnMut(&str),
     ) -> Result<usize> {
         let bytes = self.conditions.file_bytes;
-        let directory = Scratch::for_bytes(2 * bytes).context("cannot make a directory")?;
+        let directory = Scratch::for_bytes(bytes).context("cannot make a directory")?;
         let path = directory.path().join(FILE);
         let wrote = percents("writing a file", bytes, tick);
         local::write_random(&path, bytes, wrote).context("cannot write a file")?;
