@@ -27,8 +27,8 @@ use crate::{Usage, listeners};
       with lines such as  dir = \"/srv/data\"  cache = \"8GiB\"  read-only = true  shm = true
 
 When it accepts, one line on stdout says where: ready nfs=127.0.0.1:2049 rdma=127.0.0.1:20049
-shm=/run/odafs.sock (port 0 asks for any free port; the line has the real one). SIGTERM and
-SIGINT drain and end it with status 0; one more, a second or later, ends it at once.
+shm=/run/odafs.sock (port 0 asks for any free port; the line has the real one). SIGTERM, SIGINT
+and SIGHUP drain and end it with status 0; one more, a second or later, ends it at once.
 
 Mount it on Linux:
   mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,nolock 127.0.0.1:/ /mnt

@@ -333,13 +333,16 @@ impl Status {
 
     /// What it is told as to whoever asked for this. One status has as many meanings as there are procedures.
     fn of(self, verb: &str) -> String {
-        let likely = match (self.0, verb) {
-            (22, "read" | "write" | "sync") => ": not a regular file?",
-            (22, "readlink") => ": not a symbolic link?",
-            (22, "rename") => ": a directory into itself?",
-            _ => return self.to_string(),
+        let words = match (self.0, verb) {
+            (13, "create" | "mkdir" | "remove" | "rmdir" | "rename" | "symlink" | "link") => {
+                "permission denied (the directory's mode decides; over TCP and RDMA, the server's `--squash` too)"
+            }
+            (22, "read" | "write" | "sync") => "invalid argument: not a regular file?",
+            (22, "readlink") => "invalid argument: not a symbolic link?",
+            (22, "rename") => "invalid argument: a directory into itself?",
+            _ => self.words(),
         };
-        format!("{}{likely} (status {})", self.words(), self.0)
+        format!("{words} (status {})", self.0)
     }
 
     fn words(self) -> &'static str {
@@ -348,7 +351,9 @@ impl Status {
             2 => "no such file or directory",
             5 => "the server met an input/output error (its log says more)",
             6 => "no such device",
-            13 => "permission denied (see the file's mode and the server's `--squash`)",
+            13 => {
+                "permission denied (the file's mode decides; over TCP and RDMA, the server's `--squash` too)"
+            }
             17 => "it exists already",
             18 => "across two file systems of the server (copy it instead)",
             19 => "no such device",
@@ -494,6 +499,15 @@ mod tests {
                 "argument: a directory into itself? (status",
             ),
             (asked("mkdir"), "mkdir /x: invalid argument (status 22)"),
+            (
+                PathError::Server {
+                    verb: "mkdir",
+                    path: path(),
+                    status: Status(13),
+                }
+                .to_string(),
+                "the directory's mode",
+            ),
         ] {
             assert!(told.contains(likely), "{told}");
         }
