@@ -121,7 +121,8 @@ fn replace(what: &Replacing, write: &mut dyn FnMut(&File) -> Result<()>) -> Resu
         Err(error) => {
             // Without an answer it may be there yet; with one, it was made if only its rights could not be set.
             let answered = !matches!(error, PathError::Call { .. });
-            if answered && client.stat_link(&beside).is_err() {
+            let is_gone = || matches!(client.stat_link(&beside), Err(PathError::Server { .. }));
+            if answered && is_gone() {
                 unfinished.forget();
             }
             return Err(error.into());

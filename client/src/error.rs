@@ -334,7 +334,10 @@ impl Status {
     /// What it is told as to whoever asked for this. One status has as many meanings as there are procedures.
     fn of(self, verb: &str) -> String {
         let words = match (self.0, verb) {
-            (13, "create" | "mkdir" | "remove" | "rmdir" | "rename" | "symlink" | "link") => {
+            (
+                13,
+                "create" | "put" | "mkdir" | "remove" | "rmdir" | "rename" | "symlink" | "link",
+            ) => {
                 "permission denied (the directory's mode decides; over TCP and RDMA, the server's `--squash` too)"
             }
             (22, "read" | "write" | "sync") => "invalid argument: not a regular file?",

@@ -91,10 +91,15 @@ pub enum Fate {
 }
 
 impl KeptWrite {
-    /// Whether it has to be sent again to a server with this verifier.
+    /// Whether a server with this verifier has lost what it had answered.
+    pub fn was_lost(&self, verifier: [u8; 8]) -> bool {
+        matches!(self.fate, Fate::Unstable(then) if then != verifier)
+    }
+
+    /// Whether it is sent again to a server with this verifier that has lost some.
     pub fn is_lost(&self, verifier: [u8; 8]) -> bool {
         match self.fate {
-            Fate::Unstable(then) => then != verifier,
+            Fate::Unstable(_) => self.was_lost(verifier),
             Fate::Stable => false,
             Fate::Unanswered => true,
         }

@@ -215,7 +215,12 @@ fn sync_all(file: &File, state: &FileState) -> Result<(), WriteError> {
             }
         };
         state.wrote(&committed.wcc);
-        if !writes.iter().any(|write| write.is_lost(committed.verifier)) {
+        // What was not answered comes again to hide no less than it did of what was lost; alone it is its caller's to repeat,
+        // for others may have written there since.
+        if !writes
+            .iter()
+            .any(|write| write.was_lost(committed.verifier))
+        {
             return Ok(());
         }
         send_again(file, &writes, committed.verifier)?;

@@ -193,7 +193,7 @@ fn measure(case: &Case, setting: &Setting, times: Times) -> Result<Vec<Row>> {
     };
     if !case.is_bound() {
         let mut crowds: Vec<Crowd> = configs.into_iter().map(Crowd::new).collect();
-        // A round is as long as the slices, with and without what does not count, would be together.
+        // Long enough for all of them to connect.
         let slice = times.slice * 3;
         for _ in 0..times.rounds {
             for crowd in &mut crowds {

@@ -26,6 +26,7 @@ pub struct Plan {
     /// The longest that a client may take to touch its working set.
     pub warm_up_ms: u64,
     /// How long it reads then before its slices count.
+    #[serde(default)]
     pub settle_ms: u64,
     /// Lists of cases.
     pub cases: Vec<Group>,

@@ -100,6 +100,10 @@ impl Registrar {
         }
         match (shortage, in_use) {
             (Shortage::Memory(Some(error)), 0) => Err(NoLease::Never(error)),
+            // A job has given it back in between.
+            (Shortage::Room, 0) if self.supply.budget.has_room(self.bytes_of(length)) => {
+                Err(NoLease::Later)
+            }
             (_, 0) => {
                 let why = "the call is longer than all memory for calls";
                 Err(NoLease::Never(io::Error::new(
