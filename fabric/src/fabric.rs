@@ -134,7 +134,7 @@ pub struct Local<'a> {
     pub region: &'a Arc<Region>,
     /// First byte within it.
     pub offset: usize,
-    /// Bytes.
+    /// Its length in bytes.
     pub length: usize,
 }
 
@@ -178,7 +178,7 @@ pub enum Sink<'a> {
         frame: FrameNumber,
         /// First byte within the frame.
         offset: u32,
-        /// Bytes.
+        /// Its length in bytes.
         length: u32,
     },
 }
@@ -194,7 +194,7 @@ pub enum Source<'a> {
         frame: FrameNumber,
         /// First byte within the frame.
         offset: u32,
-        /// Bytes.
+        /// Its length in bytes.
         length: u32,
     },
     /// Bytes that are taken before the post returns.
@@ -202,7 +202,7 @@ pub enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// Bytes.
+    /// How many bytes they are.
     pub fn length(&self) -> usize {
         match self {
             Source::Frame { length, .. } => *length as usize,

@@ -150,7 +150,7 @@ pub enum ChunkSource {
         frame: Pinned,
         /// First byte within it.
         offset: u32,
-        /// Bytes.
+        /// How many bytes of it.
         length: u32,
     },
     /// A copy, for what could not be pinned.
@@ -175,7 +175,7 @@ impl ChunkSource {
         }
     }
 
-    /// Bytes.
+    /// How many bytes they are.
     pub fn length(&self) -> u32 {
         match self {
             ChunkSource::Frame { length, .. } => *length,

@@ -73,7 +73,7 @@ pub struct Transfer {
     pub frame: Pinned,
     /// First byte within the frame.
     pub offset: u32,
-    /// Bytes.
+    /// How many bytes are moved.
     pub length: u32,
     /// Where the data goes.
     pub answer: Answer,

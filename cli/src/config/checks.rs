@@ -56,7 +56,15 @@ struct Conditional {
 }
 
 const FOR_CALLERS: &str = "it is for callers over TCP and RDMA, and there is only shared memory; leave it out, or name --nfs, --rdma or --verbs";
-const FOR_RDMA: &str = "it is for RDMA, name --rdma or --verbs too, or leave it out";
+
+const fn for_rdma(option: &'static str, said: fn(&ServeOptions) -> bool) -> Conditional {
+    Conditional {
+        option,
+        said,
+        counts: ServeOptions::has_rdma,
+        remedy: "it is for RDMA, name --rdma or --verbs too, or leave it out",
+    }
+}
 
 const CONDITIONAL: [Conditional; 7] = [
     Conditional {
@@ -71,36 +79,13 @@ const CONDITIONAL: [Conditional; 7] = [
         counts: |options| options.is_on_network(),
         remedy: FOR_CALLERS,
     },
-    Conditional {
-        option: "--credits",
-        said: |options| options.credits.is_some(),
-        counts: |options| options.has_rdma(),
-        remedy: FOR_RDMA,
-    },
-    Conditional {
-        option: "--design",
-        said: |options| options.design.is_some(),
-        counts: |options| options.has_rdma(),
-        remedy: FOR_RDMA,
-    },
-    Conditional {
-        option: "--registration",
-        said: |options| options.registration.is_some(),
-        counts: |options| options.has_rdma(),
-        remedy: FOR_RDMA,
-    },
-    Conditional {
-        option: "--registration-cost",
-        said: |options| options.registration_cost.is_some(),
-        counts: |options| options.has_rdma(),
-        remedy: FOR_RDMA,
-    },
-    Conditional {
-        option: "--pinning-cost",
-        said: |options| options.pinning_cost.is_some(),
-        counts: |options| options.has_rdma(),
-        remedy: FOR_RDMA,
-    },
+    for_rdma("--credits", |options| options.credits.is_some()),
+    for_rdma("--design", |options| options.design.is_some()),
+    for_rdma("--registration", |options| options.registration.is_some()),
+    for_rdma("--registration-cost", |options| {
+        options.registration_cost.is_some()
+    }),
+    for_rdma("--pinning-cost", |options| options.pinning_cost.is_some()),
 ];
 
 impl ServeOptions {

@@ -17,7 +17,7 @@ pub enum Data {
     Apart {
         /// Offset in the message.
         at: usize,
-        /// Bytes.
+        /// How many bytes, without padding.
         length: u32,
     },
 }
@@ -43,7 +43,7 @@ pub enum Source {
 impl Source {
     pub(super) const NONE: Self = Self::Message(0..0);
 
-    /// Bytes.
+    /// How many bytes they are.
     pub fn bytes(&self) -> u32 {
         match self {
             Self::Data(range) => range.end - range.start,

@@ -38,7 +38,7 @@ record! {
     pub struct Segment {
         /// Steering tag (rkey).
         pub handle: u32,
-        /// Bytes.
+        /// Its length in bytes.
         pub length: u32,
         /// First byte under the tag.
         pub offset: u64,

@@ -64,7 +64,7 @@ pub struct ReadRequest {
     pub sink_tag: u32,
     /// And offset.
     pub sink_offset: u64,
-    /// Bytes.
+    /// How many bytes are read.
     pub length: u32,
     /// What is read: steering tag.
     pub source_tag: u32,

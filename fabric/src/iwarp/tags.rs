@@ -19,7 +19,7 @@ pub enum Memory {
         region: Arc<Region>,
         /// First byte.
         offset: usize,
-        /// Bytes.
+        /// Its length in bytes.
         length: usize,
         /// What the peer may do.
         access: Access,

@@ -83,7 +83,7 @@ pub enum Transport {
 /// An RDMA device.
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// Its name.
+    /// As the kernel names it, such as `mlx5_0`.
     pub name: String,
     /// How it speaks.
     pub transport: Transport,
@@ -148,7 +148,7 @@ pub enum PortState {
 }
 
 impl Transport {
-    /// Its name.
+    /// As messages and tables name it.
     pub const fn name(self) -> &'static str {
         match self {
             Transport::InfiniBand => "InfiniBand",
@@ -160,7 +160,7 @@ impl Transport {
 }
 
 impl PortState {
-    /// Its name.
+    /// As messages and tables name it.
     pub const fn name(self) -> &'static str {
         match self {
             PortState::Active => "active",

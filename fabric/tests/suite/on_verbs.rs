@@ -275,7 +275,8 @@ fn nobody_waits_for_the_end_of_a_tag() {
     if !subject.is_patient() {
         return;
     }
-    let lives = (0..20).any(|_| ends_behind_what_is_not_taken(&subject));
+    let tries = if subject.rxe { 20 } else { 1 };
+    let lives = (0..tries).any(|_| ends_behind_what_is_not_taken(&subject));
     assert!(lives, "no connection outlives it");
 }
 

@@ -138,7 +138,7 @@ impl Lease {
         }
     }
 
-    /// Bytes.
+    /// How many bytes were asked for.
     pub fn len(&self) -> usize {
         self.length
     }

@@ -102,7 +102,7 @@ record! {
         pub file: FileHandle<'a>,
         /// First byte.
         pub offset: u64,
-        /// Bytes.
+        /// How many bytes are to be written.
         pub count: u32,
         /// How far it shall get before the reply.
         pub stable: Stable,

@@ -16,7 +16,7 @@ pub type ReadDirPlusResult<'a> = Result<ReadDirPlusOk<'a>, Failed<Option<Attribu
 pub struct Entry<'a> {
     /// Number of the file within its file system.
     pub fileid: u64,
-    /// Its name.
+    /// Its name in the directory, as bytes: no encoding is promised.
     pub name: &'a [u8],
     /// Where a further READDIR goes on.
     pub cookie: u64,

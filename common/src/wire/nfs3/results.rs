@@ -39,7 +39,7 @@ record! {
     /// What LOOKUP found.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct LookupOk<'a> {
-        /// It.
+        /// Handle of the object.
         pub file: FileHandle<'a>,
         /// Its attributes.
         pub attributes: Option<Attributes>,
@@ -104,7 +104,7 @@ record! {
     /// What was made.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct CreateOk<'a> {
-        /// It.
+        /// Handle of the new object; without one it has to be looked up.
         pub file: Option<FileHandle<'a>>,
         /// Its attributes.
         pub attributes: Option<Attributes>,
