@@ -156,6 +156,14 @@ impl DataCache {
         Some(into.len() - left)
     }
 
+    /// Fetches a block ahead, if it is kept, for a reader that comes to it next.
+    #[inline]
+    pub fn fetch_ahead(&self, at: Stretch) {
+        if let Some(Some(core)) = self.core.get() {
+            core.prefetch(Block::at(at.file, at.offset));
+        }
+    }
+
     /// A hit counts, but of a block that is new.
     #[inline]
     fn note_use(&self, core: &Core, found: &Found) {

@@ -20,9 +20,13 @@
 //! what fills and goes and fills again is of no use: orders that let the oldest go (CLOCK, which servers' page caches resemble,
 //! and LRU) keep a tenth of what SIEVE keeps where more is read than fits (docs/BENCHMARKS.md).
 
+mod crowded;
 mod sieve;
 
-use self::sieve::{Owner, Sieve};
+use self::{
+    crowded::Crowded,
+    sieve::{Owner, Sieve},
+};
 use odafs_common::{
     page::PageSize,
     reference::{AccessKey, Epoch, Handle, Reference},
@@ -54,6 +58,7 @@ pub const CHUNK_BYTES: usize = size_of::<Chunk>() + size_of::<Owner>() + 4;
 pub struct Directory {
     segments: Box<[OnceLock<Box<[Chunk]>>]>,
     session: AtomicU64,
+    crowded: Crowded,
     keeper: Mutex<Keeper>,
 }
 
@@ -142,6 +147,7 @@ impl Directory {
         Self {
             segments: (0..segments).map(|_| OnceLock::new()).collect(),
             session: AtomicU64::new(0),
+            crowded: Crowded::default(),
             keeper: Mutex::new(Keeper {
                 page: PageSize::DEFAULT,
                 limit: chunks.min(chunks_in(segments)),
@@ -222,6 +228,11 @@ impl Directory {
     pub fn is_evicted(&self, tree: &Tree, page: u64) -> bool {
         tree.slot(page)
             .is_some_and(|slot| slot.load(Relaxed) == EVICTED)
+    }
+
+    /// Is a call for this page to ask for references?
+    pub fn wants(&self, tree: &Tree, page: u64) -> bool {
+        !self.is_evicted(tree, page) || self.crowded.asks()
     }
 
     /// Takes references in, each with the index of its page; those of another session, and those older than what is
@@ -388,6 +399,8 @@ impl Directory {
         let chunks = usize::try_from(bytes).unwrap_or(usize::MAX) / CHUNK_BYTES;
         let mut keeper = self.keeper.lock();
         keeper.limit = chunks.min(chunks_in(self.segments.len()));
+        let used = keeper.owners.len() - keeper.free.len();
+        self.crowded.set_full(used >= keeper.limit);
         while keeper.owners.len() - keeper.free.len() > keeper.limit {
             let Some(victim) = self.victim(&mut keeper) else {
                 return;
@@ -403,6 +416,7 @@ impl Directory {
             let victim = self.victim(keeper)?;
             self.release(keeper, victim, EVICTED);
         }
+        self.crowded.set_full(used + 1 >= keeper.limit);
         if let Some(number) = keeper.free.pop() {
             return Some(number as usize);
         }
@@ -450,6 +464,7 @@ impl Directory {
         }
         keeper.held -= u64::from(owner.held);
         keeper.free.push(number as u32);
+        self.crowded.set_full(false);
     }
 
     fn chunk(&self, slot: u32) -> Option<&Chunk> {

@@ -242,6 +242,29 @@ fn at_the_limit_the_oldest_goes_that_was_not_looked_into() {
 }
 
 #[test]
+fn what_would_take_anothers_place_again_is_asked_for_seldom() {
+    let (directory, tree) = fresh(2);
+    let page = |chunk: u64| chunk * CHUNK as u64;
+    let asks = |chunk: u64| {
+        (0..80)
+            .filter(|_| directory.wants(&tree, page(chunk)))
+            .count()
+    };
+    directory.learn(&tree, 1, (0..2).map(|c| (page(c), reference(c, 7))));
+    assert_eq!([asks(0), asks(2)], [80, 80], "nothing had to go yet");
+    directory.learn(&tree, 1, [(page(2), reference(2, 7))]);
+    assert_eq!(directory.lookup(&tree, page(0), 1, SIZE), Lookup::Evicted);
+    assert_eq!([asks(1), asks(3)], [80, 80], "it is there, or never was");
+    assert_eq!(asks(0), 10);
+    directory.forget(&tree, page(2), Epoch(7));
+    assert_eq!(asks(0), 80, "there is room");
+    directory.learn(&tree, 1, [(page(2), reference(2, 7))]);
+    assert_eq!(asks(0), 10);
+    directory.set_limit(4 * CHUNK_BYTES as u64);
+    assert_eq!(asks(0), 80, "there may be more");
+}
+
+#[test]
 fn emptied_chunks_are_used_before_others_are_taken() {
     let (directory, tree) = fresh(2);
     directory.learn(

@@ -100,6 +100,8 @@ pub struct Tick {
     pub told: Untold,
     /// From the data cache.
     pub hits: Untold,
+    /// The page behind the one that was looked for in the data cache last.
+    pub next_page: AtomicU64,
 }
 
 /// How many of something were not told of yet.

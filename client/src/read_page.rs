@@ -262,7 +262,7 @@ impl PageRead<'_> {
             asked,
             ..
         } = self.steps;
-        let session = match self.steps.learns() {
+        let session = match self.steps.learns(self.page) {
             true => shared.tended_session(),
             false => None,
         };

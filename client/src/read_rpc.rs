@@ -159,7 +159,9 @@ fn learn(shared: &Shared, file: &FileState, session: &Session, ok: &odafs::ReadO
 fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(), Failed> {
     let shared = reading.shared;
     let on_fabric = shared.calls.link().name() != "nfs";
-    let session = match reading.steps().learns() && !plain {
+    let steps = reading.steps();
+    let mut pages = (parts.iter().filter(|part| part.step != Step::Done)).map(|part| part.page);
+    let session = match !plain && pages.any(|page| steps.learns(page)) {
         true => shared.tended_session(),
         false => None,
     };

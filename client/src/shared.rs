@@ -33,7 +33,7 @@ use odafs_fabric::{
     clock::Nanos,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
 };
 
@@ -206,6 +206,18 @@ impl Shared {
         let into_page = size.bytes().saturating_sub(within).min(into.len());
         let from = stretch(file, file.moment().generation, page, size, within);
         self.cache.as_ref()?.get(from, &mut into[..into_page])
+    }
+
+    /// A page is read that may be cached. Who reads page after page finds the next one fetched: frames lie in the order in
+    /// which they were filled, so the processor does not find it by itself. It is fetched while this one is copied.
+    #[inline]
+    pub fn follow(&self, file: &FileState, page: u64, size: PageSize, lane: Lane) {
+        let next_page = &file.ticks[lane.index()].next_page;
+        let follows = next_page.load(Relaxed) == page;
+        next_page.store(page + 1, Relaxed);
+        if let Some(cache) = self.cache.as_ref().filter(|_| follows) {
+            cache.fetch_ahead(stretch(file, 0, page + 1, size, 0));
+        }
     }
 
     /// Is there a data cache?

@@ -68,6 +68,9 @@ impl<'a> Steps<'a> {
     #[inline]
     pub fn look(&self, page: u64, within: usize, buf: &mut [u8]) -> Found {
         let (shared, file, order) = (self.shared, self.file, self.asked.order());
+        if order.keeps {
+            shared.follow(file, page, self.size, self.asked.lane());
+        }
         if order.keeps
             && let Some(bytes) = shared.cached(file, page, self.size, within, buf)
         {
@@ -154,10 +157,12 @@ impl<'a> Steps<'a> {
         self.asked.order().keeps && self.shared.has_room()
     }
 
-    /// Is a call to ask for references? Those that nobody reads by are of no use. Without a session one is asked for again,
-    /// now and then.
+    /// Is a call for this page to ask for references? Those that nobody reads by are of no use. Without a session one is
+    /// asked for again, now and then.
     #[inline]
-    pub fn learns(&self) -> bool {
-        self.asked.order().learns || self.session.is_none()
+    pub fn learns(&self, page: u64) -> bool {
+        let directory = &self.shared.directory;
+        self.session.is_none()
+            || (self.asked.order().learns && directory.wants(&self.file.tree, page))
     }
 }

@@ -68,6 +68,14 @@ impl Core {
         frames.find_map(|frame| self.holds(frame, block))
     }
 
+    /// Fetches ahead the frame that may hold a block.
+    #[inline]
+    pub fn prefetch(&self, block: Block) {
+        if let Some(frame) = self.index.find(block.hash()).next() {
+            self.frames.prefetch_to_load(frame);
+        }
+    }
+
     #[inline]
     fn holds(&self, frame: u32, block: Block) -> Option<Found> {
         let (epoch, [file, place, generation]) = self.frames.label(frame)?;

@@ -51,6 +51,26 @@ fn speed() {
         let hit = least_ns(|_| _ = black_box(cache.get(page(dice.below(pages)), &mut into)));
         let hit_64 =
             least_ns(|_| _ = black_box(cache.get(page(dice.below(pages)), &mut into[..64])));
+        // Half of the memory is read in order, the frames of which lie anywhere.
+        let mixed = DataCache::new(mib << 20, mib << 20);
+        let mut left: Vec<u64> = (0..pages / 2).collect();
+        while !left.is_empty() {
+            let number = left.swap_remove(dice.below(left.len() as u64) as usize);
+            mixed.put(page(number), PageSize::MIN, &data, || true);
+        }
+        let mut in_order = |follow: bool| {
+            least_ns(|n| {
+                let (this, next) = (page(n % (pages / 2)), page((n + 1) % (pages / 2)));
+                if follow {
+                    mixed.fetch_ahead(next);
+                }
+                black_box(mixed.get(this, &mut into));
+            })
+        };
+        let (alone, followed) = (in_order(false), in_order(true));
+        println!(
+            "{mib} MiB, in order: hit {alone:.0} ns, the next one fetched ahead {followed:.0}"
+        );
         let plain = vec![1; pages as usize * BLOCK];
         let copy = least_ns(|_| {
             let at = dice.below(pages) as usize * BLOCK;

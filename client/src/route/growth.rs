@@ -17,6 +17,11 @@ const FIRST: f64 = 256.0;
 const HALF: f64 = 256.0;
 /// Frames that may be taken at once, until so many were.
 const TRIED: u32 = 64;
+/// Growth waits until it can pay for so many frames, and then takes them one after another: neighbours in a file that is
+/// read in order become neighbours in memory, where the processor fetches the next one ahead.
+const RUN: u32 = 128;
+/// It waits no longer than until it has earned this.
+const RUN_NS: f64 = 1_000_000.0;
 /// Frames of the largest page, 64 KiB.
 const PAGE_FRAMES: u32 = 16;
 /// A frame that took longer was not dear: its thread was suspended.
@@ -34,6 +39,8 @@ pub struct Growth {
     frames_ns: f64,
     /// Frames that may still be taken as a trial of the price.
     untried: u32,
+    /// A run of frames is being taken.
+    running: bool,
 }
 
 impl Default for Growth {
@@ -43,6 +50,7 @@ impl Default for Growth {
             frames: 1.0,
             frames_ns: FRAME_NS,
             untried: TRIED,
+            running: true,
         }
     }
 }
@@ -68,9 +76,16 @@ impl Growth {
     }
 
     /// Frames that may be taken now.
-    pub fn frames(&self) -> u32 {
+    pub fn frames(&mut self) -> u32 {
         let price_ns = (self.frames_ns / self.frames).max(1.0);
         let frames = (self.balance_ns / price_ns).max(0.0) as u32;
+        self.running = match self.running {
+            true => frames > 0,
+            false => frames >= RUN || (frames > 0 && self.balance_ns >= RUN_NS),
+        };
+        if !self.running {
+            return 0;
+        }
         match self.untried {
             0 => frames,
             // Never less than the largest page takes.
@@ -124,6 +139,29 @@ mod tests {
     fn nothing_grows_where_nothing_is_read_again() {
         let (_, taken) = spent_ns(1_000_000, Some(0.0), |_| FRAME_NS as u64);
         assert_eq!(f64::from(taken), FIRST);
+    }
+
+    #[test]
+    fn frames_come_in_runs() {
+        let mut growth = Growth::default();
+        growth.took(1000, 2_500_000);
+        let mut runs = Vec::new();
+        let mut run = 0;
+        for _ in 0..100_000 {
+            growth.missed(1, 1000.0, 500.0, Some(1.0));
+            match growth.frames() {
+                0 if run > 0 => runs.push(std::mem::take(&mut run)),
+                0 => {}
+                _ => {
+                    growth.took(1, 2_500);
+                    run += 1;
+                }
+            }
+        }
+        assert!(
+            runs.len() > 10 && runs.iter().all(|run| *run >= RUN),
+            "{runs:?}"
+        );
     }
 
     /// Whatever is left to try, a page finds room for all its frames at once.

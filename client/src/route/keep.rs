@@ -57,7 +57,7 @@ impl Keep {
     }
 
     /// Frames that it may take memory for now.
-    pub fn may_grow(&self) -> u32 {
+    pub fn may_grow(&mut self) -> u32 {
         self.growth.frames()
     }
 

@@ -16,8 +16,10 @@ const STAMP: usize = 0;
 const LABEL: usize = 8;
 const USES: usize = 32;
 
-/// Bytes of a frame that are fetched ahead.
+/// Bytes of a frame that are fetched ahead of a fill.
 const FETCHED: usize = 8 * LINE;
+/// Bytes of a frame that are fetched ahead of a copy, which fetches the others itself.
+const FETCHED_TO_LOAD: usize = FRAME / 2;
 
 /// What a frame holds, in words of its owner's choice.
 pub type Label = [u64; 3];
@@ -97,6 +99,15 @@ impl Frames {
     /// Fetches ahead what is known of a frame.
     pub fn prefetch_label(&self, frame: u32) {
         self.memory.prefetch(frame as usize * STRIDE);
+    }
+
+    /// Fetches ahead what is known of a frame and its first half; a copy of it fetches the second.
+    #[inline]
+    pub fn prefetch_to_load(&self, frame: u32) {
+        let at = frame as usize * STRIDE;
+        for line in (0..LINE + FETCHED_TO_LOAD).step_by(LINE) {
+            self.memory.prefetch(at + line);
+        }
     }
 
     /// Fetches the first lines of a frame ahead that is to be filled; the processor follows by itself.
