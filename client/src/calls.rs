@@ -4,6 +4,7 @@ use crate::{
     error::{CallError, ConnectError},
     link::Link,
     options::{Credential, Wait},
+    patience::{LastAttempt, NoLine, Patience, Pause},
     pool::{Lent, Pool, TakeError},
     procedure::Procedure,
     silence::Silence,
@@ -56,6 +57,8 @@ pub struct Line {
     made_at: u64,
     /// Something was answered on it.
     answered: bool,
+    /// In which round of [`Silence`] it was made.
+    round: u32,
 }
 
 /// A call on its way.
@@ -170,12 +173,8 @@ impl Calls {
         loop {
             let mut line = match self.line(deadline) {
                 Ok(line) => line,
-                Err(TakeError::TimedOut) => return Err(self.given_up(procedure, last)),
-                Err(TakeError::NotMade(error)) => {
-                    last = Some(error.to_string());
-                    if !pause.before_retry(deadline) {
-                        return Err(self.given_up(procedure, last));
-                    }
+                Err(why) => {
+                    last = Some(self.without_line(procedure, why, last, &mut pause, deadline)?);
                     continue;
                 }
             };
@@ -190,9 +189,8 @@ impl Calls {
                 Attempt::Refused(error) => return Err(error),
                 Attempt::TimedOut => return Err(self.given_up(procedure, None)),
                 Attempt::Broken(broken) => {
-                    last = Some(broken.to_string());
+                    last = Some(self.lost(line, &broken));
                     again = Some(Patience::default());
-                    self.lost(line);
                     if !procedure.idempotent && !repeat.may_repeat() {
                         return Err(CallError::Unknown {
                             call: procedure.name,
@@ -284,7 +282,10 @@ impl Calls {
             Attempt::Done(value) => Ok(value),
             Attempt::Refused(error) => Err(error),
             Attempt::TimedOut => Err(self.given_up(procedure, None)),
-            Attempt::Broken(broken) => Err(self.given_up(procedure, Some(broken.to_string()))),
+            Attempt::Broken(broken) => {
+                let failed = LastAttempt::Failed(broken.to_string());
+                Err(self.given_up(procedure, Some(failed)))
+            }
         }
     }
 
@@ -298,7 +299,7 @@ impl Calls {
 
     /// A connection apart from the pool.
     pub fn own_line(&self, deadline: Nanos) -> io::Result<Line> {
-        let made_at = self.times_broken();
+        let (made_at, round) = (self.times_broken(), self.silence.round());
         let transport = self.link.rpc(self.wait, deadline)?;
         Ok(Line {
             transport,
@@ -306,6 +307,7 @@ impl Calls {
             sink: None,
             made_at,
             answered: false,
+            round,
         })
     }
 
@@ -372,8 +374,8 @@ impl Calls {
         match transport.send_at_once(out) {
             Ok(true) => {}
             Ok(false) => return Ok(None),
-            Err(_) => {
-                self.lost(line);
+            Err(broken) => {
+                self.lost(line, &broken);
                 return Ok(None);
             }
         }
@@ -383,8 +385,8 @@ impl Calls {
             match transport.receive_front(front, deadline) {
                 Ok(true) => {}
                 Ok(false) => return Err(self.given_up(procedure, None)),
-                Err(_) => {
-                    self.lost(line);
+                Err(broken) => {
+                    self.lost(line, &broken);
                     return Ok(None);
                 }
             }
@@ -399,27 +401,60 @@ impl Calls {
 
     /// A connection of the pool. One that is older than the last loss is closed, should the server be gone, so it is
     /// looked at first.
-    pub fn line(&self, deadline: Nanos) -> Result<Lent<'_, Line>, TakeError<io::Error>> {
-        self.lines.take(deadline, || {
-            self.silence.rest(deadline)?;
+    pub fn line(&self, deadline: Nanos) -> Result<Lent<'_, Line>, NoLine> {
+        let make = || {
+            if !self.silence.rest(deadline) {
+                return Err(NoLine::Silence);
+            }
             let line = self.own_line(deadline);
-            let line = line.inspect_err(|_| self.silence.is_over())?;
+            let line = line.inspect_err(|_| self.silence.is_over());
+            let line = line.map_err(NoLine::NotMade)?;
             if line.made_at > 0 {
                 self.reconnects.fetch_add(1, Relaxed);
             }
             Ok(line)
-        })
+        };
+        self.lines
+            .take(deadline, make)
+            .map_err(|error| match error {
+                TakeError::TimedOut => NoLine::TimedOut,
+                TakeError::NotMade(why) => why,
+            })
+    }
+
+    /// Waits before another attempt at a call for which there was no connection, or gives it up. `last`: what the attempt
+    /// before came to.
+    pub fn without_line(
+        &self,
+        procedure: &Procedure,
+        why: NoLine,
+        last: Option<LastAttempt>,
+        pause: &mut Pause,
+        deadline: Nanos,
+    ) -> Result<LastAttempt, CallError> {
+        let last = match why {
+            NoLine::TimedOut => return Err(self.given_up(procedure, last)),
+            NoLine::Silence => {
+                let last = last.unwrap_or(LastAttempt::Silent);
+                return Err(self.given_up(procedure, Some(last)));
+            }
+            NoLine::NotMade(error) => LastAttempt::Failed(error.to_string()),
+        };
+        match pause.before_retry(deadline) {
+            true => Ok(last),
+            false => Err(self.given_up(procedure, Some(last))),
+        }
     }
 
     /// A first connection, which tells a server that is not there from one that refuses; and its longest message.
     pub fn reach(&self) -> Result<u32, ConnectError> {
         match self.line(self.deadline()) {
             Ok(mut line) => Ok(u32::try_from(line.transport().message_max()).unwrap_or(u32::MAX)),
-            Err(TakeError::NotMade(source)) => Err(ConnectError::Unreachable {
+            Err(NoLine::NotMade(source)) => Err(ConnectError::Unreachable {
                 server: self.link.address(),
                 source,
             }),
-            Err(TakeError::TimedOut) => Err(CallError::TimedOut {
+            Err(NoLine::TimedOut | NoLine::Silence) => Err(CallError::TimedOut {
                 call: "making a connection",
                 after: self.span(),
             }
@@ -428,30 +463,35 @@ impl Calls {
     }
 
     /// A connection was lost: those that are idle are of the same age, and dropped with it.
-    pub fn lost(&self, line: Lent<'_, Line>) {
+    pub fn lost(&self, line: Lent<'_, Line>, broken: &Broken) -> LastAttempt {
+        let last = match broken.by_peer && !line.answered {
+            true => LastAttempt::Silent,
+            false => LastAttempt::Failed(broken.to_string()),
+        };
         if !line.answered {
-            self.silence.goes_on();
+            self.silence.goes_on(line.round);
         }
         if line.made_at == self.times_broken() {
             self.broken.fetch_add(1, Relaxed);
             self.lines.clear();
         }
         line.discard();
+        last
     }
 
     /// What a call that was not made within its deadline is told as.
-    pub fn given_up(&self, procedure: &Procedure, reason: Option<String>) -> CallError {
-        match reason {
+    pub fn given_up(&self, procedure: &Procedure, last: Option<LastAttempt>) -> CallError {
+        match last {
             None => CallError::TimedOut {
                 call: procedure.name,
                 after: self.deadline.duration(),
             },
-            Some(_) if self.silence.lasts() => CallError::Silent {
+            Some(LastAttempt::Silent) => CallError::Silent {
                 call: procedure.name,
                 server: self.link.address(),
                 remedy: self.silence.remedy(&self.link),
             },
-            Some(reason) => CallError::Lost {
+            Some(LastAttempt::Failed(reason)) => CallError::Lost {
                 call: procedure.name,
                 server: self.link.address(),
                 reason,
@@ -543,42 +583,6 @@ fn rejected(procedure: &Procedure, rejection: Rejection) -> CallError {
     }
 }
 
-/// Pauses between attempts to connect: 1 ms, doubled up to a quarter of a second.
-#[derive(Debug, Default)]
-pub struct Pause(u64);
-
-impl Pause {
-    /// Sleeps. False when the deadline would pass meanwhile.
-    pub fn before_retry(&mut self, deadline: Nanos) -> bool {
-        self.0 = (self.0 * 2).clamp(1_000_000, 250_000_000);
-        let span = Nanos(self.0);
-        if deadline.since(clock::now()) <= span {
-            return false;
-        }
-        clock::sleep(span);
-        true
-    }
-}
-
-/// How long a repeated call is waited for before it is sent once more: 20 ms, doubled up to a second.
-#[derive(Debug, Clone, Copy)]
-pub struct Patience(Nanos);
-
-impl Default for Patience {
-    fn default() -> Self {
-        Self(Nanos::from_millis(20))
-    }
-}
-
-impl Patience {
-    /// Until when, if it begins now.
-    pub fn until(self, deadline: Nanos) -> Nanos {
-        deadline.min(clock::now() + self.0)
-    }
-
-    /// The next time.
-    #[must_use]
-    pub fn longer(self) -> Self {
-        Self(Nanos((self.0.0 * 2).min(Nanos::from_secs(1).0)))
-    }
-}
+#[cfg(all(test, not(shuttle)))]
+#[path = "calls_tests.rs"]
+mod tests;

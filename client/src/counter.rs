@@ -4,7 +4,7 @@
 //! else it is read on a connection for direct reads that is there, by RDMA Reads where those are granted, by the server's NIC
 //! elsewhere. Any other way to know takes a call.
 
-use crate::{direct::Alone, session::Session, shared::Shared, state::FileState, transport::Broken};
+use crate::{direct::Alone, session::Session, shared::Shared, state::FileState};
 use odafs_common::{exception::Exception, reference::Reference};
 
 /// Is the counter what it was? `None` where it cannot be read, or was not known.
@@ -66,7 +66,7 @@ fn by_pair(
             None
         }
         Ok(Alone::TimedOut | Alone::Full) => None,
-        Err(Broken(broken)) => {
+        Err(broken) => {
             tracing::debug!(%broken, "a connection for direct reads was lost");
             pair.discard();
             session.look();

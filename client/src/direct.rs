@@ -248,7 +248,7 @@ impl DirectPair {
         match answer.result {
             Ok(bytes) if bytes as usize != length => Ok(Alone::Refused(Exception::OutOfBounds)),
             Ok(_) if self.take(&rest, &mut into[taken..]) => Ok(Alone::Read),
-            Ok(_) => Err(Broken("the server completed what was not asked".into())),
+            Ok(_) => Err(Broken::new("the server completed what was not asked")),
             Err(exception) => Ok(Alone::Refused(exception)),
         }
     }
@@ -292,7 +292,7 @@ impl DirectPair {
         {
             Ok(_) => {}
             Err(PostError::Full) => return Err(NotPosted::Full),
-            Err(error) => return Err(NotPosted::Broken(Broken(error.to_string()))),
+            Err(error) => return Err(NotPosted::Broken(Broken::new(error))),
         }
         self.slots[slot] = Slot::Waiting {
             sequence: self.sequence,
@@ -330,8 +330,8 @@ impl DirectPair {
         if self.waiting > 0 {
             return Err(NotPosted::Full);
         }
-        Err(NotPosted::Broken(Broken(
-            "no completion came for any of the reads that timed out".into(),
+        Err(NotPosted::Broken(Broken::new(
+            "no completion came for any of the reads that timed out",
         )))
     }
 
@@ -371,7 +371,7 @@ impl DirectPair {
                 Some(Event::Read { id, result }) => {
                     self.reading = self.reading.saturating_sub(1);
                     if let Err(fault) = result {
-                        return Err(Broken(fault.to_string()));
+                        return Err(Broken::new(fault));
                     }
                     self.read_done(id)
                 }
@@ -381,7 +381,7 @@ impl DirectPair {
                 }
                 Some(_) => None,
                 None if self.pair.is_closed() => {
-                    return Err(Broken("the server closed the connection".into()));
+                    return Err(Broken::by_peer("the server closed the connection"));
                 }
                 None => {
                     if self.unflushed {
@@ -396,7 +396,7 @@ impl DirectPair {
 
     fn completed(&mut self) -> Result<Option<Answer>, Broken> {
         let Some((completion, _)) = Completion::parse(self.pair.message()) else {
-            return Err(Broken("the server sent no completion".into()));
+            return Err(Broken::new("the server sent no completion"));
         };
         self.feedback = Feedback::unpack(completion.feedback);
         let slot = completion.sequence as usize % DEPTH;
@@ -411,8 +411,8 @@ impl DirectPair {
                 };
                 let result = completion.result;
                 if result.is_ok_and(|bytes| bytes as usize > self.slot_bytes) {
-                    return Err(Broken(
-                        "the server claims more bytes than were asked for".into(),
+                    return Err(Broken::new(
+                        "the server claims more bytes than were asked for",
                     ));
                 }
                 Ok(Some(Answer {
@@ -425,7 +425,7 @@ impl DirectPair {
                 self.slots[slot] = Slot::Free;
                 Ok(None)
             }
-            _ => Err(Broken("the server completed what was not asked".into())),
+            _ => Err(Broken::new("the server completed what was not asked")),
         }
     }
 

@@ -92,6 +92,7 @@ mod nfs;
 mod options;
 mod part;
 mod path;
+mod patience;
 mod pipeline;
 mod pool;
 mod procedure;

@@ -1,9 +1,10 @@
 //! Plain NFS version 3: metadata, writes, and reads where the server has nothing better (RFC 1813).
 
 use crate::{
-    calls::{Calls, Pause, Repeat},
+    calls::{Calls, Repeat},
     error::{CallError, Status},
     handle::Handle,
+    patience::Pause,
     procedure::{Asks, Number, Procedure},
 };
 use odafs_common::wire::{

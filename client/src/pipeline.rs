@@ -1,9 +1,9 @@
 //! Many calls of one procedure in flight on one connection.
 
 use crate::{
-    calls::{Calls, Line, Patience, Pause, answer},
+    calls::{Calls, Line, answer},
     error::{CallError, Status},
-    pool::TakeError,
+    patience::{Patience, Pause},
     procedure::{Asks, Procedure},
     transport::{Broken, Place, Placed},
 };
@@ -62,6 +62,8 @@ pub enum Next<I> {
     More(I),
     /// The same call again, a little later.
     Later(I),
+    /// No further call; the answers to those under way are waited for.
+    Drain,
     /// No further call, and no answer is of interest any more.
     Stop,
 }
@@ -137,12 +139,10 @@ impl<W: Work> Run<'_, W> {
         loop {
             let mut line = match self.calls.line(self.deadline) {
                 Ok(line) => line,
-                Err(TakeError::TimedOut) => return Err(self.calls.given_up(self.procedure, last)),
-                Err(TakeError::NotMade(error)) => {
-                    last = Some(error.to_string());
-                    if !self.pause.before_retry(self.deadline) {
-                        return Err(self.calls.given_up(self.procedure, last));
-                    }
+                Err(why) => {
+                    let (pause, deadline) = (&mut self.pause, self.deadline);
+                    let calls = self.calls;
+                    last = Some(calls.without_line(self.procedure, why, last, pause, deadline)?);
                     continue;
                 }
             };
@@ -152,8 +152,7 @@ impl<W: Work> Run<'_, W> {
                     return Ok(());
                 }
                 Err(Stopped::Broken(broken)) => {
-                    last = Some(broken.to_string());
-                    self.calls.lost(line);
+                    last = Some(self.calls.lost(line, &broken));
                     let sent = self.in_flight.drain(..);
                     self.todo
                         .extend(sent.map(|flying| (Some(flying.xid), flying.item)));
@@ -284,6 +283,7 @@ impl<W: Work> Run<'_, W> {
             .map_err(Stopped::Failed)?
         {
             Next::Done => {}
+            Next::Drain => self.todo.clear(),
             Next::Stop => return Err(Stopped::AsAsked),
             Next::More(item) => self.todo.push_front((None, item)),
             Next::Later(item) => {

@@ -178,11 +178,11 @@ impl RdmaTransport {
                 return match error {
                     CallError::NoCredit => Ok(Sent::NoCredit),
                     CallError::Duplicate => self.send_again(message, deadline),
-                    CallError::TooLong => Err(Broken("the call does not fit the transport".into())),
-                    CallError::NoMemory => Err(Broken(match no_memory {
-                        Some(error) => format!("cannot register memory: {error}"),
-                        None => "cannot register memory".into(),
-                    })),
+                    CallError::TooLong => Err(Broken::new("the call does not fit the transport")),
+                    CallError::NoMemory => Err(match no_memory {
+                        Some(error) => Broken::new(format!("cannot register memory: {error}")),
+                        None => Broken::new("cannot register memory"),
+                    }),
                 };
             }
         };
@@ -228,10 +228,10 @@ impl RdmaTransport {
                 Err(PostError::Full) => {
                     self.pair.flush();
                     if !self.step(&mut patience)? {
-                        return Err(Broken("the server takes no more messages".into()));
+                        return Err(Broken::new("the server takes no more messages"));
                     }
                 }
-                Err(error) => return Err(Broken(error.to_string())),
+                Err(error) => return Err(Broken::posting(error)),
             }
         }
     }
@@ -253,12 +253,12 @@ impl RdmaTransport {
                 self.received(invalidated)?;
             }
             Some(Completion::Read { id, result }) => {
-                result.map_err(|fault| Broken(fault.to_string()))?;
+                result.map_err(Broken::by_peer)?;
                 self.fetched(id as u32)?;
             }
             Some(Completion::Send { .. } | Completion::Write { .. }) => {}
             None if self.pair.is_closed() => {
-                return Err(Broken("the server closed the connection".into()));
+                return Err(Broken::by_peer("the server closed the connection"));
             }
             None => return Ok(false),
         }
@@ -273,8 +273,8 @@ impl RdmaTransport {
                 self.release_call(pulled.xid, invalidated);
                 let length = pulled.assembly.length as usize;
                 let buffer = self.memory.lend(&mut *self.pair, length, Access::LOCAL);
-                let buffer =
-                    buffer.map_err(|error| Broken(format!("cannot register memory: {error}")))?;
+                let buffer = buffer
+                    .map_err(|error| Broken::new(format!("cannot register memory: {error}")))?;
                 let pull = Pull::new(pulled, buffer, self.pair.message());
                 self.pulls.push_back(pull);
                 self.post_reads()
@@ -282,7 +282,7 @@ impl RdmaTransport {
             Event::Failed { xid, why } => {
                 self.release_call(xid, invalidated);
                 if why == Failure::Malformed {
-                    return Err(Broken(why.to_string()));
+                    return Err(Broken::new(why));
                 }
                 tracing::debug!(%why, "a call was refused by the transport");
                 // To the caller it is a server that has no means to serve the call.
@@ -315,7 +315,7 @@ impl RdmaTransport {
         for (_, buffer) in &call.buffers {
             self.memory.end_access(&mut *self.pair, buffer, invalidated);
         }
-        let malformed = || Broken(Failure::Malformed.to_string());
+        let malformed = || Broken::new(Failure::Malformed);
         for (kind, buffer) in call.buffers {
             if let (NeedKind::Reply, Stream::Memory(bytes)) = (kind, &reply.stream) {
                 received.message.resize(*bytes as usize, 0);
@@ -394,7 +394,7 @@ impl RdmaTransport {
             match self.pair.post_send(0, &[&self.header]) {
                 // If there is no room, the server takes it back by its own clock.
                 Ok(_) | Err(PostError::Full) => {}
-                Err(error) => return Err(Broken(error.to_string())),
+                Err(error) => return Err(Broken::new(error)),
             }
         }
         Ok(())
@@ -428,7 +428,7 @@ impl Transport for RdmaTransport {
                 Sent::NoCredit => {
                     self.pair.flush();
                     if !self.step(&mut patience)? {
-                        return Err(Broken("the server answers none of many calls".into()));
+                        return Err(Broken::new("the server answers none of many calls"));
                     }
                 }
             }

@@ -40,7 +40,7 @@ impl Reading<'_> {
             };
             let part = &mut parts[answer.part];
             let (Step::Guarded(reference) | Step::OneSided(reference)) = part.step else {
-                return Err(Broken("the server completed what was not asked".into()).into());
+                return Err(Broken::new("the server completed what was not asked").into());
             };
             let one_sided = matches!(part.step, Step::OneSided(_));
             let wanted = part.wanted(reference.length, !scratch.is_empty());
@@ -52,7 +52,7 @@ impl Reading<'_> {
                         &mut part.buf[..wanted.bytes]
                     };
                     if !pair.take(&answer, into) {
-                        return Err(Broken("the server completed what was not asked".into()).into());
+                        return Err(Broken::new("the server completed what was not asked").into());
                     }
                     session.was_served();
                     part.finish(

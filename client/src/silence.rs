@@ -4,28 +4,41 @@
 use crate::link::Link;
 use odafs_fabric::{
     clock::{self, Nanos},
-    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    sync::{
+        Condvar, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
-use std::io;
 
 /// How long a server has been silent.
 #[derive(Debug, Default)]
 pub struct Silence {
-    /// Connections in a row that were lost before anything was answered on them.
-    lost: AtomicU32,
+    /// Rounds in a row in which connections were lost before anything was answered on them.
+    rounds: Mutex<u32>,
+    /// There are none any more.
+    over: Condvar,
     /// Something was answered, ever.
     heard: AtomicBool,
 }
 
 impl Silence {
-    /// A connection was lost before anything was answered on it.
-    pub fn goes_on(&self) {
-        self.lost.fetch_add(1, Relaxed);
+    /// The round in which a connection is made now. Those that are made side by side are of one round.
+    pub fn round(&self) -> u32 {
+        *self.rounds.lock()
     }
 
-    /// The peer did something else than to end a connection.
+    /// A connection of this round was lost before anything was answered on it.
+    pub fn goes_on(&self, round: u32) {
+        let mut rounds = self.rounds.lock();
+        if *rounds == round {
+            *rounds += 1;
+        }
+    }
+
+    /// The peer did something else than to end a connection: who rests tries at once.
     pub fn is_over(&self) {
-        self.lost.store(0, Relaxed);
+        *self.rounds.lock() = 0;
+        self.over.notify_all();
     }
 
     /// Something came on a connection; `answered`: whether anything had.
@@ -38,26 +51,30 @@ impl Silence {
         }
     }
 
-    /// Was the last connection ended without an answer?
-    pub fn lasts(&self) -> bool {
-        self.lost.load(Relaxed) > 0
-    }
-
     /// To be called before a connection is made: waits for 1 ms, doubled up to a second, where those before it were
-    /// ended without an answer.
-    pub fn rest(&self, deadline: Nanos) -> io::Result<()> {
-        let Some(doubled) = self.lost.load(Relaxed).checked_sub(1) else {
-            return Ok(());
+    /// ended without an answer; no longer than until another thread's is answered. False: until the deadline.
+    pub fn rest(&self, deadline: Nanos) -> bool {
+        let mut rounds = self.rounds.lock();
+        let Some(doubled) = rounds.checked_sub(1) else {
+            return true;
         };
         let pause = Nanos::from_millis(1 << doubled.min(10)).min(Nanos::from_secs(1));
-        let left = deadline.since(clock::now());
-        clock::sleep(pause.min(left));
-        if left <= pause {
-            // Whoever comes next tries, however little time it has: the server may be another by now.
-            self.lost.store(1, Relaxed);
-            return Err(io::ErrorKind::TimedOut.into());
+        let until = clock::now() + pause;
+        loop {
+            let now = clock::now();
+            if *rounds == 0 || (now >= until && now < deadline) {
+                return true;
+            }
+            if now >= deadline {
+                // Whoever comes next tries, however little time it has: the server may be another by now.
+                *rounds = 1;
+                return false;
+            }
+            rounds = self
+                .over
+                .wait_timeout(rounds, until.min(deadline).since(now))
+                .0;
         }
-        Ok(())
     }
 
     /// What may be wrong.
@@ -79,10 +96,20 @@ mod tests {
     #[test]
     fn who_comes_after_a_call_that_gave_up_tries_again() {
         let silence = Silence::default();
-        (0..20).for_each(|_| silence.goes_on());
-        let soon = || clock::now() + Nanos::from_millis(20);
-        let given_up = silence.rest(soon()).map_err(|error| error.kind());
-        assert_eq!(given_up, Err(io::ErrorKind::TimedOut));
-        assert!(silence.lasts() && silence.rest(soon()).is_ok());
+        (0..20).for_each(|round| silence.goes_on(round));
+        assert!(!silence.rest(clock::now() + Nanos::from_millis(20)));
+        assert_eq!(silence.round(), 1);
+        assert!(silence.rest(clock::now() + Nanos::from_secs(100)));
+    }
+
+    #[test]
+    fn connections_that_are_lost_side_by_side_are_one_round() {
+        let silence = Silence::default();
+        (0..4).for_each(|_| silence.goes_on(0));
+        assert_eq!(silence.round(), 1);
+        (0..4).for_each(|_| silence.goes_on(1));
+        assert_eq!(silence.round(), 2);
+        silence.is_over();
+        assert_eq!(silence.round(), 0);
     }
 }

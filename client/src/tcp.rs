@@ -79,7 +79,7 @@ impl TcpTransport {
                 return Ok(false);
             }
             match self.stream.read(&mut self.input) {
-                Ok(0) => return Err(Broken("the server closed the connection".into())),
+                Ok(0) => return Err(Broken::by_peer("the server closed the connection")),
                 Ok(bytes) => {
                     (self.taken, self.filled) = (0, bytes);
                     return Ok(true);
@@ -108,7 +108,10 @@ fn is_wait(error: &io::Error) -> bool {
 }
 
 fn broken(error: io::Error) -> Broken {
-    Broken(error.to_string())
+    match error.kind() {
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => Broken::by_peer(error),
+        _ => Broken::new(error),
+    }
 }
 
 impl Transport for TcpTransport {
@@ -122,7 +125,7 @@ impl Transport for TcpTransport {
         let length = u32::try_from(message.len())
             .ok()
             .filter(|length| *length <= RECORD_MAX);
-        let length = length.ok_or_else(|| Broken("the message is too long".into()))?;
+        let length = length.ok_or_else(|| Broken::new("the message is too long"))?;
         self.out
             .extend_from_slice(&RecordMark::whole(length).to_bytes());
         self.out.extend_from_slice(message);
@@ -134,7 +137,7 @@ impl Transport for TcpTransport {
         while sent < self.out.len() {
             let left = deadline.since(clock::now());
             if left.0 == 0 {
-                return Err(Broken("the server takes no more bytes".into()));
+                return Err(Broken::new("the server takes no more bytes"));
             }
             match self.stream.write(&self.out[sent..]) {
                 Ok(bytes) => sent += bytes,
@@ -157,7 +160,7 @@ impl Transport for TcpTransport {
                     return Ok(true);
                 }
                 Ok(None) => {}
-                Err(error) => return Err(Broken(error.to_string())),
+                Err(error) => return Err(Broken::new(error)),
             }
             if !self.fill(deadline)? {
                 return Ok(false);

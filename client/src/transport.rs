@@ -11,8 +11,38 @@ use thiserror::Error;
 
 /// The transport is of no more use; why.
 #[derive(Debug, Clone, Error)]
-#[error("{0}")]
-pub struct Broken(pub String);
+#[error("{reason}")]
+pub struct Broken {
+    reason: String,
+    /// The peer ended the connection.
+    pub by_peer: bool,
+}
+
+impl Broken {
+    /// For a reason on this side, or because the peer misbehaved.
+    pub fn new(reason: impl ToString) -> Self {
+        Self {
+            reason: reason.to_string(),
+            by_peer: false,
+        }
+    }
+
+    /// The peer ended it.
+    pub fn by_peer(reason: impl ToString) -> Self {
+        Self {
+            reason: reason.to_string(),
+            by_peer: true,
+        }
+    }
+
+    /// A message could not be posted.
+    pub fn posting(error: PostError) -> Self {
+        Self {
+            reason: error.to_string(),
+            by_peer: matches!(error, PostError::Closed),
+        }
+    }
+}
 
 /// Data that came apart from its message, in registered memory. The server writes to it no more.
 #[derive(Clone, Copy)]
@@ -145,7 +175,7 @@ impl Transport for FabricTransport {
                 Ok(true)
             }
             Err(PostError::Full | PostError::TooLong) => Ok(false),
-            Err(error) => Err(Broken(error.to_string())),
+            Err(error) => Err(Broken::posting(error)),
         }
     }
 
@@ -202,11 +232,11 @@ pub fn send_when_room(
                 pair.flush();
                 odafs_fabric::sync::hint::spin_loop();
             }
-            Err(PostError::Full) => return Err(Broken("the server takes no more messages".into())),
+            Err(PostError::Full) => return Err(Broken::new("the server takes no more messages")),
             Err(PostError::TooLong) => {
-                return Err(Broken("the message is too long for the fabric".into()));
+                return Err(Broken::new("the message is too long for the fabric"));
             }
-            Err(error) => return Err(Broken(error.to_string())),
+            Err(error) => return Err(Broken::posting(error)),
         }
     }
 }
@@ -232,7 +262,7 @@ fn next_front(
             }
             Some(_) => {}
             None if pair.is_closed() => {
-                return Err(Broken("the server closed the connection".into()));
+                return Err(Broken::by_peer("the server closed the connection"));
             }
             None => {
                 if !patience.rest(pair)? {

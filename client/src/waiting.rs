@@ -88,7 +88,7 @@ impl Patience {
         self.slept = true;
         match pair.wait(Some(self.deadline.since(now))) {
             Ok(()) | Err(PostError::Closed) => Ok(true),
-            Err(error) => Err(Broken(error.to_string())),
+            Err(error) => Err(Broken::new(error)),
         }
     }
 }

@@ -53,8 +53,8 @@ impl DirectPair {
         part: usize,
     ) -> Result<(), NotPosted> {
         let Some(exposed) = self.exposed else {
-            return Err(NotPosted::Broken(Broken(
-                "the connection was granted no RDMA Reads".into(),
+            return Err(NotPosted::Broken(Broken::new(
+                "the connection was granted no RDMA Reads",
             )));
         };
         let order = exposed.order.min(self.pair.read_order());
@@ -88,7 +88,7 @@ impl DirectPair {
         let posted = match self.post_read(self.sequence, into, bytes, from) {
             Ok(posted) => posted,
             Err(PostError::Full) => return Err(NotPosted::Full),
-            Err(error) => return Err(NotPosted::Broken(Broken(error.to_string()))),
+            Err(error) => return Err(NotPosted::Broken(Broken::new(error))),
         };
         self.slots[slot] = Slot::Reading {
             id: self.sequence,
@@ -142,7 +142,7 @@ impl DirectPair {
             let posted = match self.post_read(id, stamp_at, Layout::STAMP, from) {
                 Ok(posted) => posted,
                 Err(PostError::Full) => return Ok(()),
-                Err(error) => return Err(Broken(error.to_string())),
+                Err(error) => return Err(Broken::new(error)),
             };
             self.due.pop_front();
             self.unflushed = true;

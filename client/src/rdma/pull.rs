@@ -47,8 +47,8 @@ impl Pull {
     /// Posts what can be posted now. True if that is something.
     pub fn post(&mut self, pair: &mut dyn QueuePair) -> Result<bool, Broken> {
         if pair.reads_max() == 0 {
-            return Err(Broken(
-                "the server left a reply in its memory, and lets nobody read it".into(),
+            return Err(Broken::new(
+                "the server left a reply in its memory, and lets nobody read it",
             ));
         }
         let before = self.posted;
@@ -69,7 +69,7 @@ impl Pull {
                     self.over += 1;
                 }
                 Err(PostError::Full) => break,
-                Err(error) => return Err(Broken(error.to_string())),
+                Err(error) => return Err(Broken::new(error)),
             }
         }
         Ok(self.posted > before)

@@ -2,10 +2,11 @@
 
 use super::Shared;
 use crate::{
-    calls::{Pause, Repeat},
+    calls::Repeat,
     error::ConnectError,
     link::Link,
     options::Route,
+    patience::Pause,
     session::{NoSession, Session},
 };
 use odafs_fabric::{
