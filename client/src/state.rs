@@ -88,21 +88,23 @@ pub enum Fate {
     Stable,
     /// Nothing, or no more than that it failed: it may have been done or not.
     Unanswered,
+    /// It was lost, and takes the place of what was lost under it: it is sent again until that succeeds.
+    Lost,
 }
 
 impl KeptWrite {
     /// Whether a server with this verifier has lost what it had answered.
     pub fn was_lost(&self, verifier: [u8; 8]) -> bool {
-        matches!(self.fate, Fate::Unstable(then) if then != verifier)
+        match self.fate {
+            Fate::Unstable(then) => then != verifier,
+            Fate::Lost => true,
+            Fate::Stable | Fate::Unanswered => false,
+        }
     }
 
     /// Whether it is sent again to a server with this verifier that has lost some.
     pub fn is_lost(&self, verifier: [u8; 8]) -> bool {
-        match self.fate {
-            Fate::Unstable(_) => self.was_lost(verifier),
-            Fate::Stable => false,
-            Fate::Unanswered => true,
-        }
+        self.fate == Fate::Unanswered || self.was_lost(verifier)
     }
 }
 

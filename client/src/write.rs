@@ -26,7 +26,7 @@ const UNSTABLE_MAX: u64 = 32 << 20;
 const RESENDS_MAX: u32 = 5;
 
 /// A part of the data.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
     from: usize,
     bytes: u32,
@@ -40,6 +40,8 @@ struct Send<'w> {
     offset: u64,
     stable: Stable,
     failed: Option<Status>,
+    /// Pieces that were sent, and of which the server has not said that they are written or will not be.
+    unanswered: Vec<Piece>,
 }
 
 /// Writes all of `data`.
@@ -50,19 +52,27 @@ pub fn write(file: &File, data: &[u8], offset: u64, stable: Stable) -> Result<()
     if file.state().unstable.lock().bytes + data.len() as u64 > UNSTABLE_MAX {
         sync(file)?;
     }
-    let _order = file.state().order.read();
-    send(file.shared(), file.state(), data, offset, stable)
-        .map_err(|error| told("write", file, offset, error))
+    let state = file.state();
+    let _order = state.order.read();
+    let (sent, unanswered) = send(file.shared(), state, data, offset, stable);
+    let mut unstable = state.unstable.lock();
+    for Piece { from, bytes } in unanswered {
+        let data = &data[from..][..bytes as usize];
+        unstable.keep(offset + from as u64, data, Fate::Unanswered);
+    }
+    drop(unstable);
+    sent.map_err(|error| told("write", file, offset, error))
 }
 
-/// The caller holds the file's [`FileState::order`].
+/// Sends `data`, and keeps what the server may lose of that. Returns the pieces that it may have written without saying so,
+/// which are the caller's to keep. The caller holds the file's [`FileState::order`].
 fn send(
     shared: &Shared,
     file: &FileState,
     data: &[u8],
     offset: u64,
     stable: Stable,
-) -> Result<(), NfsError> {
+) -> (Result<(), NfsError>, Vec<Piece>) {
     let piece_max = shared.write_max.min(shared.calls.link().piece_max());
     // Pieces end where pages do, so that the server never reads a page to change a part of it.
     let mut pieces = Vec::new();
@@ -84,28 +94,26 @@ fn send(
         offset,
         stable,
         failed: None,
+        unanswered: Vec::new(),
     };
     file.mark_write();
     let done = pipeline::run(&shared.calls, &WRITE, &mut work, pieces, 0);
-    let failed = work.failed;
+    let Send {
+        failed, unanswered, ..
+    } = work;
     // In this order: what a read that began before now still brings is not kept.
     file.mark_write();
     forget(shared, file, offset, data.len() as u64);
-    if done.is_err() || failed.is_some_and(says_nothing) {
-        file.unstable.lock().keep(offset, data, Fate::Unanswered);
-    }
-    done?;
-    match failed {
+    let sent = match failed {
         Some(status) => Err(NfsError::Status(status)),
-        None => Ok(()),
-    }
+        None => done.map_err(NfsError::Call),
+    };
+    (sent, unanswered)
 }
 
 /// It may have been done all the same: the server had it, and could not make it stable.
-fn says_nothing(failed: Status) -> bool {
-    [nfs3::Status::Io, nfs3::Status::ServerFault]
-        .iter()
-        .any(|status| status.code() == failed.0)
+fn says_nothing(failed: nfs3::Status) -> bool {
+    matches!(failed, nfs3::Status::Io | nfs3::Status::ServerFault)
 }
 
 /// What was kept of this range is of an older version; so it is even if the write failed, for it may have been done.
@@ -125,6 +133,9 @@ impl Work for Send<'_> {
         _: Option<&Arc<Region>>,
         put: &mut dyn FnMut(&dyn Encode) -> Result<(), Broken>,
     ) -> Result<(), Broken> {
+        if !self.unanswered.contains(&piece) {
+            self.unanswered.push(piece);
+        }
         put(&nfs3::WriteArgs {
             file: self.file.handle.wire(),
             offset: self.offset + piece.from as u64,
@@ -144,17 +155,35 @@ impl Work for Send<'_> {
     ) -> Result<Next<Piece>, CallError> {
         match nfs3::WriteResult::decode(result).map_err(|error| misbehaved(&WRITE, &error))? {
             Ok(written) => self.written(piece, &written),
-            Err(failed) => Ok(Next::refused(failed.status, piece, &mut self.failed)),
+            Err(failed) => Ok(self.refused(piece, failed.status)),
         }
     }
 }
 
 impl Send<'_> {
+    fn answered(&mut self, piece: Piece) {
+        self.unanswered.retain(|sent| *sent != piece);
+    }
+
+    /// What is under way beside it may be written all the same: were its answer not waited for, it might be written after
+    /// what comes later.
+    fn refused(&mut self, piece: Piece, status: nfs3::Status) -> Next<Piece> {
+        if !says_nothing(status) {
+            self.answered(piece);
+        }
+        if status == nfs3::Status::Jukebox && self.failed.is_none() {
+            return Next::Later(piece);
+        }
+        self.failed.get_or_insert(Status(status.code()));
+        Next::Drain
+    }
+
     fn written(&mut self, piece: Piece, written: &nfs3::WriteOk) -> Result<Next<Piece>, CallError> {
         let bytes = written.count;
         if bytes == 0 || bytes > piece.bytes {
             return Err(misbehaved(&WRITE, &"a count of bytes that were not sent"));
         }
+        self.answered(piece);
         let offset = self.offset + piece.from as u64;
         let data = &self.data[piece.from..][..bytes as usize];
         self.shared.written.fetch_add(u64::from(bytes), Relaxed);
@@ -164,7 +193,7 @@ impl Send<'_> {
             _ => Fate::Stable,
         };
         self.file.unstable.lock().keep(offset, data, fate);
-        if bytes == piece.bytes {
+        if bytes == piece.bytes || self.failed.is_some() {
             return Ok(Next::Done);
         }
         Ok(Next::More(Piece {
@@ -251,14 +280,15 @@ fn send_again(file: &File, writes: &[KeptWrite], verifier: [u8; 8]) -> Result<()
                     offset: from,
                     length: to - from,
                     data: write.data[part].into(),
-                    fate: write.fate,
+                    fate: Fate::Lost,
                 });
             }
         });
     }
     for at in 0..lost.len() {
         let KeptWrite { offset, data, .. } = &lost[at];
-        if let Err(error) = send(file.shared(), state, data, *offset, Stable::Unstable) {
+        let (sent, _) = send(file.shared(), state, data, *offset, Stable::Unstable);
+        if let Err(error) = sent {
             let told = told("sync", file, *offset, error);
             let mut unstable = state.unstable.lock();
             unstable.put_back(lost.into_iter().skip(at).collect());

@@ -467,6 +467,41 @@ fn what_is_written_again_hides_nothing_that_failed() {
     assert_eq!(fake.content("a"), expected);
 }
 
+/// The server writes the pieces that it has when it refuses the first.
+#[test]
+fn what_is_written_again_hides_nothing_that_was_sent_beside_what_is_refused() {
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    let file = client.create("a").unwrap();
+    file.write_at(&[1; 24 << 10], 0).unwrap();
+    fake.plan(&[(P::Write, Trouble::Full)]);
+    let error = file.write_at(&[2; 24 << 10], 0).unwrap_err();
+    assert!(matches!(error, WriteError::Server { .. }), "{error}");
+    let mut expected = vec![1; 24 << 10];
+    expected[8 << 10..].fill(2);
+    assert_eq!(file.read_to_end().unwrap(), expected);
+    fake.plan(&[(P::Commit, Trouble::Restart)]);
+    file.sync().unwrap();
+    assert!(fake.content("a") == expected);
+}
+
+/// Another write hid a part of it when it was lost; when that one cannot be sent again either, both are missing.
+#[test]
+fn a_sync_that_failed_is_made_up_for_by_the_next() {
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    let file = client.create("a").unwrap();
+    file.write_at(&[1; 4_000], 0).unwrap();
+    fake.plan(&[(P::Write, Trouble::Fails)]);
+    file.write_at(&[2; 1_000], 500).unwrap_err();
+    fake.plan(&[(P::Write, Trouble::Full)]);
+    file.sync().unwrap_err();
+    file.sync().unwrap();
+    let mut expected = vec![1; 4_000];
+    expected[500..1_500].fill(2);
+    assert!(fake.content("a") == expected);
+}
+
 #[test]
 fn pages_are_cached_from_open_to_open() {
     let fake = Fake::start();

@@ -38,6 +38,8 @@ pub enum Trouble {
     Garbled,
     /// The server loses what is unstable; then it is done, and answered with IO.
     Fails,
+    /// It is not done, and answered with NOSPC.
+    Full,
 }
 
 #[derive(Debug, Default)]
@@ -187,8 +189,13 @@ fn answer(message: &[u8], world: &Mutex<World>) -> Option<Option<Vec<u8>>> {
         _ => {}
     }
     rpc::reply_success(&mut w, header.xid);
-    if trouble == Some(Trouble::Jukebox) {
-        Status::Jukebox.encode(&mut w);
+    let refusal = match trouble {
+        Some(Trouble::Jukebox) => Some(Status::Jukebox),
+        Some(Trouble::Full) => Some(Status::NoSpc),
+        _ => None,
+    };
+    if let Some(status) = refusal {
+        status.encode(&mut w);
         w.bool(false);
         if procedure == Procedure::Write {
             w.bool(false);
