@@ -85,6 +85,12 @@ pub fn names() -> Result<Vec<String>, VerbsError> {
     Ok(List::new()?.iter().map(|(name, _)| name).collect())
 }
 
+/// Whether an error of a query says that there is no device any more: the kernel answers so when it has taken it away.
+/// Others say that the query itself failed, for want of memory for example.
+fn tells_of_loss(errno: i32) -> bool {
+    [libc::EIO, libc::ENODEV, libc::ENXIO].contains(&errno)
+}
+
 impl Context {
     /// Opens a device, or finds it open.
     pub fn open(name: &str) -> Result<Arc<Context>, VerbsError> {
@@ -153,7 +159,8 @@ impl Context {
         }
         let mut attributes = ibv_device_attr::default();
         // SAFETY: the context is open, and the attributes are filled in.
-        let gone = unsafe { ibverbs_sys::ibv_query_device(self.raw(), &mut attributes) } != 0;
+        let result = unsafe { ibverbs_sys::ibv_query_device(self.raw(), &mut attributes) };
+        let gone = result != 0 && tells_of_loss(result.abs());
         if gone {
             self.lose();
         }
@@ -262,6 +269,27 @@ unsafe fn address_of(raw: *const libc::sockaddr) -> Option<std::net::IpAddr> {
                 Some(address.sin6_addr.s6_addr.into())
             }
             _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tells_of_loss;
+
+    #[test]
+    fn a_query_that_fails_condemns_no_device_that_is_there() {
+        for errno in [libc::EIO, libc::ENODEV, libc::ENXIO] {
+            assert!(tells_of_loss(errno), "{errno}");
+        }
+        for errno in [
+            libc::ENOMEM,
+            libc::EINTR,
+            libc::EAGAIN,
+            libc::EPERM,
+            libc::EMFILE,
+        ] {
+            assert!(!tells_of_loss(errno), "{errno}");
         }
     }
 }

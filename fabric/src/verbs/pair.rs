@@ -239,12 +239,12 @@ impl Pair {
                 Ok(slot) => slot,
                 // Without any receive it would never hear of anything again.
                 Err(error) if self.receives.is_empty() && self.events.is_empty() => {
-                    return self.close(&error);
+                    return self.close_failed(&error);
                 }
                 Err(_) => return,
             };
             if let Err(error) = self.queue.receive(self.next_receive, &slot) {
-                return self.close(&error);
+                return self.close_failed(&error);
             }
             self.next_receive += 1;
             self.receives.push_back(slot);
@@ -318,7 +318,7 @@ impl Pair {
         if !self.flights.is_empty() {
             return PostError::Full;
         }
-        self.close(error);
+        self.close_failed(error);
         PostError::Closed
     }
 
@@ -394,7 +394,7 @@ impl Pair {
     fn arena(&mut self, arena: &Arc<Arena>) -> Result<Arc<Registration>, PostError> {
         self.domain.arena(arena).map_err(|error| {
             tracing::error!(%error, "the page cache cannot be registered");
-            self.close(&error);
+            self.close_failed(&error);
             PostError::Closed
         })
     }
@@ -410,7 +410,7 @@ impl Pair {
             clock::sleep(until.since(clock::now()));
         }
         if let Err(error) = self.queue.ring(&mut self.chain) {
-            self.close(&error);
+            self.close_failed(&error);
         }
     }
 
@@ -550,7 +550,7 @@ impl Pair {
         // Behind what waits for the peer its end would wait too: then it goes, at once.
         if self.closed || !self.flights.is_empty() {
             if !window.end() {
-                self.close(&"the peer could go on using memory");
+                self.close_failed(&"the peer could go on using memory");
             }
             return;
         }
@@ -559,7 +559,7 @@ impl Pair {
         self.post(&end, None, What::Quiet, Kept::Nothing);
         match self.settle(number, BIND) && !self.closed {
             true => self.spare(window),
-            false => self.close(&"a tag does not end"),
+            false => self.close_failed(&"a tag does not end"),
         }
     }
 }

@@ -63,7 +63,7 @@ impl Pair {
             self.silent_until = None;
         }
         if let Some(status) = failed {
-            self.close(&Status(status));
+            self.close_failed(&Status(status));
         }
         more
     }
@@ -84,7 +84,7 @@ impl Pair {
             self.starved = false;
         }
         if let Some(status) = failed {
-            self.close(&Status(status));
+            self.close_failed(&Status(status));
         }
     }
 
@@ -123,14 +123,23 @@ impl Pair {
         self.events.push_back(Event::Over(completion));
     }
 
+    /// The connection is over because the device failed to do something. What fails when a device goes may be seen before
+    /// RDMA-CM tells why, so the device is asked whether it is still there.
+    pub(super) fn close_failed(&mut self, why: &dyn std::fmt::Display) {
+        if self.closed {
+            return;
+        }
+        match self.domain.context().has_gone() {
+            true => self.close(&GONE),
+            false => self.close(why),
+        }
+    }
+
     /// The connection is over. What came before stays to be polled.
     pub(super) fn close(&mut self, why: &dyn std::fmt::Display) {
         if std::mem::replace(&mut self.closed, true) {
             return;
         }
-        // All that fails when a device goes may be seen before RDMA-CM tells why.
-        let gone = self.domain.context().has_gone();
-        let why = if gone { &GONE } else { why };
         tracing::debug!(peer = %self.peer, %why, "connection closed");
         while self.gather() {}
         self.reap();
@@ -182,7 +191,7 @@ impl Pair {
                     }
                     _ => {}
                 },
-                Err(error) => self.close(&error),
+                Err(error) => self.close_failed(&error),
             }
         }
     }

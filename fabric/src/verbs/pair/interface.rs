@@ -263,7 +263,7 @@ impl QueuePair for Pair {
                     self.invalidate(SteeringTag(window));
                 }
                 if !registration.end() {
-                    self.close(&"the peer could go on using memory");
+                    self.close_failed(&"the peer could go on using memory");
                 }
             }
         }
