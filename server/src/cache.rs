@@ -112,6 +112,15 @@ struct Free {
     limbo: Vec<FrameNumber>,
 }
 
+/// What CLOCK knows of a page's use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heat {
+    /// It was not asked for yet.
+    fresh: bool,
+    /// It was used since the hand last came by.
+    referenced: bool,
+}
+
 impl Cache {
     /// A cache in all frames of `arena` that `counters` leaves over.
     pub(crate) fn new(
@@ -266,6 +275,22 @@ impl Cache {
         if fresh.load(Ordering::Relaxed) {
             fresh.store(false, Ordering::Relaxed);
         } else {
+            self.arena.set_referenced(frame);
+        }
+    }
+
+    /// How much the page in a frame is used; it counts as unused from now on.
+    pub(crate) fn take_heat(&self, frame: FrameNumber) -> Heat {
+        Heat {
+            fresh: self.frame(frame).fresh.load(Ordering::Relaxed),
+            referenced: self.arena.take_referenced(frame),
+        }
+    }
+
+    /// The page was used so much where it was before.
+    pub(crate) fn warm(&self, frame: FrameNumber, heat: Heat) {
+        self.frame(frame).fresh.store(heat.fresh, Ordering::Relaxed);
+        if heat.referenced {
             self.arena.set_referenced(frame);
         }
     }

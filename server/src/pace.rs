@@ -7,8 +7,8 @@ use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 
-/// How long a worker computes at a stretch.
-const STRETCH: Nanos = Nanos::from_micros(200);
+/// How long a worker computes at a slice.
+const SLICE: Nanos = Nanos::from_micros(200);
 /// Who called so long ago is not waited for.
 const LATELY: Nanos = Nanos::from_millis(10);
 
@@ -34,16 +34,16 @@ impl Company {
     }
 }
 
-/// A stretch of computing.
-struct Stretch {
+/// A slice of computing.
+struct TimeSlice {
     company: Arc<Company>,
     since: Nanos,
 }
 
-impl Stretch {
-    /// Whether it is time to let others compute; the next stretch begins then.
+impl TimeSlice {
+    /// Whether it is time to let others compute; the next slice begins then.
     fn ends(&mut self, now: Nanos) -> bool {
-        let ends = now.since(self.since) >= STRETCH;
+        let ends = now.since(self.since) >= SLICE;
         if ends {
             self.since = now;
         }
@@ -52,36 +52,34 @@ impl Stretch {
 }
 
 thread_local! {
-    static STRETCH_HERE: RefCell<Option<Stretch>> = const { RefCell::new(None) };
+    static SLICE_HERE: RefCell<Option<TimeSlice>> = const { RefCell::new(None) };
 }
 
 /// Runs a worker's task, in which [`rest`] knows of `company`.
 pub fn paced<T>(company: &Arc<Company>, task: impl FnOnce() -> T) -> T {
-    let stretch = Stretch {
+    let slice = TimeSlice {
         company: Arc::clone(company),
         since: clock::now(),
     };
-    STRETCH_HERE.with_borrow_mut(|here| *here = Some(stretch));
+    SLICE_HERE.with_borrow_mut(|here| *here = Some(slice));
     let _ends = Ends;
     task()
 }
 
-/// Ends the stretch of this thread, even if its task panics.
+/// Ends the slice of this thread, even if its task panics.
 struct Ends;
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        STRETCH_HERE.with_borrow_mut(|here| *here = None);
+        SLICE_HERE.with_borrow_mut(|here| *here = None);
     }
 }
 
 /// Called every few microseconds of a long computation, with no lock held: gives the processor away now and then.
 pub fn rest() {
-    let ends = |here: &mut Option<Stretch>| {
-        here.as_mut()
-            .is_some_and(|stretch| stretch.ends(clock::now()))
-    };
-    if STRETCH_HERE.with_borrow_mut(ends) {
+    let ends =
+        |here: &mut Option<TimeSlice>| here.as_mut().is_some_and(|slice| slice.ends(clock::now()));
+    if SLICE_HERE.with_borrow_mut(ends) {
         std::thread::yield_now();
     }
 }
@@ -91,26 +89,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stretch_ends_where_others_call() {
+    fn a_slice_ends_where_others_call() {
         let company = Arc::new(Company::default());
         let begins = clock::now() + LATELY;
-        let after = |stretches: u64| begins + Nanos(STRETCH.0 * stretches);
-        let mut stretch = Stretch {
+        let after = |slices: u64| begins + Nanos(SLICE.0 * slices);
+        let mut slice = TimeSlice {
             company: Arc::clone(&company),
             since: begins,
         };
-        assert!(!stretch.ends(after(1)), "nobody else has called");
+        assert!(!slice.ends(after(1)), "nobody else has called");
         // From here on the clock is ours.
         let changed = |at: Nanos| company.changed.store(at.0, Ordering::Relaxed);
         company.came(1);
         changed(Nanos(0));
         company.came(1);
-        assert!(!stretch.ends(after(2)), "the same connection again");
+        assert!(!slice.ends(after(2)), "the same connection again");
         company.came(2);
         changed(begins);
-        assert!(stretch.ends(after(3)));
-        assert!(!stretch.ends(after(3)), "the next one has just begun");
-        assert!(stretch.ends(after(4)));
-        assert!(!stretch.ends(after(5) + LATELY), "that was long ago");
+        assert!(slice.ends(after(3)));
+        assert!(!slice.ends(after(3)), "the next one has just begun");
+        assert!(slice.ends(after(4)));
+        assert!(!slice.ends(after(5) + LATELY), "that was long ago");
     }
 }

@@ -485,3 +485,6 @@ pub fn attributes_of_handle(export: &Export, handle: &[u8], effort: Effort) -> O
 #[cfg(test)]
 #[path = "write_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+mod attribute_tests;

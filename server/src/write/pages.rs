@@ -3,7 +3,7 @@
 use odafs_fabric::memory::{FrameNumber, Gather};
 
 use super::Put;
-use crate::cache::Cache;
+use crate::cache::{Cache, Heat};
 use crate::file::PageLock;
 use crate::metrics::Reason;
 
@@ -30,17 +30,23 @@ pub(super) enum New<'a> {
 pub(super) struct Blank<'a> {
     cache: &'a Cache,
     frame: FrameNumber,
+    /// Of the page in its old frame.
+    heat: Option<Heat>,
 }
 
 impl<'a> Blank<'a> {
     fn allocate(cache: &'a Cache) -> Option<Self> {
         let frame = cache.allocate()?;
-        Some(Self { cache, frame })
+        let heat = None;
+        Some(Self { cache, frame, heat })
     }
 
     /// The page, which was nowhere, is there from now on.
     fn publish(self, lock: &mut PageLock<'_>) {
         self.cache.publish(lock, self.frame);
+        if let Some(heat) = self.heat {
+            self.cache.warm(self.frame, heat);
+        }
         std::mem::forget(self);
     }
 }
@@ -71,7 +77,7 @@ impl<'a> Put<'a> {
         for (lock, new) in locks.iter().zip(new) {
             let piece = self.piece(lock);
             match new {
-                New::Fresh(Blank { cache, frame }) => {
+                New::Fresh(Blank { cache, frame, .. }) => {
                     copied.push_frame(cache.arena(), *frame, piece.within, piece.length);
                 }
                 New::Nowhere | New::InPlace(_) => {
@@ -83,9 +89,13 @@ impl<'a> Put<'a> {
     }
 
     /// From the old content of the pages to the new, as the order of a write has it.
-    pub(super) fn replace_pages(&self, locks: &mut [PageLock<'_>], new: Vec<New<'a>>) {
+    pub(super) fn replace_pages(&self, locks: &mut [PageLock<'_>], mut new: Vec<New<'a>>) {
         let cache = self.export.cache();
-        for (lock, new) in locks.iter_mut().zip(&new) {
+        for (lock, new) in locks.iter_mut().zip(&mut new) {
+            // A page that is often used stays so when it is written: pageout would take it for one that nobody reads.
+            if let New::Fresh(blank) = new {
+                blank.heat = lock.frame().map(|old| cache.take_heat(old));
+            }
             if !matches!(new, New::InPlace(_)) {
                 cache.retire(lock, Reason::Write);
             }
