@@ -8,6 +8,7 @@
 //! A failure prints its seed; `ODAFS_SEED=N` runs that one alone.
 #![cfg(shuttle)]
 
+mod attacker;
 mod history;
 mod life;
 mod mortal;

@@ -2,6 +2,7 @@
 //! extend, some of which keep pages; a clock that stands still now and then; someone who writes behind the server's back;
 //! and an attacker.
 
+use crate::attacker::attacker;
 use crate::history::{History, Place};
 use crate::life::{Life, NAME, UID};
 use crate::outside::{Log, look_at_last, outsider, reader, scribe};
@@ -10,17 +11,12 @@ use odafs::{
     Cache, Changes, Client, ConnectError, Dial, Options, Rdma, RdmaCredits, RdmaDesign,
     Registration, Route, RpcOver, Wait,
 };
-use odafs_common::connect::{PrivateData, Role};
-use odafs_common::direct::{Attached, Completion, Request, opcode};
-use odafs_common::exception::Exception;
-use odafs_common::mac::{MacAlgorithm, MacKey};
 use odafs_common::page::{Layout, PageSize};
-use odafs_common::reference::{AccessKey, Epoch, Handle};
 use odafs_common::wire::nfs3::SetAttributes;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sim::{Network, NetworkConfig};
 use odafs_fabric::sync::{Arc, Mutex, thread};
-use odafs_fabric::{Completion as Event, QueuePair, RemoteInvalidation, entropy};
+use odafs_fabric::{QueuePair, RemoteInvalidation, entropy};
 use odafs_server::config::{RegistrationConfig, Strategy};
 use odafs_server::store::{CreateHow, Credential, MemoryStore, ObjectId, Store};
 use odafs_tests::linear::Action;
@@ -39,7 +35,7 @@ pub const PAGES: u8 = 3;
 /// What a page that is beyond the end holds.
 const ABSENT: u64 = u64::MAX;
 /// Frames of the page cache, one of them for counters: fewer than there are pages.
-const FRAMES: u32 = 6;
+pub const FRAMES: u32 = 6;
 const CLIENTS: u32 = 2;
 const STEPS: u64 = 12;
 
@@ -107,10 +103,10 @@ fn rdma(tight: bool) -> Rdma {
     }
 }
 
-struct Sim {
-    network: Network,
-    rpc_over: RpcOver,
-    invalidation: RemoteInvalidation,
+pub struct Sim {
+    pub network: Network,
+    pub rpc_over: RpcOver,
+    pub invalidation: RemoteInvalidation,
 }
 
 impl Dial for Sim {
@@ -147,7 +143,7 @@ impl Dial for Sim {
 
 /// What the threads of a run share.
 pub struct World {
-    network: Network,
+    pub network: Network,
     /// Its devices have the least.
     bare: bool,
     /// Its connections are iWARP streams.
@@ -161,8 +157,8 @@ pub struct World {
     pub history: History,
     store: Arc<MemoryStore>,
     pub logs: Vec<Log>,
-    captured: Arc<Captured>,
-    tally: Mutex<Tally>,
+    pub captured: Arc<Captured>,
+    pub tally: Mutex<Tally>,
 }
 
 impl World {
@@ -539,75 +535,5 @@ fn failing_disk(world: &World, store: &MemoryStore, files: &[ObjectId]) {
         world
             .history
             .say(&format!("unsynced data of file {file} was lost"));
-    }
-}
-
-/// Sends forged reads, and what clients' connections were seen to send, on a connection that belongs to no session. Each is
-/// an exception, none ends the connection.
-fn attacker(world: &World) {
-    let said = PrivateData {
-        role: Role::Direct,
-        one_sided: false,
-        nonce: [0; 16],
-    };
-    let until = clock::now() + Nanos::from_secs(1);
-    let dial = Sim {
-        network: world.network.clone(),
-        rpc_over: RpcOver::Messages,
-        invalidation: RemoteInvalidation::Never,
-    };
-    let Ok(mut pair) = dial.dial(&said.encode(), until) else {
-        return;
-    };
-    pair.post_receives(8);
-    let mut key = [0; 32];
-    entropy::fill(&mut key);
-    let key = MacKey::new(MacAlgorithm::Blake3, &key);
-    for sequence in 1..=6 {
-        let captured = world.captured.any().filter(|_| below(2) == 0);
-        let message = captured.unwrap_or_else(|| forged(sequence).seal(&key).to_vec());
-        if pair.post_send(sequence, &[&message]).is_err() {
-            return;
-        }
-        pair.flush();
-        loop {
-            match pair.poll() {
-                Some(Event::Recv { .. }) => break,
-                Some(_) => {}
-                None if pair.wait(Some(Nanos::from_secs(2))).is_err() || pair.is_closed() => return,
-                None => {}
-            }
-        }
-        if message[1] == opcode::ATTACH {
-            let refused = Attached::refuse(Exception::Denied);
-            assert_eq!(pair.message(), refused, "another connection's attach");
-        } else {
-            let (answer, data) = Completion::parse(pair.message()).expect("a completion");
-            let refused = Err(Exception::Denied);
-            assert_eq!(answer.result, refused, "a forged or foreign request");
-            assert!(data.is_empty(), "bytes for a forged or foreign request");
-        }
-        pair.post_receives(1);
-        world.tally.lock().attacks_refused += 1;
-        clock::sleep(Nanos::from_micros(below(300)));
-    }
-}
-
-fn forged(sequence: u64) -> Request {
-    Request {
-        mac: MacAlgorithm::Blake3,
-        inline: true,
-        marked: false,
-        odd_generation: false,
-        session: below(4) as u32,
-        connection: below(4) as u32,
-        sink_tag: 0,
-        sequence,
-        address: below(u64::from(FRAMES)) * PAGE as u64,
-        key: AccessKey(below(u64::MAX)),
-        epoch: Epoch(below(100)),
-        sink_offset: 0,
-        handle: Handle(below(FRAMES.into()) as u32),
-        length: PAGE as u32,
     }
 }
