@@ -76,6 +76,39 @@ impl std::fmt::Display for Kind {
     }
 }
 
+/// Whether a row is measured at a server.
+fn is_remote(spec: &Spec) -> bool {
+    spec.fabric != "local" && spec.route != "floor"
+}
+
+/// The servers that rows need.
+fn kinds(specs: &[Spec]) -> Vec<Kind> {
+    let mut kinds = Vec::new();
+    for kind in specs.iter().filter(|spec| is_remote(spec)).map(Kind::of) {
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    kinds
+}
+
+/// How many files rows need: one on large pages too, where that is read without a server.
+fn files(specs: &[Spec]) -> u64 {
+    match (specs.iter()).any(|spec| spec.backing == LARGE_PAGE && !is_remote(spec)) {
+        true => 2,
+        false => 1,
+    }
+}
+
+impl Plan {
+    /// Memory that it takes in bytes, about: the files, and the cache of each server.
+    pub fn memory_bytes(&self) -> u64 {
+        let specs = self.specs();
+        let copies = files(&specs) + kinds(&specs).len() as u64;
+        self.file_bytes.saturating_mul(copies)
+    }
+}
+
 impl Setting {
     /// Makes the files and starts the servers that these rows need.
     ///
@@ -106,9 +139,7 @@ impl Setting {
     }
 
     fn make(&mut self, plan: &Plan, specs: &[Spec], tick: &mut impl FnMut(&str)) -> Result<()> {
-        let wants_large =
-            |s: &Spec| s.backing == LARGE_PAGE && (s.fabric == "local" || s.route == "floor");
-        let files = if specs.iter().any(wants_large) { 2 } else { 1 };
+        let files = files(specs);
         let directory =
             Scratch::for_bytes(files * plan.file_bytes).context("cannot make a directory")?;
         let (served, beside) = (
@@ -126,17 +157,12 @@ impl Setting {
             self.large = Some(LocalFile::open(&beside, true)?);
         }
         self.small = Some(LocalFile::open(&path, false)?);
-        let remote = |s: &&Spec| s.fabric != "local" && s.route != "floor";
         let mut fabrics = vec![Fabric::Shm];
-        let has_rows = |fabric| specs.iter().filter(remote).any(|s| s.fabric == fabric);
+        let has_rows = |fabric| (specs.iter()).any(|s| is_remote(s) && s.fabric == fabric);
         fabrics.extend(has_rows("tcp").then_some(Fabric::Tcp));
         let device = plan.verbs.filter(|_| has_rows("verbs"));
         fabrics.extend(device.map(Fabric::Verbs));
-        for spec in specs.iter().filter(remote) {
-            let kind = Kind::of(spec);
-            if self.servers.iter().any(|(k, _)| *k == kind) {
-                continue;
-            }
+        for kind in kinds(specs) {
             tick(&format!("starting a server ({kind})"));
             let server = self.start(plan, &served, kind, &fabrics, tick)?;
             self.servers.push((kind, server));

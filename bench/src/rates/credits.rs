@@ -77,6 +77,11 @@ impl Plan {
         fixed.chain(["adaptive".to_owned()]).collect()
     }
 
+    /// How many servers they need, each with a file of its own.
+    pub fn servers(&self) -> usize {
+        self.names().len()
+    }
+
     /// The rows.
     pub fn specs(&self) -> Vec<Spec> {
         let mut specs = Vec::new();

@@ -124,6 +124,11 @@ impl Plan {
             .chain(self.on_demand.then_some(ON_DEMAND))
     }
 
+    /// How many servers they need, each with a file of its own.
+    pub fn servers(&self) -> usize {
+        self.strategies().count()
+    }
+
     /// The rows.
     pub fn specs(&self) -> Vec<Spec> {
         let mut specs = Vec::new();

@@ -55,6 +55,11 @@ pub struct Row {
 }
 
 impl Plan {
+    /// How many servers they need, each with a file of its own.
+    pub fn servers(&self) -> usize {
+        self.waits.len()
+    }
+
     /// The rows.
     pub fn specs(&self) -> Vec<Spec> {
         let mut specs = Vec::new();

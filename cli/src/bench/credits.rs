@@ -56,13 +56,13 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
         .check(&[arguments.size], most * (arguments.in_flight + 1))?;
     let rdma = arguments.over.fabric()?;
     let mut plan = Plan {
-        conditions: arguments.common.conditions(1, rdma)?,
+        conditions: arguments.common.conditions(1, 0, rdma)?,
         fixed: or(&arguments.fixed, &[2, 8, 128]),
         clients,
         in_flight: arguments.in_flight,
         record_bytes: arguments.size as usize,
     };
-    plan.conditions = arguments.common.conditions(plan.specs().len(), rdma)?;
+    plan.conditions = (arguments.common).conditions(plan.specs().len(), plan.servers(), rdma)?;
     Ok(plan)
 }
 

@@ -37,11 +37,11 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     let (record_bytes, threads) = arguments.callers.checked(&arguments.common)?;
     let rdma = arguments.over.fabric()?;
     let mut plan = Plan {
-        conditions: arguments.common.conditions(1, rdma)?,
+        conditions: arguments.common.conditions(1, 0, rdma)?,
         threads,
         record_bytes,
     };
-    plan.conditions = arguments.common.conditions(plan.specs().len(), rdma)?;
+    plan.conditions = arguments.common.conditions(plan.specs().len(), 1, rdma)?;
     Ok(plan)
 }
 

@@ -137,12 +137,6 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     if file_bytes < 1 << 20 {
         bail!(Usage("--file-size: at least 1MiB is needed".to_owned()));
     }
-    if arguments.url.is_none() {
-        // The file, and the cache of a server unless none is measured.
-        let local = !arguments.fabric.is_empty() && arguments.fabric.iter().all(|f| f == "local");
-        let needed = file_bytes.saturating_mul(if local { 1 } else { 2 });
-        check_memory("--file-size", file_bytes, needed)?;
-    }
     let mut plan = Plan {
         program: std::env::current_exe().context("cannot find this program")?,
         file_bytes: file_bytes.next_multiple_of(2 << 20),
@@ -173,6 +167,9 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
         bail!(Usage(
             "no row is left: the options exclude each other".to_owned()
         ));
+    }
+    if arguments.url.is_none() {
+        check_memory("--file-size", plan.file_bytes, plan.memory_bytes())?;
     }
     if let Some(seconds) = arguments.seconds {
         (plan.rounds, plan.time) = within(seconds, rows, arguments.rounds, ROUNDS);

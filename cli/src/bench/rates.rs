@@ -54,15 +54,15 @@ impl Common {
         Ok(())
     }
 
-    /// What the bench is told; it has so many rows.
-    pub fn conditions(&self, rows: usize, rdma: Fabric) -> Result<Conditions> {
+    /// What the bench is told; it has so many rows, at so many servers.
+    pub fn conditions(&self, rows: usize, servers: usize, rdma: Fabric) -> Result<Conditions> {
         Usage::unless_no_time("--seconds", self.seconds)?;
         Usage::unless_none("--rounds", self.rounds == Some(0))?;
-        // The file, and a server's cache of twice as much.
+        // For each server its file, and a cache of twice as much.
         check_memory(
             "--file-size",
             self.file_size,
-            self.file_size.saturating_mul(3),
+            self.file_size.saturating_mul(3 * servers as u64),
         )?;
         let (rounds, time) = self.share(rows);
         Ok(Conditions {

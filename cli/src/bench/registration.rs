@@ -54,7 +54,7 @@ pub struct Arguments {
 pub fn run(arguments: Arguments) -> Result<()> {
     if arguments.revocation {
         let rdma = arguments.over.fabric()?;
-        let conditions = arguments.common.conditions(revocation::ROWS, rdma)?;
+        let conditions = arguments.common.conditions(revocation::ROWS, 0, rdma)?;
         let measure = |tick: &mut dyn FnMut(&str)| revocation::run(&conditions, tick);
         return (arguments.common).run(revocation::ROWS, measure, revocation_table);
     }
@@ -67,7 +67,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     let (record_bytes, threads) = arguments.callers.checked(&arguments.common)?;
     let rdma = arguments.over.fabric()?;
     let mut plan = Plan {
-        conditions: arguments.common.conditions(1, rdma)?,
+        conditions: arguments.common.conditions(1, 0, rdma)?,
         threads,
         record_bytes,
         costs: Costs {
@@ -76,7 +76,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
         },
         on_demand: registration::pages_on_demand(rdma),
     };
-    plan.conditions = arguments.common.conditions(plan.specs().len(), rdma)?;
+    plan.conditions = (arguments.common).conditions(plan.specs().len(), plan.servers(), rdma)?;
     Ok(plan)
 }
 

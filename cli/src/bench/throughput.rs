@@ -81,7 +81,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
         false => chosen(&FABRICS, &arguments.fabric),
     };
     let mut plan = Plan {
-        conditions: arguments.common.conditions(1, rdma)?,
+        conditions: arguments.common.conditions(1, 0, rdma)?,
         fabrics,
         operations: match arguments.operation.as_deref() {
             Some("read") => vec![Operation::Read],
@@ -95,7 +95,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     if plan.specs().is_empty() {
         bail!(Usage("no row is left".to_owned()));
     }
-    plan.conditions = arguments.common.conditions(plan.specs().len(), rdma)?;
+    plan.conditions = (arguments.common).conditions(plan.specs().len(), plan.servers(), rdma)?;
     Ok(plan)
 }
 
