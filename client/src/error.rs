@@ -3,7 +3,7 @@
 //! `Display` tells all of it, the cause too, so `source` has nothing to add and gives nothing: whoever prints a chain
 //! prints each cause once. (`r#source` is a field of that name which thiserror does not take for one.)
 
-use std::{io, time::Duration};
+use std::{io, path::Path, time::Duration};
 use thiserror::Error;
 
 pub use crate::url::UrlError;
@@ -411,6 +411,18 @@ impl WriteError {
             Self::Lost { .. } => io::ErrorKind::Other,
         }
     }
+
+    /// The same, told of the file that was asked for, where another was written in its place.
+    #[must_use]
+    pub fn about(mut self, asked: &'static str, of: &Path) -> Self {
+        match &mut self {
+            Self::Server { verb, path, .. } | Self::Call { verb, path, .. } => {
+                (*verb, *path) = (asked, of.to_string_lossy().into_owned());
+            }
+            Self::Lost { path, .. } => *path = of.to_string_lossy().into_owned(),
+        }
+        self
+    }
 }
 
 impl PathError {
@@ -423,6 +435,18 @@ impl PathError {
             Self::BadPath { .. } => io::ErrorKind::InvalidInput,
             Self::Call { source, .. } => source.kind(),
         }
+    }
+
+    /// The same, told of what was asked for, where something else was done for it on the way.
+    #[must_use]
+    pub fn about(mut self, asked: &'static str, of: &Path) -> Self {
+        let (Self::Server { verb, path, .. }
+        | Self::OutsideExport { verb, path, .. }
+        | Self::Loop { verb, path }
+        | Self::BadPath { verb, path, .. }
+        | Self::Call { verb, path, .. }) = &mut self;
+        (*verb, *path) = (asked, of.to_string_lossy().into_owned());
+        self
     }
 }
 

@@ -6,14 +6,13 @@ use crate::{
     mount::{names, within},
     nfs::{Found, NfsError},
     shared::Shared,
+    url::NAME_MAX,
 };
 use odafs_common::wire::nfs3::{self, FileType};
 use std::{collections::VecDeque, os::unix::ffi::OsStrExt as _, path::Path};
 
 /// Links followed before that is called a loop, as on Linux.
 const LINKS_MAX: u32 = 40;
-/// Longest name, in bytes.
-const NAME_MAX: usize = 255;
 
 /// A walk down a path.
 pub struct Walk<'a> {

@@ -195,7 +195,16 @@ fn parse_query(query: &str) -> Result<(Option<u16>, bool), &'static str> {
     Ok((mount_port, crc))
 }
 
+/// Longest name in a path, in bytes.
+pub const NAME_MAX: usize = 255;
+
 fn absolute(path: Vec<u8>) -> Result<Vec<u8>, &'static str> {
+    if path
+        .split(|byte| *byte == b'/')
+        .any(|name| name.len() > NAME_MAX)
+    {
+        return Err("a name in the path is longer than 255 bytes");
+    }
     match path.first() {
         None => Ok(b"/".to_vec()),
         Some(b'/') => Ok(path),
@@ -268,6 +277,20 @@ impl fmt::Display for Host {
             encode(f, self.name.as_bytes())?;
             write!(f, ":{}", self.port)
         }
+    }
+}
+
+impl Url {
+    /// A path or a name as URLs have it: all but the unreserved characters of RFC 3986 section 2.3 and `/` is
+    /// percent-encoded.
+    pub fn encode(path: &[u8]) -> String {
+        struct Encoded<'a>(&'a [u8]);
+        impl fmt::Display for Encoded<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                encode(f, self.0)
+            }
+        }
+        Encoded(path).to_string()
     }
 }
 

@@ -55,6 +55,8 @@ fn each_refusal_says_what_would_be_right() {
         ("odafs://h/%zz", "%25"),
         ("odafs://h/%4", "%25"),
         ("odafs://h/%00", "NUL"),
+        (&format!("odafs://h/a/{}", "%61".repeat(256)), "255"),
+        (&format!("odafs+shm:///s?/{}/b", "a".repeat(256)), "255"),
         ("odafs+verbs://h/?crc=1", "odafs://"),
         ("nfs://h/?crc=1", "odafs://"),
         ("odafs://h/?crc=2", "crc=1"),
