@@ -73,7 +73,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
 
 fn bytes(arguments: &Arguments, options: Options) -> Result<()> {
     let mut clients = Clients::new(options);
-    let mut out = std::io::stdout().lock();
+    let mut out = output::Stdout::lock();
     let keep = arguments.connection.is_direct();
     let all = each(&arguments.urls, |url| {
         let (client, path) = clients.at(url)?;

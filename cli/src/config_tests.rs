@@ -208,6 +208,14 @@ fn what_changes_nothing_is_refused_on_the_line_and_warned_of_in_a_file() {
         ("/ --insecure", "--insecure"),
         ("/ --insecure --squash all", "--insecure"),
         ("/ --shm --squash root", "--squash"),
+        ("/ --shm --allow 10.0.0.0/8", "--allow"),
+        ("/ --shm --admit keys", "--admit"),
+        ("/ --nfs 127.0.0.1:0 --admit keys", "--admit"),
+        ("/ --nfs 127.0.0.1:0 --one-sided-for 7", "--one-sided-for"),
+        (
+            "/ --rdma 127.0.0.1:0 --shm-connections 9",
+            "--shm-connections",
+        ),
         ("/ --shm --credits 9", "--credits"),
         ("/ --nfs 127.0.0.1:0 --design read-read", "--design"),
         ("/ --shm --registration pooled", "--registration"),
@@ -221,7 +229,10 @@ fn what_changes_nothing_is_refused_on_the_line_and_warned_of_in_a_file() {
     for arguments in [
         "/ --insecure --squash root",
         "/ --squash none --credits 9 --design read-read --registration pooled",
-        "/ --nfs 127.0.0.1:0 --squash root",
+        "/ --nfs 127.0.0.1:0 --squash root --allow 10.0.0.0/8",
+        "/ --rdma 127.0.0.1:0 --admit keys",
+        "/ --shm --one-sided-for 7 --shm-connections 9",
+        "/ --allow 10.0.0.0/8 --admit keys --one-sided-for 7 --shm-connections 9",
         "/ --rdma 127.0.0.1:0 --shm --squash root --credits 9 --pinning-cost 1us",
     ] {
         let (_, warnings) = line(arguments).with_file(file("")).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
-use odafs::{Client, Options, Route, Url};
+use odafs::{CallError, Client, ConnectError, Metadata, Options, Route, Url};
 
 use crate::units;
 
@@ -82,12 +82,16 @@ pub fn wants_directory(path: &Path) -> bool {
     bytes.ends_with(b"/") || bytes.ends_with(b"/.")
 }
 
-/// A path without the slash at its end, for messages.
-pub fn shown(path: &Path) -> String {
+/// A path without the slash at its end.
+pub fn without_slash(path: &Path) -> PathBuf {
     match path.file_name() {
-        Some(name) => path.with_file_name(name).display().to_string(),
-        None => path.display().to_string(),
+        Some(name) => path.with_file_name(name),
+        None => path.to_owned(),
     }
+}
+
+fn shown(path: &Path) -> String {
+    without_slash(path).display().to_string()
 }
 
 /// Fails unless a directory is at a path, behind symbolic links.
@@ -102,19 +106,30 @@ pub fn check_directory(client: &Client, path: &Path) -> Result<()> {
     }
 }
 
-/// As [`check_directory`], for a name that is removed or renamed itself: a symbolic link is no directory.
-pub fn check_directory_itself(client: &Client, path: &Path) -> Result<()> {
-    check_directory(client, path)?;
-    if client.stat_link(path)?.is_symlink() {
+/// What is at a path that is removed or renamed itself. Where it ends in a slash that is a directory, and no symbolic link
+/// to one.
+pub fn stat_itself(client: &Client, path: &Path) -> Result<Metadata> {
+    let found = match client.stat_link(path) {
+        Err(error) if wants_directory(path) && error.kind() == ErrorKind::NotFound => {
+            bail!("there is no directory {}", shown(path))
+        }
+        found => found?,
+    };
+    if wants_directory(path) && found.is_symlink() {
         bail!("{} is not a directory, but a symbolic link", shown(path));
     }
-    Ok(())
+    if wants_directory(path) && !found.is_dir() {
+        bail!("{} is not a directory", shown(path));
+    }
+    Ok(found)
 }
 
 /// Clients for the URLs of one command, one for each server and export.
 pub struct Clients {
     options: Options,
     connected: Vec<(Url, Client)>,
+    /// URLs whose servers did not answer: each further try would take until its deadline.
+    unreachable: Vec<Url>,
 }
 
 impl Clients {
@@ -123,6 +138,7 @@ impl Clients {
         Self {
             options,
             connected: Vec::new(),
+            unreachable: Vec::new(),
         }
     }
 
@@ -138,17 +154,44 @@ impl Clients {
     /// As [`at`](Self::at), whatever is there.
     pub fn to(&mut self, url: &Url) -> Result<(Client, PathBuf)> {
         let known = self.connected.iter().find(|(other, client)| {
-            (&other.server, other.mount_port, other.crc) == (&url.server, url.mount_port, url.crc)
-                && inside(&client.server().export, &url.path)
+            is_same_server(other, url) && inside(&client.server().export, &url.path)
         });
         if let Some((_, client)) = known {
             return Ok((client.clone(), path(url)));
         }
-        let client =
-            Client::connect_with(url, self.options.clone()).map_err(|error| anyhow!(error))?;
+        if self
+            .unreachable
+            .iter()
+            .any(|other| is_same_server(other, url))
+        {
+            bail!("{url}: not tried, for its server was not reached before");
+        }
+        let client = match Client::connect_with(url, self.options.clone()) {
+            Ok(client) => client,
+            Err(error) => {
+                if is_unreachable(&error) {
+                    self.unreachable.push(url.clone());
+                }
+                return Err(anyhow!(error));
+            }
+        };
         self.connected.push((url.clone(), client.clone()));
         Ok((client, path(url)))
     }
+}
+
+fn is_same_server(one: &Url, other: &Url) -> bool {
+    (&one.server, one.mount_port, one.crc) == (&other.server, other.mount_port, other.crc)
+}
+
+/// Whether a server did not answer. One that refuses may take another path.
+fn is_unreachable(error: &ConnectError) -> bool {
+    use CallError::{Lost, Silent, TimedOut};
+    matches!(
+        error,
+        ConnectError::Unreachable { .. }
+            | ConnectError::Call(TimedOut { .. } | Lost { .. } | Silent { .. })
+    )
 }
 
 fn inside(export: &str, path: &[u8]) -> bool {

@@ -1,16 +1,16 @@
 //! `odafs get`: copies a file from a server.
 
 use std::fs::{self, Permissions};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use odafs::{File, Url};
-use odafs_fabric::entropy;
 
-use crate::connection::{Clients, ConnectionArguments, shown, url, wants_directory};
+use crate::connection::{Clients, ConnectionArguments, url, wants_directory, without_slash};
+use crate::output::Beside;
 use crate::{Usage, output};
 
 /// Copy a file from a server
@@ -45,17 +45,20 @@ pub fn run(arguments: Arguments) -> Result<()> {
         None => PathBuf::from(name),
         Some(local) if local.is_dir() => local.join(name),
         Some(local) if wants_directory(&local) => {
-            let name = shown(&local);
-            match Path::new(&name).exists() {
-                true => bail!("{name} is not a directory"),
-                false => bail!("there is no directory {name}"),
+            let place = without_slash(&local);
+            match fs::metadata(&place) {
+                Ok(_) => bail!("{} is not a directory", place.display()),
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    bail!("there is no directory {}", place.display())
+                }
+                Err(error) => bail!("cannot look at {}: {error}", place.display()),
             }
         }
         Some(local) => local,
     };
     let file = client.open(&path)?;
     if target == Path::new("-") {
-        return copy(&file, keep, &mut std::io::stdout().lock());
+        return copy(&file, keep, &mut output::Stdout::lock());
     }
     if target.metadata().is_ok_and(|there| !there.is_file()) {
         // A device or a pipe is written to, never replaced.
@@ -66,19 +69,16 @@ pub fn run(arguments: Arguments) -> Result<()> {
         return copy(&file, keep, &mut there)
             .with_context(|| format!("cannot copy to {}", target.display()));
     }
-    let directory = match target.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let beside = directory.join(format!(".odafs-get-{:016x}", entropy::word()));
-    let (mut local, unfinished) = output::create(&beside)
-        .with_context(|| format!("cannot write in {}", directory.display()))?;
-    local.set_permissions(Permissions::from_mode(0o644))?;
-    copy(&file, keep, &mut local)
+    let mut local = Beside::begin(&target, "get").with_context(|| match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => {
+            format!("cannot write in {}", parent.display())
+        }
+        _ => "cannot write in .".to_owned(),
+    })?;
+    local.file.set_permissions(Permissions::from_mode(0o644))?;
+    copy(&file, keep, &mut local.file)
         .with_context(|| format!("cannot copy to {}", target.display()))?;
-    unfinished
-        .finish(|| fs::rename(&beside, &target))
-        .with_context(|| format!("cannot make {}", target.display()))
+    (local.finish()).with_context(|| format!("cannot make {}", target.display()))
 }
 
 fn copy(file: &File, keep_to_route: bool, out: &mut impl Write) -> Result<()> {

@@ -15,7 +15,9 @@ pub fn start() -> Result<()> {
     let filter = match std::env::var("ODAFS_LOG") {
         Ok(text) => filter(&text)?,
         Err(VarError::NotPresent) => filter("")?,
-        Err(VarError::NotUnicode(text)) => filter(&text.to_string_lossy())?,
+        Err(VarError::NotUnicode(text)) => {
+            bail!(wrong(&text.to_string_lossy(), "that is no UTF-8"))
+        }
     };
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -27,19 +29,28 @@ pub fn start() -> Result<()> {
     Ok(())
 }
 
+fn wrong(text: &str, why: &str) -> Usage {
+    Usage(format!(
+        "ODAFS_LOG={text}: {why}; say a level (off, error, warn, info, debug, trace), or a filter such as odafs_server=debug"
+    ))
+}
+
 fn filter(text: &str) -> Result<EnvFilter> {
-    let wrong = |why: &str| {
-        Usage(format!(
-            "ODAFS_LOG={text}: {why}; say a level (error, warn, info, debug, trace), or a filter such as odafs_server=debug"
-        ))
-    };
-    // One word that is no level would be taken for a place in the program, and silence all others.
+    let text = text.trim();
+    // One word that is no level would be taken for a part of the program, and silence all others.
     let is_word = text.chars().all(|c| c.is_ascii_alphanumeric());
+    // What stands in brackets are spans and their values, which may be anything.
+    let targets = text.split(['[', '{']).next().unwrap_or(text);
     match text {
         "" => Ok(EnvFilter::new("warn")),
-        _ if is_word && text.parse::<LevelFilter>().is_err() && text != "odafs" => {
-            bail!(wrong("that is no level"))
+        _ if is_word && text.parse::<LevelFilter>().is_err() && text != "odafs" => bail!(wrong(
+            text,
+            &format!("that is no level (for a part of the program: {text}=trace)")
+        )),
+        // No part of a program has a hyphen in its name: it would silence all of them.
+        _ if targets.contains('-') => {
+            bail!(wrong(text, "names have underscores in place of hyphens"))
         }
-        _ => EnvFilter::try_new(text).map_err(|error| wrong(&error.to_string()).into()),
+        _ => EnvFilter::try_new(text).map_err(|error| wrong(text, &error.to_string()).into()),
     }
 }

@@ -61,21 +61,12 @@ impl Entry {
     fn new(raw: OsString, file_id: u64, facts: Option<Facts>) -> Self {
         Self {
             name: raw.to_string_lossy().into_owned(),
-            name_bytes: raw.to_str().is_none().then(|| in_url(raw.as_bytes())),
+            name_bytes: raw.to_str().is_none().then(|| Url::encode(raw.as_bytes())),
             raw,
             file_id,
             facts,
         }
     }
-}
-
-fn in_url(name: &[u8]) -> String {
-    let encoded = |&byte: &u8| match byte {
-        b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
-        _ if byte.is_ascii_alphanumeric() => char::from(byte).to_string(),
-        _ => format!("%{byte:02X}"),
-    };
-    name.iter().map(encoded).collect()
 }
 
 /// What is known about a file, as the tables and JSON of `ls` and `stat` have it.

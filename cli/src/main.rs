@@ -104,12 +104,19 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if output::reader_is_gone(&error) => ExitCode::SUCCESS,
-        Err(error) if error.is::<each::Told>() => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("odafs: {}", output::causes(&error));
-            ExitCode::from(if is_usage(&error) { 2 } else { 1 })
-        }
+        Err(error) => match error.downcast_ref::<each::Told>() {
+            Some(told) => told.exit_code(),
+            None => {
+                eprintln!("odafs: {}", output::causes(&error));
+                exit_code(is_usage(&error))
+            }
+        },
     }
+}
+
+/// How a process ends that failed.
+fn exit_code(is_usage: bool) -> ExitCode {
+    ExitCode::from(if is_usage { 2 } else { 1 })
 }
 
 /// Whether it is what was asked for that cannot be, however all else stands: so is a fabric that this program lacks.

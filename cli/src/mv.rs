@@ -8,8 +8,7 @@ use odafs::Url;
 
 use crate::Usage;
 use crate::connection::{
-    Clients, ConnectionArguments, check_directory, check_directory_itself, path, url,
-    wants_directory,
+    Clients, ConnectionArguments, check_directory, path, stat_itself, url, wants_directory,
 };
 
 /// Rename a file or directory on its server
@@ -41,7 +40,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
     let (client, from) = clients.to(&arguments.from)?;
     if wants_directory(&from) {
-        check_directory_itself(&client, &from)?;
+        stat_itself(&client, &from)?;
     }
     let mut to = path(&arguments.to);
     let mut into = client.stat_link(&to).is_ok_and(|m| m.is_dir());

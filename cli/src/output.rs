@@ -43,21 +43,47 @@ pub fn text(text: &str) -> Result<()> {
 /// Whether it failed because whoever read our output has had enough of it
 /// (`odafs cat URL | head`), which is no failure.
 pub fn reader_is_gone(error: &anyhow::Error) -> bool {
-    let kind = |cause: &(dyn std::error::Error + 'static)| {
-        let json = cause
-            .downcast_ref::<serde_json::Error>()
-            .and_then(|e| e.io_error_kind());
-        json.or(cause.downcast_ref::<io::Error>().map(io::Error::kind))
-    };
-    error
-        .chain()
-        .any(|cause| kind(cause) == Some(io::ErrorKind::BrokenPipe) && !is_ours(cause))
+    of_system(error) == Some(io::ErrorKind::BrokenPipe)
 }
 
-/// A broken pipe of a connection to a server is wrapped in one of the
-/// client's errors and does not reach the chain bare.
-fn is_ours(cause: &(dyn std::error::Error + 'static)) -> bool {
-    cause.is::<odafs::CallError>()
+/// Whether it failed on this side, as a full disk behind stdout does: what else is printed fails too.
+pub fn is_over(error: &anyhow::Error) -> bool {
+    of_system(error).is_some()
+}
+
+/// What this system said. What it said of a connection to a server is wrapped in one of the client's errors, and does not
+/// reach the chain bare.
+fn of_system(error: &anyhow::Error) -> Option<io::ErrorKind> {
+    error.chain().find_map(|cause| {
+        let json = cause
+            .downcast_ref()
+            .and_then(serde_json::Error::io_error_kind);
+        json.or(cause.downcast_ref().map(io::Error::kind))
+    })
+}
+
+/// Writes to stdout, and says so where that fails.
+pub struct Stdout(io::StdoutLock<'static>);
+
+impl Stdout {
+    /// Stdout, for this thread alone.
+    pub fn lock() -> Self {
+        Self(io::stdout().lock())
+    }
+}
+
+fn to_stdout(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write to stdout: {error}"))
+}
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(to_stdout)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(to_stdout)
+    }
 }
 
 /// An error and its causes, each told once: many tell their own.
@@ -119,10 +145,11 @@ pub fn printable(name: &OsStr) -> String {
 
 /// A file that is written beside its place and moved there when it is whole: until then, what is there stays. What is no
 /// file (`/dev/stdout`, a pipe) is written itself.
-pub struct Whole {
-    place: PathBuf,
-    file: fs::File,
-    beside: Option<(PathBuf, Unfinished)>,
+pub enum Whole {
+    /// A file.
+    Beside(Beside),
+    /// No file, at this path.
+    Itself(fs::File, PathBuf),
 }
 
 impl Whole {
@@ -132,50 +159,73 @@ impl Whole {
         let place = fs::canonicalize(place).unwrap_or_else(|_| place.to_owned());
         let cannot = || format!("cannot write {}", place.display());
         let found = fs::metadata(&place).ok();
-        let (file, beside) = match (&found, place.file_name()) {
-            (Some(found), _) if !found.is_file() => {
+        match &found {
+            Some(found) if !found.is_file() => {
                 let file = fs::File::options().write(true).open(&place);
-                (file.with_context(cannot)?, None)
+                Ok(Self::Itself(file.with_context(cannot)?, place))
             }
-            (_, Some(name)) => {
-                let mut hidden = std::ffi::OsString::from(".");
-                hidden.push(name);
-                hidden.push(format!(".{:016x}", entropy::word()));
-                let beside = place.with_file_name(hidden);
-                let (file, unfinished) = create(&beside).with_context(cannot)?;
-                (file, Some((beside, unfinished)))
+            _ => {
+                let beside = Beside::begin(&place, "report").with_context(cannot)?;
+                if let Some(found) = found {
+                    beside.file.set_permissions(found.permissions())?;
+                }
+                Ok(Self::Beside(beside))
             }
-            (_, None) => anyhow::bail!("{}: it names no file", cannot()),
-        };
-        if let (Some(found), Some(_)) = (found, &beside) {
-            file.set_permissions(found.permissions())?;
         }
-        Ok(Self {
-            place,
-            file,
-            beside,
-        })
     }
 
     /// Writes all of it.
-    pub fn finish(mut self, text: &str) -> Result<()> {
-        let cannot = || format!("cannot write {}", self.place.display());
-        self.file.write_all(text.as_bytes()).with_context(cannot)?;
-        match self.beside {
-            None => Ok(()),
-            Some((beside, unfinished)) => unfinished
-                .finish(|| fs::rename(beside, &self.place))
-                .with_context(cannot),
-        }
+    pub fn finish(self, text: &str) -> Result<()> {
+        let (place, written) = match self {
+            Self::Itself(mut file, place) => (place, file.write_all(text.as_bytes())),
+            Self::Beside(mut beside) => {
+                let written = beside.file.write_all(text.as_bytes());
+                let place = beside.place.clone();
+                (place, written.and_then(|()| beside.finish()))
+            }
+        };
+        written.with_context(|| format!("cannot write {}", place.display()))
     }
 }
 
-/// Makes a file of a name that nobody else has; it is removed again unless it is finished.
-pub fn create(path: &Path) -> io::Result<(fs::File, Unfinished)> {
-    let gone = path.to_owned();
-    // If it is not removed, nothing is lost with it.
-    let unfinished = Unfinished::new(move || drop(fs::remove_file(gone)))?;
-    Ok((fs::File::create_new(path)?, unfinished))
+/// A new file in the directory of its place, where it appears when it is finished; otherwise it is removed again.
+pub struct Beside {
+    /// To be written.
+    pub file: fs::File,
+    path: PathBuf,
+    place: PathBuf,
+    unfinished: Unfinished,
+}
+
+impl Beside {
+    /// Makes the file, under a name that nobody else has ([`beside`]).
+    pub fn begin(place: &Path, what_for: &str) -> io::Result<Self> {
+        if place.file_name().is_none() {
+            let why = "it names no file";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let path = beside(place, what_for);
+        let gone = path.clone();
+        // If it is not removed, nothing is lost with it.
+        let unfinished = Unfinished::new(move || drop(fs::remove_file(gone)))?;
+        Ok(Self {
+            file: fs::File::create_new(&path)?,
+            path,
+            place: place.to_owned(),
+            unfinished,
+        })
+    }
+
+    /// Moves it to its place.
+    pub fn finish(self) -> io::Result<()> {
+        self.unfinished.finish(|| fs::rename(self.path, self.place))
+    }
+}
+
+/// A name in the directory of `place` for a file that is not finished: `.odafs-`, what it is for, and 16 hexadecimal
+/// digits. It is documented: who finds one after a `kill -9` may remove it.
+pub fn beside(place: &Path, what_for: &str) -> PathBuf {
+    place.with_file_name(format!(".odafs-{what_for}-{:016x}", entropy::word()))
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use odafs::{Changes, Client, CreateOptions, File, Metadata, PathError, Url, WriteError};
-use odafs_fabric::entropy;
 
 use crate::connection::{Clients, ConnectionArguments, url};
 use crate::unfinished::Unfinished;
@@ -105,7 +104,7 @@ struct Replacing<'a> {
 /// Has a new file written beside its place, and moves it there.
 fn replace(what: &Replacing, write: &mut dyn FnMut(&File) -> Result<()>) -> Result<()> {
     let (client, path) = (what.client, what.place);
-    let beside = path.with_file_name(format!(".odafs-put-{:016x}", entropy::word()));
+    let beside = output::beside(path, "put");
     let undo = {
         let (client, beside) = (client.clone(), beside.clone());
         move || remove(&client, &beside)
@@ -145,34 +144,12 @@ fn replace(what: &Replacing, write: &mut dyn FnMut(&File) -> Result<()>) -> Resu
 
 /// Names the file that was asked for, as nobody asked for the one beside it.
 fn named(error: anyhow::Error, place: &Path) -> anyhow::Error {
-    let (verb, path) = ("put", place.display().to_string());
-    let error = match error.downcast::<PathError>() {
-        Ok(PathError::Server { status, .. }) => {
-            return PathError::Server { verb, path, status }.into();
-        }
-        Ok(PathError::Call { source, .. }) => {
-            return PathError::Call { verb, path, source }.into();
-        }
-        Ok(error) => return error.into(),
-        Err(error) => error,
-    };
-    match error.downcast::<WriteError>() {
-        Ok(WriteError::Server { offset, status, .. }) => WriteError::Server {
-            verb,
-            path,
-            offset,
-            status,
-        }
-        .into(),
-        Ok(WriteError::Call { offset, source, .. }) => WriteError::Call {
-            verb,
-            path,
-            offset,
-            source,
-        }
-        .into(),
-        Ok(WriteError::Lost { bytes, .. }) => WriteError::Lost { path, bytes }.into(),
-        Err(error) => error,
+    match error.downcast::<PathError>() {
+        Ok(error) => error.about("put", place).into(),
+        Err(error) => match error.downcast::<WriteError>() {
+            Ok(error) => error.about("put", place).into(),
+            Err(error) => error,
+        },
     }
 }
 

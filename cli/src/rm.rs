@@ -6,9 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use odafs::{Client, Url};
 
-use crate::connection::{
-    Clients, ConnectionArguments, check_directory_itself, url, wants_directory,
-};
+use crate::connection::{Clients, ConnectionArguments, stat_itself, url};
 use crate::each::each;
 use crate::{Usage, output};
 
@@ -37,10 +35,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let mut clients = Clients::new(arguments.connection.options());
     each(&arguments.urls, |url| {
         let (client, path) = clients.to(url)?;
-        if wants_directory(&path) {
-            check_directory_itself(&client, &path)?;
-        }
-        if !client.stat_link(&path)?.is_dir() {
+        if !stat_itself(&client, &path)?.is_dir() {
             client.remove(&path)?;
         } else if path == Path::new(&client.server().export) {
             bail!(Usage(format!("{url} is the export itself")));

@@ -122,6 +122,41 @@ fn a_put_without_the_right_to_make_files_names_the_destination() {
     assert_eq!(listing(served.path()), there);
 }
 
+/// After `kill -9` a file stays, under a name that the manual tells; it is in the way of nothing.
+#[test]
+fn what_a_killed_put_leaves_can_be_told_and_is_in_nobodys_way() {
+    let (served, there) = precious();
+    let server = Server::start(served.path(), &[]);
+    let mut put = half_put(&server, served.path(), &there);
+    put.kill().unwrap();
+    put.wait().unwrap();
+    let left: Vec<_> = (listing(served.path()).into_iter())
+        .map(|(name, _)| name)
+        .filter(|name| name != "precious")
+        .collect();
+    let [left] = &left[..] else {
+        panic!("{left:?}")
+    };
+    let digits = left.strip_prefix(".odafs-put-").unwrap();
+    assert!(digits.len() == 16 && digits.bytes().all(|d| d.is_ascii_hexdigit()));
+    let manual = include_str!("../../docs/OPERATIONS.md");
+    assert!(manual.contains("`.odafs-put-` and 16 hexadecimal digits"));
+
+    let listed = text(&run(&["ls", &server.shm_url("/")]).stdout);
+    assert!(
+        listed.contains(left) && listed.contains("precious"),
+        "{listed}"
+    );
+    let local = served.path().join("precious").display().to_string();
+    run(&["put", &local, &server.shm_url("/precious")]);
+    run(&["put", &local, &server.shm_url("/more")]);
+    run(&["rm", &server.shm_url(&format!("/{left}"))]);
+    let names: Vec<_> = (listing(served.path()).into_iter())
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(names, ["more", "precious"]);
+}
+
 #[test]
 fn a_put_that_is_interrupted_leaves_the_file_and_nothing_else() {
     let (served, there) = precious();

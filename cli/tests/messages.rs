@@ -44,7 +44,12 @@ fn a_filter_of_the_log_that_makes_no_sense_is_wrong_usage() {
         let output = ls.output().unwrap();
         (output.status.code(), text(&output.stderr))
     };
-    for filter in ["nonsense==", "nonsense", "odafs_server=loud"] {
+    for filter in [
+        "nonsense==",
+        "nonsense",
+        "odafs_server=loud",
+        "odafs-server=debug",
+    ] {
         let (status, said) = ls(filter);
         assert_eq!(status, Some(2), "{said}");
         assert!(
@@ -52,7 +57,17 @@ fn a_filter_of_the_log_that_makes_no_sense_is_wrong_usage() {
             "{said}"
         );
     }
-    for filter in ["", "DEBUG", "off", "odafs", "odafs_server=trace,warn"] {
+    let right = [
+        "",
+        " ",
+        "DEBUG",
+        " debug ",
+        "off",
+        "odafs",
+        "tokio=trace",
+        "odafs_server=trace,warn",
+    ];
+    for filter in right {
         assert_eq!(ls(filter).0, Some(1), "{filter}");
     }
 }

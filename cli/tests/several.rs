@@ -49,6 +49,64 @@ fn one_that_fails_does_not_keep_the_others_from_being_done() {
     }
 }
 
+/// As it would be if each were alone: where all that fails is wrong usage, so is the command.
+#[test]
+fn what_is_wrong_usage_is_so_in_company_too() {
+    let served = tempfile::tempdir().unwrap();
+    let server = Server::start(served.path(), &[]);
+    let rm = |paths: &[&str]| {
+        let urls = paths.iter().map(|path| server.shm_url(path));
+        let output = odafs().args(["rm", "-r"]).args(urls).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(said.lines().count(), paths.len(), "{said}");
+        output.status.code()
+    };
+    assert_eq!(rm(&["/"]), Some(2));
+    assert_eq!(rm(&["/", "/."]), Some(2));
+    assert_eq!(rm(&["/", "/none"]), Some(1));
+    assert_eq!(rm(&["/none", "/"]), Some(1));
+}
+
+/// Each try may take until the deadline.
+#[test]
+fn a_server_that_does_not_answer_is_tried_once() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = |path: &str| format!("nfs://{}{path}", silent.local_addr().unwrap());
+    let served = tempfile::tempdir().unwrap();
+    std::fs::write(served.path().join("a"), "a").unwrap();
+    let server = Server::start(served.path(), &[]);
+    let output = odafs()
+        .args(["cat", "--deadline", "300ms", &url("/x"), &url("/y")])
+        .arg(server.shm_url("/a"))
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.matches("no answer within").count(), 1, "{said}");
+    assert!(said.contains("/y: not tried"), "{said}");
+    assert_eq!(text(&output.stdout), "a");
+}
+
+/// What is asked for next cannot be printed either.
+#[test]
+fn where_nothing_more_can_be_printed_the_rest_is_not_read() {
+    let served = tempfile::tempdir().unwrap();
+    for name in ["a", "b"] {
+        std::fs::write(served.path().join(name), vec![7; 1 << 16]).unwrap();
+    }
+    let server = Server::start(served.path(), &[]);
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let output = odafs()
+        .args(["cat", &server.shm_url("/a"), &server.shm_url("/b")])
+        .stdout(full.unwrap())
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.matches("cannot write to stdout").count(), 1, "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
+
 #[test]
 fn no_two_names_look_the_same() {
     let served = tempfile::tempdir().unwrap();

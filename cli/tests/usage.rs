@@ -30,12 +30,14 @@ fn every_command_explains_itself_with_an_example() {
 #[test]
 fn wrong_usage_ends_with_2_and_says_why() {
     let long = &format!("/{}", "s".repeat(107))[..];
-    let cases: [(&[&str], &str); 46] = [
+    let long_name = &format!("nfs://127.0.0.1:1/{}", "n".repeat(256))[..];
+    let cases: [(&[&str], &str); 51] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
         (&["ls", "http://example/"], "odafs+shm://"),
         (&["ls", "odafs+shm://relative?/"], "absolute"),
+        (&["mkdir", long_name], "255 bytes"),
         (&["serve"], "odafs serve DIR"),
         (&["serve", "/", "--cache", "plenty"], "size"),
         (&["serve", "/", "--page", "5000"], "power of two"),
@@ -53,6 +55,23 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--read-order", "ordered"], "--verbs"),
         (&["serve", "/", "--insecure"], "--squash"),
         (&["serve", "/", "--shm", "--credits", "9"], "--rdma"),
+        (&["serve", "/", "--shm", "--allow", "10.0.0.0/8"], "--nfs"),
+        (&["serve", "/", "--shm", "--admit", "keys"], "--rdma"),
+        (
+            &["serve", "/", "--nfs", "127.0.0.1:0", "--one-sided-for", "0"],
+            "--shm",
+        ),
+        (
+            &[
+                "serve",
+                "/",
+                "--rdma",
+                "127.0.0.1:0",
+                "--shm-connections",
+                "9",
+            ],
+            "--shm too",
+        ),
         (&["serve", "/", "--trace", "x.pcap"], "tcpdump"),
         (&["serve", "/", "--page", "5KiB"], "--page"),
         (&["serve", "/", "--workers", "0"], "--workers"),
@@ -343,6 +362,25 @@ fn a_file_that_does_not_fit_in_memory_is_refused_before_it_is_written() {
             said.contains(option) && said.contains("does not fit in memory"),
             "{bench}: {said}"
         );
+    }
+}
+
+/// Each server of a bench has a file and a cache of its own.
+#[test]
+fn what_a_bench_needs_is_counted_for_all_its_servers() {
+    let needed = [
+        ("throughput --wait spin", "3072 TiB are needed"),
+        ("throughput --wait spin --wait block", "6144 TiB are needed"),
+        ("latency --fabric local --route pread", "2048 TiB are needed"),
+        ("latency --fabric tcp --route guarded --wait spin", "2048 TiB are needed"),
+        ("latency --fabric tcp --route guarded", "3072 TiB are needed"),
+    ];
+    for (bench, needed) in needed {
+        let mut odafs = odafs();
+        odafs.arg("bench").args(bench.split(' '));
+        let output = odafs.args(["--file-size", "1024TiB"]).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(said.contains(needed), "{bench}: {said}");
     }
 }
 

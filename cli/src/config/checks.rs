@@ -66,7 +66,16 @@ const fn for_rdma(option: &'static str, said: fn(&ServeOptions) -> bool) -> Cond
     }
 }
 
-const CONDITIONAL: [Conditional; 7] = [
+const fn for_shm(option: &'static str, said: fn(&ServeOptions) -> bool) -> Conditional {
+    Conditional {
+        option,
+        said,
+        counts: ServeOptions::has_shm,
+        remedy: "it is for shared memory, name --shm too, or leave it out",
+    }
+}
+
+const CONDITIONAL: [Conditional; 11] = [
     Conditional {
         option: "--insecure",
         said: |options| options.insecure,
@@ -76,9 +85,22 @@ const CONDITIONAL: [Conditional; 7] = [
     Conditional {
         option: "--squash",
         said: |options| options.squash.is_some(),
-        counts: |options| options.is_on_network(),
+        counts: ServeOptions::is_on_network,
         remedy: FOR_CALLERS,
     },
+    Conditional {
+        option: "--allow",
+        said: |options| !options.allow.is_empty(),
+        counts: ServeOptions::is_on_network,
+        remedy: FOR_CALLERS,
+    },
+    for_rdma("--admit", |options| !options.admit.is_empty()),
+    for_shm("--one-sided-for", |options| {
+        !options.one_sided_for.is_empty()
+    }),
+    for_shm("--shm-connections", |options| {
+        options.shm_connections.is_some()
+    }),
     for_rdma("--credits", |options| options.credits.is_some()),
     for_rdma("--design", |options| options.design.is_some()),
     for_rdma("--registration", |options| options.registration.is_some()),
@@ -110,6 +132,10 @@ impl ServeOptions {
 
     fn has_rdma(&self) -> bool {
         self.rdma.is_some() || self.verbs.is_some() || !self.names_listeners()
+    }
+
+    fn has_shm(&self) -> bool {
+        self.shm.is_some() || !self.names_listeners()
     }
 
     fn is_on_network(&self) -> bool {
