@@ -371,9 +371,18 @@ fn what_a_bench_needs_is_counted_for_all_its_servers() {
     let needed = [
         ("throughput --wait spin", "3072 TiB are needed"),
         ("throughput --wait spin --wait block", "6144 TiB are needed"),
-        ("latency --fabric local --route pread", "2048 TiB are needed"),
-        ("latency --fabric tcp --route guarded --wait spin", "2048 TiB are needed"),
-        ("latency --fabric tcp --route guarded", "3072 TiB are needed"),
+        (
+            "latency --fabric local --route pread",
+            "2048 TiB are needed",
+        ),
+        (
+            "latency --fabric tcp --route guarded --wait spin",
+            "2048 TiB are needed",
+        ),
+        (
+            "latency --fabric tcp --route guarded",
+            "3072 TiB are needed",
+        ),
     ];
     for (bench, needed) in needed {
         let mut odafs = odafs();

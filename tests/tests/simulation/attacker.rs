@@ -8,7 +8,7 @@ use odafs_common::exception::Exception;
 use odafs_common::mac::{MacAlgorithm, MacKey};
 use odafs_common::reference::{AccessKey, Epoch, Handle};
 use odafs_fabric::clock::{self, Nanos};
-use odafs_fabric::{Completion as Event, QueuePair as _, RemoteInvalidation, entropy};
+use odafs_fabric::{Completion as Event, RemoteInvalidation, entropy};
 use odafs_tests::page::PAGE;
 
 /// Sends forged reads, and what clients' connections were seen to send, on a connection that belongs to no session. Each is
