@@ -1,11 +1,13 @@
 //! The client against a plain NFSv3 server that misbehaves on demand.
 
 mod fake;
+#[path = "plain/resend.rs"]
+mod resend;
 
 use fake::{Fake, Trouble};
 use odafs::{
     Cache, CallError, Changes, Client, CreateOptions, FileKind, Options, PathError, ReadError,
-    ReadRequest, Route, Taken, Why, WriteError,
+    ReadRequest, Route, Taken, Why,
 };
 use odafs_common::wire::nfs3::Procedure as P;
 use std::{
@@ -382,122 +384,6 @@ fn a_call_still_under_way_at_the_server_is_asked_about_again() {
             .collect();
         assert_eq!(xids, [xids[0]; 4], "{procedure:?}");
     }
-}
-
-#[test]
-fn what_is_written_again_hides_nothing_later() {
-    let fake = Fake::start();
-    let client = connect(&fake, options());
-    let file = client.create("a").unwrap();
-    file.write_at(&[1; 10_000], 0).unwrap();
-    file.write_at(&[2; 6_000], 1_000).unwrap();
-    // The server loses both of those, and keeps these.
-    fake.plan(&[(P::Write, Trouble::Restart)]);
-    file.write_at(&[3; 2_000], 500).unwrap();
-    file.write_stable_at(&[4; 1_000], 3_000).unwrap();
-    file.sync().unwrap();
-    let mut expected = vec![1; 10_000];
-    expected[1_000..7_000].fill(2);
-    expected[500..2_500].fill(3);
-    expected[3_000..4_000].fill(4);
-    assert_eq!(fake.content("a"), expected);
-    assert_eq!(fake.count(P::Commit), 2);
-    file.sync().unwrap();
-    assert_eq!(fake.count(P::Commit), 2);
-}
-
-#[test]
-fn what_is_written_again_hides_nothing_of_others() {
-    let fake = Fake::start();
-    let client = connect(&fake, options());
-    let file = client.create("a").unwrap();
-    file.write_at(&[1; 4_000], 0).unwrap();
-    file.write_stable_at(&[2; 1_000], 500).unwrap();
-    // What was stable is there, until somebody else replaces it.
-    fake.world.lock().unwrap().restart();
-    let mut content = vec![0; 500];
-    content.extend([3; 1_000]);
-    fake.put("a", &content);
-    file.sync().unwrap();
-    let mut expected = vec![1; 4_000];
-    expected[500..1_500].fill(3);
-    assert!(fake.content("a") == expected);
-}
-
-#[test]
-fn what_is_written_again_hides_nothing_that_was_not_answered() {
-    let fake = Fake::start();
-    let options = Options {
-        deadline: Duration::from_secs(2),
-        ..options()
-    };
-    let client = connect(&fake, options);
-    let file = client.create("a").unwrap();
-    file.write_at(&[1; 4_000], 0).unwrap();
-    // The server loses that, does this one, and never says so.
-    fake.world.lock().unwrap().restart();
-    let mut trouble = vec![(P::Write, Trouble::CutAfter)];
-    trouble.extend([(P::Write, Trouble::Stall); 30]);
-    fake.plan(&trouble);
-    let error = file.write_stable_at(&[2; 1_000], 500).unwrap_err();
-    assert!(matches!(error, WriteError::Call { .. }), "{error}");
-    fake.plan(&[]);
-    file.sync().unwrap();
-    let mut expected = vec![1; 4_000];
-    expected[500..1_500].fill(2);
-    assert_eq!(fake.content("a"), expected);
-}
-
-/// The server's disk failed when the write was to be made stable, and the server has it all the same.
-#[test]
-fn what_is_written_again_hides_nothing_that_failed() {
-    let fake = Fake::start();
-    let client = connect(&fake, options());
-    let file = client.create("a").unwrap();
-    file.write_at(&[1; 4_000], 0).unwrap();
-    fake.plan(&[(P::Write, Trouble::Fails)]);
-    let error = file.write_stable_at(&[2; 1_000], 500).unwrap_err();
-    assert!(matches!(error, WriteError::Server { .. }), "{error}");
-    let mut seen = [0; 1_000];
-    file.read_exact_at(&mut seen, 500).unwrap();
-    assert_eq!(seen, [2; 1_000]);
-    file.sync().unwrap();
-    let mut expected = vec![1; 4_000];
-    expected[500..1_500].fill(2);
-    assert_eq!(fake.content("a"), expected);
-}
-
-/// The server writes the pieces that it has when it refuses the first.
-#[test]
-fn what_is_written_again_hides_nothing_that_was_sent_beside_what_is_refused() {
-    let fake = Fake::start();
-    let client = connect(&fake, options());
-    let file = client.create("a").unwrap();
-    file.write_at(&[1; 24 << 10], 0).unwrap();
-    fake.plan(&[(P::Write, Trouble::Full)]);
-    let error = file.write_at(&[2; 24 << 10], 0).unwrap_err();
-    assert!(matches!(error, WriteError::Server { .. }), "{error}");
-    let mut expected = vec![1; 24 << 10];
-    expected[8 << 10..].fill(2);
-    assert_eq!(file.read_to_end().unwrap(), expected);
-    fake.plan(&[(P::Commit, Trouble::Restart)]);
-    file.sync().unwrap();
-    assert!(fake.content("a") == expected);
-}
-
-/// Another write, of which nobody knows, hid all of it when both were lost; and that one cannot be sent again at first.
-#[test]
-fn a_sync_that_failed_is_made_up_for_by_the_next() {
-    let fake = Fake::start();
-    let client = connect(&fake, options());
-    let file = client.create("a").unwrap();
-    file.write_at(&[1; 1_000], 500).unwrap();
-    fake.plan(&[(P::Write, Trouble::Fails)]);
-    file.write_at(&[2; 4_000], 0).unwrap_err();
-    fake.plan(&[(P::Commit, Trouble::Restart), (P::Write, Trouble::Full)]);
-    file.sync().unwrap_err();
-    file.sync().unwrap();
-    assert!(fake.content("a") == [2; 4_000]);
 }
 
 #[test]
