@@ -14,6 +14,7 @@ use serde::Serialize;
 use crate::clock;
 use crate::cpu;
 use crate::histogram::Latencies;
+use crate::machine::Machine;
 use crate::process::ServerProcess;
 use crate::tree::{Draw, Found, Listing, Pages, Stamp};
 
@@ -60,6 +61,10 @@ pub struct Demo {
     pub skipped: Option<String>,
     /// What reading the clock costs, subtracted from every latency.
     pub clock_ns: u64,
+    /// The machine.
+    pub machine: Machine,
+    /// The commit.
+    pub commit: &'static str,
     /// One row for each route.
     pub routes: Vec<RouteRow>,
 }

@@ -7,6 +7,7 @@
 #![deny(unsafe_code)]
 
 pub mod breakdown;
+pub mod busy;
 pub mod clock;
 pub mod cpu;
 pub mod demo;

@@ -4,6 +4,8 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
+use crate::busy::{Others, Watch};
+
 /// The machine and the build, printed with every set of figures.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Machine {
@@ -21,10 +23,13 @@ pub struct Machine {
     pub virtual_machine: bool,
     /// Whether this program was built with optimisation.
     pub optimised: bool,
+    /// What others took of the processors from then on until this is told or written.
+    #[serde(default)]
+    pub busy: Others,
 }
 
 impl Machine {
-    /// Describes this machine.
+    /// Describes this machine, before something is measured on it.
     pub fn here() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let line = |key: &str| {
@@ -47,13 +52,27 @@ impl Machine {
                 .into_owned(),
             virtual_machine: line("flags").is_some_and(|f| f.split(' ').any(|f| f == "hypervisor")),
             optimised: !cfg!(debug_assertions),
+            busy: Others::Since(Watch::begin()),
         }
+    }
+
+    /// The same, where servers that others started are measured: what they take is no disturbance.
+    pub fn unwatched(self) -> Self {
+        Self {
+            busy: Others::Unwatched,
+            ..self
+        }
+    }
+
+    /// Why its figures are to be taken with care, if they are.
+    pub fn warning(&self) -> Option<String> {
+        self.busy.found().and_then(|busy| busy.warning())
     }
 
     /// One line for the head of a table.
     pub fn sentence(&self) -> String {
         format!(
-            "{}, {} processor{}{}, {} of memory, Linux {}{}",
+            "{}, {} processor{}{}, {} of memory, Linux {}{}{}",
             self.cpu,
             self.cpus,
             if self.cpus == 1 { "" } else { "s" },
@@ -69,6 +88,8 @@ impl Machine {
             } else {
                 ", UNOPTIMISED BUILD: figures mean nothing"
             },
+            self.warning()
+                .map_or(String::new(), |warning| format!("; {warning}")),
         )
     }
 }

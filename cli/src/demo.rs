@@ -10,7 +10,7 @@ use odafs::Wait;
 use odafs_bench::demo::{self, Demo, ROUTES, RouteRow, Workload};
 use odafs_bench::machine::{self, Machine};
 use odafs_bench::process::{Fabric, ServerPlan, ServerProcess};
-use odafs_bench::report::{Bar, Page};
+use odafs_bench::report::{Dots, DotsRow, Page, Series};
 use odafs_bench::scratch::Scratch;
 use odafs_bench::table::{Table, bytes, count, time};
 use odafs_bench::tree::{Listing, TreePlan};
@@ -134,7 +134,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         false => print(&result),
     };
     if let Some(file) = page_file {
-        file.finish(&page(&result).html("odafs demo"))?;
+        file.finish(&page(&result))?;
     }
     printed?;
     let wrong: u64 = result.routes.iter().map(|r| r.mismatches).sum();
@@ -155,6 +155,7 @@ fn make_tree() -> Result<Scratch> {
 }
 
 fn measure(arguments: &Arguments, fabric: Fabric, root: &Path, listing: &Listing) -> Result<Demo> {
+    let machine = Machine::here();
     let default = if cpu::allowed().len() > 1 {
         WaitName::Spin
     } else {
@@ -225,6 +226,8 @@ fn measure(arguments: &Arguments, fabric: Fabric, root: &Path, listing: &Listing
         warm_bytes,
         skipped: listing.skipped(),
         clock_ns: clock::overhead_ns(),
+        machine,
+        commit: machine::commit(),
         routes,
     })
 }
@@ -246,12 +249,9 @@ fn print(demo: &Demo) -> Result<()> {
         .as_ref()
         .map(|s| format!("left out: {s}\n"))
         .unwrap_or_default();
-    let cold = match demo.warm_bytes < demo.bytes {
-        true => format!(
-            "the server had read {} of them before\n",
-            bytes(demo.warm_bytes)
-        ),
-        false => String::new(),
+    let cold = match &*cold(demo) {
+        "" => String::new(),
+        cold => format!("{cold}\n"),
     };
     output::text(&format!(
         "{} files, {} below {}; pages of {}, server cache {}, {} fabric, both sides {}, MAC {}\n{skipped}{cold}\n",
@@ -270,6 +270,17 @@ fn print(demo: &Demo) -> Result<()> {
     }
     output::table(&table)?;
     output::text(&format!("\n{}\n", sentence(demo)))
+}
+
+/// What of the files the server had not read before, in words; nothing if it was all.
+fn cold(demo: &Demo) -> String {
+    match demo.warm_bytes < demo.bytes {
+        true => format!(
+            "the server had read {} of them before",
+            bytes(demo.warm_bytes)
+        ),
+        false => String::new(),
+    }
 }
 
 const HEADING: [&str; 12] = [
@@ -345,43 +356,36 @@ fn sentence(demo: &Demo) -> String {
     )
 }
 
-fn page(demo: &Demo) -> Page {
+fn page(demo: &Demo) -> String {
     let mut page = Page::new(
-        "The same reads, four routes",
-        &Machine::here(),
-        machine::commit(),
+        "ODAFS: the same reads by four routes",
+        &demo.machine,
+        demo.commit,
     );
     page.paragraph(&sentence(demo));
-    let bars: Vec<Bar> = demo
-        .routes
-        .iter()
-        .enumerate()
-        .map(|(kind, r)| Bar {
-            label: r.route.to_owned(),
-            p50_ns: r.p50_ns,
-            p99_ns: r.p99_ns,
-            kind,
-        })
-        .collect();
-    page.heading("Latency of one page");
-    page.bars(&bars);
+    let rows = demo.routes.iter().map(|row| {
+        let [p50, p99] = [row.p50_ns, row.p99_ns].map(|ns| ns as f64);
+        DotsRow::latency(row.route, Series::of(row.route), p50, None, p99)
+    });
+    page.dots(&Dots::latencies(
+        &format!("Reading a page of {}", bytes(demo.page_bytes)),
+        rows.collect(),
+    ));
     page.heading("All figures");
-    let heading = HEADING
-        .map(|h| h.trim_start_matches('<').to_owned())
-        .to_vec();
-    let rows: Vec<Vec<String>> = [heading]
-        .into_iter()
-        .chain(demo.routes.iter().map(cells))
-        .collect();
-    page.table(&rows);
+    let rows = demo.routes.iter().map(cells);
+    let heading = HEADING.map(str::to_owned).to_vec();
+    page.table(&[heading].into_iter().chain(rows).collect::<Vec<_>>());
     page.small(&format!(
-        "{} files, {} below {}; pages of {}, server cache {}; reading the clock ({} ns) is subtracted.",
+        "{}{} files, {} below {}; pages of {}, server cache {}; both sides {}. Reading the clock ({} ns) is subtracted. \
+         Only the policy route keeps pages in the client.",
+        cold(demo),
         count(demo.files),
         bytes(demo.bytes),
         demo.dir,
         bytes(demo.page_bytes),
         bytes(demo.server_cache_bytes),
+        if demo.wait == "spin" { "poll" } else { "sleep" },
         demo.clock_ns,
     ));
-    page
+    page.html()
 }

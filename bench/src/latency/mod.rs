@@ -84,7 +84,10 @@ pub struct Row {
 pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
     let specs = plan.specs();
     // Looked at before anything is bound: afterwards there seems to be one processor.
-    let machine = crate::machine::Machine::here();
+    let machine = match &plan.url {
+        Some(_) => crate::machine::Machine::here().unwatched(),
+        None => crate::machine::Machine::here(),
+    };
     let mut setting = Setting::new(plan, &specs, &mut tick)?;
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); specs.len()];
     for number in 0..plan.rounds {

@@ -71,6 +71,10 @@ pub struct Row {
     pub reads: u64,
     /// Latency that half of the reads did not exceed.
     pub p50_ns: u64,
+    /// The lowest of the rounds' medians.
+    pub p50_lowest_ns: u64,
+    /// The highest of them.
+    pub p50_highest_ns: u64,
     /// Latency that 99 % of them did not exceed.
     pub p99_ns: u64,
     /// Latency that 99.9 % of them did not exceed.
@@ -140,7 +144,7 @@ trait Asks {
 /// A server could not be started or reached, a read failed or returned other
 /// bytes than the file holds.
 pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report> {
-    let machine = Machine::here();
+    let machine = Machine::here().unwatched();
     let setting = Setting::new(plan, &mut tick)?;
     let candidates = setting.candidates(plan);
     let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); candidates.len()];
@@ -295,6 +299,8 @@ fn row(spec: Spec, rounds: Vec<Round>) -> Row {
     Row {
         reads: rounds.iter().map(|r| r.reads).sum(),
         p50_ns: middle(|r| r.p50_ns),
+        p50_lowest_ns: rounds.iter().map(|r| r.p50_ns).min().unwrap_or(0),
+        p50_highest_ns: rounds.iter().map(|r| r.p50_ns).max().unwrap_or(0),
         p99_ns: middle(|r| r.p99_ns),
         p999_ns: middle(|r| r.p999_ns),
         reads_per_second: per_second,

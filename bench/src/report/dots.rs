@@ -1,297 +1,363 @@
-//! How many times longer than the best: a line for each case, a dot for each configuration, on a logarithmic axis.
+//! Rows with their values as dots along one axis, their spread, and the same as figures at the right.
 
-use std::fmt::Write as _;
+use super::axis::{Axis, Placing, Unit};
+use super::svg::{Anchor, Svg, width, width_bold};
+use super::theme::Series;
+use super::{Drawn, Reference};
 
-use serde_json::Value;
-
-use super::{Page, escape};
-use crate::table;
-
-const WIDTH: f64 = 900.0;
-const LEFT: f64 = 350.0;
-const RIGHT: f64 = 740.0;
-const TOP: f64 = 14.0;
-const LINE: f64 = 24.0;
-
-/// Names, colours that colour-blind readers tell apart (Okabe, Ito 2008), and how they are drawn.
-const MARKS: [(&str, &str, Mark); 12] = [
-    ("mmap", "#8a8f98", Mark::Tick),
-    ("rpc", "#d55e00", Mark::Ring),
-    ("guarded", "#0072b2", Mark::Ring),
-    ("one-sided", "#009e73", Mark::Ring),
-    ("rpc+cache", "#d55e00", Mark::Dot),
-    ("guarded+cache", "#0072b2", Mark::Dot),
-    ("one-sided+cache", "#009e73", Mark::Dot),
-    ("policy", "#1c2430", Mark::Ring),
-    ("spin-0us", "#56b4e9", Mark::Dot),
-    ("spin-5us", "#e69f00", Mark::Dot),
-    ("spin-50us", "#cc79a7", Mark::Dot),
-    ("default", "#1c2430", Mark::Diamond),
-];
-
-#[derive(Clone, Copy, PartialEq)]
-enum Mark {
-    /// A short line.
-    Tick,
-    /// No pages are kept.
-    Ring,
-    /// Pages are kept.
-    Dot,
-    /// What is judged.
-    Diamond,
+/// A plot of rows: a name at the left, marks on a common axis, figures at the right.
+#[derive(Clone, Debug)]
+pub struct Dots {
+    /// What is seen, without a stop at its end.
+    pub title: String,
+    /// The axis of all marks.
+    pub axis: Axis,
+    /// What a mark is, for the legend: `median`.
+    pub value: String,
+    /// What the thick line around a mark is: `lowest to highest round`.
+    pub spread: String,
+    /// What the thin line from a mark leads to: `99th percentile`.
+    pub tail: String,
+    /// Headings of the figures.
+    pub columns: Vec<String>,
+    /// The rows, from above.
+    pub rows: Vec<DotsRow>,
+    /// Published figures to compare with, below the rows.
+    pub references: Vec<Reference>,
 }
 
-/// A plot for each fabric and mode.
-pub fn draw(page: &mut Page, rows: &[Value]) {
-    page.paragraph(
-        "Whether a client with default options is as fast as the best that it could have been told: the mean time of a \
-         read, in multiples of that of the best fixed configuration of the case. Rings keep no pages, dots do; the line \
-         through a diamond is the spread of the rounds.",
-    );
-    let panel = |row: &Value| (text(row, "fabric"), text(row, "served"), spins(row));
-    let mut panels: Vec<_> = Vec::new();
-    for found in rows.iter().map(panel) {
-        if !panels.contains(&found) {
-            panels.push(found);
-        }
-    }
-    for wanted in panels {
-        let (fabric, served, spins) = &wanted;
-        let what = if *spins { ", waiting" } else { "" };
-        page.subheading(&format!("{fabric}, {served}{what}"));
-        let rows: Vec<&Value> = rows.iter().filter(|row| panel(row) == wanted).collect();
-        page.plot(&svg(&rows));
-    }
+/// A row.
+#[derive(Clone, Debug, Default)]
+pub struct DotsRow {
+    /// Rows of one group follow each other; each group has its name above it, unless that is empty.
+    pub group: String,
+    /// What the row is of.
+    pub label: String,
+    /// Its values.
+    pub marks: Vec<Mark>,
+    /// Its figures, one for each of the plot's columns. One that starts with `!` is emphasised: a row that is lost.
+    pub figures: Vec<String>,
 }
 
-/// Whether the row is of a case that compares ways of waiting.
-fn spins(row: &Value) -> bool {
-    row["case"] == "short of cores"
-}
-
-fn text(row: &Value, key: &str) -> String {
-    row[key].as_str().unwrap_or("").to_owned()
-}
-
-/// What a line is of.
-fn line_of(row: &Value) -> String {
-    let size = |key: &str| table::bytes(row[key].as_u64().unwrap_or(0));
-    let set = row["working_set_bytes"].as_f64().unwrap_or(0.0);
-    let memory = row["memory_bytes"].as_f64().unwrap_or(1.0).max(1.0);
-    let mut line = format!(
-        "{} {}, {} = {} x memory",
-        text(row, "pattern"),
-        size("size_bytes"),
-        size("working_set_bytes"),
-        (set / memory * 100.0).round() / 100.0,
-    );
-    if let Some(load @ 1..) = row["load"].as_u64() {
-        let _ = write!(
-            line,
-            ", {load} % {}",
-            row["shift"].as_str().unwrap_or("load")
-        );
-    }
-    if spins(row) {
-        let _ = write!(line, ", {} at once", row["clients"]);
-    }
-    line
-}
-
-fn svg(rows: &[&Value]) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for line in rows.iter().map(|row| line_of(row)) {
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    let scale = Scale::of(rows);
-    let used: Vec<_> = MARKS
-        .iter()
-        .filter(|(name, ..)| rows.iter().any(|row| row["config"] == *name))
-        .collect();
-    let bottom = TOP + LINE * lines.len().max(used.len()) as f64;
-    let height = bottom + 46.0;
-    let mut svg = format!(
-        "<svg viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' height='{height}' role='img'>\n"
-    );
-    for tick in scale.ticks() {
-        let (x, dark) = (scale.x(tick), tick == 1.0);
-        let stroke = if dark { "#8a8f98" } else { "#dde2e8" };
-        let _ = writeln!(
-            svg,
-            "<line x1='{x:.1}' x2='{x:.1}' y1='{TOP}' y2='{bottom}' stroke='{stroke}'/>\
-             <text x='{x:.1}' y='{:.1}' text-anchor='middle'>{tick}</text>",
-            bottom + 16.0
-        );
-    }
-    let _ = writeln!(
-        svg,
-        "<text x='{:.1}' y='{:.1}' text-anchor='middle'>mean time of a read / that of the best fixed configuration</text>",
-        (LEFT + RIGHT) / 2.0,
-        bottom + 36.0
-    );
-    for (number, line) in lines.iter().enumerate() {
-        let y = TOP + LINE * (number as f64 + 0.5);
-        let _ = writeln!(
-            svg,
-            "<text x='{:.1}' y='{:.1}' text-anchor='end'>{}</text>",
-            LEFT - 10.0,
-            y + 4.0,
-            escape(line)
-        );
-        for (name, colour, mark) in &used {
-            let here = |row: &&&Value| row["config"] == *name && line_of(row) == *line;
-            for row in rows.iter().filter(here) {
-                mark.draw(&mut svg, &scale, (row, y), colour);
-            }
-        }
-    }
-    for (number, (name, colour, mark)) in used.iter().enumerate() {
-        let y = TOP + LINE * (number as f64 + 0.5);
-        mark.symbol(&mut svg, (RIGHT + 24.0, y), colour);
-        let _ = writeln!(
-            svg,
-            "<text x='{:.1}' y='{:.1}'>{name}</text>",
-            RIGHT + 36.0,
-            y + 4.0
-        );
-    }
-    svg.push_str("</svg>\n");
-    svg
+/// A value.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// What it is of: its colour and shape.
+    pub series: Series,
+    /// The value, in the unit of the axis.
+    pub value: f64,
+    /// The lowest and the highest of the rounds.
+    pub spread: Option<(f64, f64)>,
+    /// Where the thin line leads.
+    pub tail: Option<f64>,
 }
 
 impl Mark {
-    fn draw(self, svg: &mut String, scale: &Scale, (row, y): (&Value, f64), colour: &str) {
-        let Some(ratio) = row["ratio_to_best"].as_f64() else {
-            return;
-        };
-        if self == Self::Diamond {
-            let ends = ["ratio_lowest", "ratio_highest"]
-                .map(|key| scale.x(row[key].as_f64().unwrap_or(ratio)));
-            let _ = writeln!(
-                svg,
-                "<line x1='{:.1}' x2='{:.1}' y1='{y}' y2='{y}' stroke='{colour}'/>",
-                ends[0], ends[1]
-            );
-        }
-        // Those that keep pages and those that do not are set apart, so that none hides another.
-        let y = match self {
-            Self::Ring => y - 4.0,
-            Self::Dot => y + 4.0,
-            Self::Tick | Self::Diamond => y,
-        };
-        self.symbol(svg, (scale.x(ratio), y), colour);
-    }
-
-    fn symbol(self, svg: &mut String, (x, y): (f64, f64), colour: &str) {
-        let _ = match self {
-            Self::Tick => writeln!(
-                svg,
-                "<path d='M{x:.1} {:.1}v10' stroke='{colour}' stroke-width='2'/>",
-                y - 5.0
-            ),
-            Self::Ring => writeln!(
-                svg,
-                "<circle cx='{x:.1}' cy='{y:.1}' r='3.5' fill='none' stroke='{colour}' stroke-width='2'/>"
-            ),
-            Self::Dot => writeln!(
-                svg,
-                "<circle cx='{x:.1}' cy='{y:.1}' r='4' fill='{colour}'/>"
-            ),
-            Self::Diamond => writeln!(
-                svg,
-                "<path d='M{x:.1} {:.1}l5.5 5.5l-5.5 5.5l-5.5 -5.5z' fill='{colour}'/>",
-                y - 5.5
-            ),
-        };
-    }
-}
-
-/// Ratios to places, logarithmically.
-struct Scale {
-    low: f64,
-    high: f64,
-}
-
-impl Scale {
-    fn of(rows: &[&Value]) -> Self {
-        let mut keys = ["ratio_to_best", "ratio_lowest", "ratio_highest"].into_iter();
-        let of = |key: &str| {
-            let judged = |row: &&&Value| key == "ratio_to_best" || row["config"] == "default";
-            let values = rows.iter().filter(judged);
-            values
-                .filter_map(|row| row[key].as_f64())
-                .collect::<Vec<_>>()
-        };
-        let values: Vec<f64> = keys.by_ref().flat_map(of).filter(|v| *v > 0.0).collect();
+    /// A value alone.
+    pub fn new(series: Series, value: f64) -> Self {
         Self {
-            low: values.iter().copied().fold(0.9, f64::min) * 0.95,
-            high: values.iter().copied().fold(2.0, f64::max) * 1.1,
-        }
-    }
-
-    fn x(&self, ratio: f64) -> f64 {
-        let share = (ratio / self.low).ln() / (self.high / self.low).ln();
-        LEFT + share.clamp(0.0, 1.0) * (RIGHT - LEFT)
-    }
-
-    /// 1, 2 and 5 times the powers of ten that there is room for.
-    fn ticks(&self) -> Vec<f64> {
-        let step = |factors: &[f64]| {
-            let powers = (-6..=6).map(|power| 10f64.powi(power));
-            let all = powers.flat_map(|power| factors.iter().map(move |factor| factor * power));
-            // 10^-1 and its like are not exact; what is printed is.
-            let rounded = all.map(|tick| (tick * 1e6).round() / 1e6);
-            let inside = rounded.filter(|tick| (self.low..=self.high).contains(tick));
-            inside.collect::<Vec<f64>>()
-        };
-        let fine = step(&[1.0, 2.0, 5.0]);
-        match fine.len() {
-            0..=9 => fine,
-            _ => step(&[1.0]),
+            series,
+            value,
+            spread: None,
+            tail: None,
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn each_configuration_of_each_case_has_its_mark() {
-        let row = |config: &str, pattern: &str, ratio: f64| {
-            json!({"case": "patterns", "fabric": "shm", "served": "guarded", "pattern": pattern, "size_bytes": 4096,
-                   "working_set_bytes": 1 << 28, "memory_bytes": 1 << 26, "load": 0, "clients": 1, "config": config,
-                   "ratio_to_best": ratio, "ratio_lowest": ratio * 0.9, "ratio_highest": ratio * 1.1})
-        };
-        let rows = [
-            row("rpc", "uniform", 1.0),
-            row("rpc+cache", "uniform", 1.5),
-            row("default", "uniform", 5.1),
-            row("mmap", "uniform", 0.2),
-            row("rpc", "zipf<", 2.0),
-            row("default", "zipf<", 120.0),
-        ];
-        let mut page = Page::titled("Report");
-        draw(&mut page, &rows);
-        let html = page.html("Report");
-        // Three rings and dots, two of them in the legend too; two diamonds, and one there.
-        assert_eq!(html.matches("<circle").count(), 3 + 2);
-        assert_eq!(html.matches("l5.5 5.5").count(), 2 + 1);
-        assert_eq!(html.matches("v10'").count(), 1 + 1);
-        assert!(html.contains("256 MiB = 4 x memory") && html.contains("zipf&lt;"));
-        assert!(!html.contains("NaN") && !html.contains("inf"));
-    }
-
-    #[test]
-    fn ticks_are_round_and_few() {
-        for (low, high) in [(0.86, 2.2), (0.2, 6.0), (0.01, 300.0), (0.9, 1e5)] {
-            let ticks = Scale { low, high }.ticks();
-            assert!((1..10).contains(&ticks.len()), "{ticks:?}");
-            assert!(ticks.contains(&1.0));
+impl Dots {
+    /// Latencies: medians with the spread of the rounds and the 99th percentile, from rows as [`DotsRow::latency`] makes them.
+    pub fn latencies(title: &str, rows: Vec<DotsRow>) -> Self {
+        Self {
+            title: title.to_owned(),
+            axis: Axis::time("Latency of a read"),
+            value: "median".to_owned(),
+            spread: "medians of the rounds".to_owned(),
+            tail: "99th percentile".to_owned(),
+            columns: vec!["median".to_owned(), "99 %".to_owned()],
+            rows,
+            references: Vec::new(),
         }
     }
+
+    /// How many marks it has.
+    fn marks(&self) -> usize {
+        self.rows.iter().map(|row| row.marks.len()).sum()
+    }
+}
+
+impl DotsRow {
+    /// A latency: the median, the lowest and highest of the rounds' medians, the 99th percentile, all in nanoseconds.
+    pub fn latency(
+        label: &str,
+        series: Series,
+        p50: f64,
+        rounds: Option<(f64, f64)>,
+        p99: f64,
+    ) -> Self {
+        Self {
+            group: String::new(),
+            label: label.to_owned(),
+            marks: vec![Mark {
+                series,
+                value: p50,
+                spread: rounds,
+                tail: Some(p99),
+            }],
+            figures: [p50, p99].map(|ns| Unit::Nanoseconds.show(ns)).to_vec(),
+        }
+    }
+
+    /// The same row in a group.
+    pub fn in_group(self, group: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            ..self
+        }
+    }
+}
+
+const WIDTH: f64 = 920.0;
+const PLOT_LEAST: f64 = 320.0;
+const LINE: f64 = 24.0;
+/// Between texts that stand side by side.
+const GAP: f64 = 16.0;
+/// Rows from which on the axis is named above them too.
+const LONG: usize = 24;
+/// Marks of a row from which on they stand on two or three levels.
+const CROWDED: usize = 3;
+
+/// A line of the plot.
+enum Line<'a> {
+    Group(&'a str),
+    Row(&'a DotsRow),
+    Reference(&'a Reference),
+}
+
+pub(super) fn draw(dots: &Dots) -> Drawn {
+    let mut lines = Vec::new();
+    let mut group = "";
+    for row in &dots.rows {
+        if row.group != group {
+            group = &row.group;
+            lines.push(Line::Group(group));
+        }
+        lines.push(Line::Row(row));
+    }
+    if !dots.references.is_empty() {
+        lines.push(Line::Group("Published, on other hardware"));
+        lines.extend(dots.references.iter().map(Line::Reference));
+    }
+
+    let label = |line: &Line<'_>| match line {
+        Line::Group(name) => width_bold(name) - GAP,
+        Line::Row(row) => width(&row.label),
+        Line::Reference(reference) => width(&reference.name),
+    };
+    let left = GAP + lines.iter().map(label).fold(0.0, f64::max) + GAP;
+    let column = |number: usize| {
+        let cells = dots.rows.iter().filter_map(|row| row.figures.get(number));
+        let cells = cells.map(|cell| width_bold(cell.trim_start_matches('!')));
+        cells.fold(width(&dots.columns[number]), f64::max) + GAP
+    };
+    let columns: Vec<f64> = (0..dots.columns.len()).map(column).collect();
+    let aside = columns.iter().sum::<f64>() + 6.0;
+    let full = WIDTH.max(left + PLOT_LEAST + aside);
+    let right = full - aside;
+
+    let legend = legend(dots, full);
+    let long = lines.len() > LONG;
+    let head = LINE * (legend.len() as f64) + if long { 42.0 } else { 24.0 };
+    let bottom = head + LINE * lines.len() as f64;
+    let mut svg = Svg::new(full, bottom + 46.0);
+
+    for (number, items) in legend.iter().enumerate() {
+        let mut x = 4.0;
+        for item in items {
+            x = item.draw(&mut svg, (x, 16.0 + LINE * number as f64));
+        }
+    }
+    let values = dots.rows.iter().flat_map(|row| &row.marks).flat_map(|m| {
+        let (low, high) = m.spread.unwrap_or((m.value, m.value));
+        [m.value, low, high, m.tail.unwrap_or(m.value)]
+    });
+    let published = dots.references.iter().map(|r| r.value);
+    let unity = (dots.axis.unit == Unit::Ratio).then_some(1.0);
+    let placing = Placing::new(
+        &dots.axis,
+        values.chain(published).chain(unity),
+        (left, right),
+    );
+    for (x, name) in placing.ticks(|name| width(name) + GAP) {
+        let class = match (&*name, dots.axis.unit) {
+            ("1", Unit::Ratio) => "axis",
+            _ => "grid",
+        };
+        svg.line((x, head), (x, bottom), class);
+        svg.text((x, bottom + 17.0), Anchor::Middle, "", &name);
+        if long {
+            svg.text((x, head - 6.0), Anchor::Middle, "", &name);
+        }
+    }
+    svg.line((left, bottom), (right, bottom), "axis");
+    let middle = f64::midpoint(left, right);
+    let half = width(&dots.axis.title) / 2.0;
+    let middle = middle.clamp(half.min(full / 2.0), full - half.min(full / 2.0));
+    svg.text(
+        (middle, bottom + 38.0),
+        Anchor::Middle,
+        "faint",
+        &dots.axis.title,
+    );
+    let ends: Vec<f64> = (columns.iter())
+        .scan(right + 2.0, |x, column| {
+            *x += column;
+            Some(*x)
+        })
+        .collect();
+    for (x, heading) in ends.iter().zip(&dots.columns) {
+        let y = if long { head - 6.0 } else { head - 8.0 };
+        svg.text((*x, y), Anchor::End, "faint", heading);
+    }
+    let mut striped = false;
+    for (number, line) in lines.iter().enumerate() {
+        let y = head + LINE * (number as f64 + 0.5);
+        match line {
+            Line::Group(name) => {
+                striped = false;
+                svg.text((4.0, y + 4.5), Anchor::Start, "group", name);
+            }
+            Line::Row(row) => {
+                if striped {
+                    svg.band((0.0, y - LINE / 2.0), (full, LINE));
+                }
+                striped = !striped;
+                svg.text((GAP, y + 4.5), Anchor::Start, "", &row.label);
+                marks(&mut svg, dots, &placing, row, y);
+                for (x, figure) in ends.iter().zip(&row.figures) {
+                    let (class, figure) = match figure.strip_prefix('!') {
+                        Some(figure) => ("bad", figure),
+                        None => ("", figure.as_str()),
+                    };
+                    svg.text((*x, y + 4.5), Anchor::End, class, figure);
+                }
+            }
+            Line::Reference(reference) => {
+                svg.text((GAP, y + 4.5), Anchor::Start, "faint", &reference.name);
+                let shown = dots.axis.unit.show(reference.value);
+                if let Some(x) = placing.place(reference.value) {
+                    let said = format!("{}: {shown}", reference.name);
+                    svg.mark((x, y), &Series::published(&reference.name), &said);
+                }
+                if let Some(x) = ends.first() {
+                    svg.text((*x, y + 4.5), Anchor::End, "faint", &shown);
+                }
+            }
+        }
+    }
+    Drawn {
+        svg,
+        title: dots.title.clone(),
+        notes: dots.references.iter().map(Reference::note).collect(),
+        values: dots.marks() + dots.references.len(),
+    }
+}
+
+fn marks(svg: &mut Svg, dots: &Dots, placing: &Placing, row: &DotsRow, y: f64) {
+    // Where a row has many they stand on levels, so that none hides another of about the same value.
+    let levels: &[f64] = match row.marks.len() {
+        0..CROWDED => &[0.0],
+        _ => &[-5.5, 0.0, 5.5],
+    };
+    for (number, mark) in row.marks.iter().enumerate() {
+        let Some(x) = placing.place(mark.value) else {
+            continue;
+        };
+        let y = y + levels[number % levels.len()];
+        if let Some(tail) = mark.tail.and_then(|tail| placing.place(tail)) {
+            svg.stroke((x, y), (tail, y), "tail", &mark.series);
+            svg.stroke((tail, y - 4.0), (tail, y + 4.0), "tail", &mark.series);
+        }
+        if let Some((low, high)) = mark.spread {
+            let ends = [low, high].map(|v| placing.place(v));
+            if let [Some(low), Some(high)] = ends {
+                svg.stroke((low, y), (high, y), "spread", &mark.series);
+            }
+        }
+        let shown = dots.axis.unit.show(mark.value);
+        let said = format!("{}, {}: {shown}", row.label, mark.series.name);
+        svg.mark((x, y), &mark.series, &said);
+    }
+}
+
+/// An entry of the legend.
+enum Item {
+    Sign(Series, String),
+    Spread(Series, String),
+    Tail(Series, String),
+}
+
+impl Item {
+    fn text(&self) -> &str {
+        match self {
+            Self::Sign(_, text) | Self::Spread(_, text) | Self::Tail(_, text) => text,
+        }
+    }
+
+    fn width(&self) -> f64 {
+        28.0 + width(self.text()) + GAP
+    }
+
+    /// Draws it, and says where the next begins.
+    fn draw(&self, svg: &mut Svg, (x, y): (f64, f64)) -> f64 {
+        match self {
+            Self::Sign(series, _) => svg.sign((x + 11.0, y - 4.5), series),
+            Self::Spread(series, _) => {
+                svg.stroke((x, y - 4.5), (x + 22.0, y - 4.5), "spread", series);
+            }
+            Self::Tail(series, _) => {
+                svg.stroke((x, y - 4.5), (x + 22.0, y - 4.5), "tail", series);
+                svg.stroke((x + 22.0, y - 8.5), (x + 22.0, y - 0.5), "tail", series);
+            }
+        }
+        svg.text((x + 28.0, y), Anchor::Start, "", self.text());
+        x + self.width()
+    }
+}
+
+/// What the signs mean, in lines that fit.
+fn legend(dots: &Dots, full: f64) -> Vec<Vec<Item>> {
+    let marks = || dots.rows.iter().flat_map(|row| &row.marks);
+    let plain = Series::numbered(5, "").with_circle();
+    let mut items = Vec::new();
+    if dots.rows.iter().any(|row| row.marks.len() > 1) {
+        let mut seen: Vec<&Series> = Vec::new();
+        for series in marks().map(|mark| &mark.series) {
+            if !seen.contains(&series) {
+                seen.push(series);
+            }
+        }
+        let signs = seen.into_iter().cloned();
+        items.extend(signs.map(|series| Item::Sign(series.clone(), series.name)));
+    } else if !dots.value.is_empty() {
+        items.push(Item::Sign(plain.clone(), dots.value.clone()));
+    }
+    if marks().any(|mark| mark.spread.is_some()) {
+        items.push(Item::Spread(plain.clone(), dots.spread.clone()));
+    }
+    if marks().any(|mark| mark.tail.is_some()) {
+        items.push(Item::Tail(plain, dots.tail.clone()));
+    }
+    let mut lines: Vec<Vec<Item>> = Vec::new();
+    let mut used = f64::INFINITY;
+    for item in items {
+        if used + item.width() > full {
+            lines.push(Vec::new());
+            used = 4.0;
+        }
+        used += item.width();
+        if let Some(line) = lines.last_mut() {
+            line.push(item);
+        }
+    }
+    lines
 }

@@ -4,76 +4,183 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize as _;
 use serde_json::Value;
 
-use super::dots;
-use super::plot::{Plot, Series};
-use super::{Bar, Page};
+use super::{
+    Axis, Dots, DotsRow, Line, Lines, Mark, Page, Point, Scale, Series, Stacks, StacksRow, Unit,
+    latency, policy,
+};
 use crate::machine::Machine;
 use crate::table;
 
-/// How a bench is drawn, by the names in its rows.
-struct Drawing {
+/// How a sweep is drawn, by the names in its rows.
+struct Sweep {
     bench: &'static str,
     /// What it asks.
     question: &'static str,
-    /// Rows that agree in these share a heading.
-    panel: &'static [&'static str],
-    /// Rows that agree in these too are a line.
-    line: &'static [&'static str],
-    /// What is along the axis.
-    across: &'static str,
-    /// What is plotted: a plot for each, or, where `stacked`, one with all on top of each other.
-    values: &'static [(&'static str, &'static str)],
-    stacked: &'static [(&'static str, &'static str)],
+    /// What the rows of one plot have in common, in words.
+    panel: fn(&Value) -> String,
+    /// What the rows of one line have in common.
+    line: &'static str,
+    /// A line's name, from that.
+    name: fn(&str) -> String,
+    /// What is swept: name, title, unit.
+    across: (&'static str, &'static str, Unit),
+    /// What is measured, each with a plot in each panel.
+    measured: &'static [Measured],
+    /// Parts of a whole, if there are such.
+    parts: &'static [(&'static str, &'static str)],
 }
 
-const MIB: (&str, &str) = ("mib_per_second", "MiB/s");
-const CLIENT: (&str, &str) = ("client_cpu_ns_per_mib", "client CPU, ns for a MiB");
-const SERVER: (&str, &str) = ("server_cpu_ns_per_mib", "server CPU, ns for a MiB");
+/// Something measured.
+struct Measured {
+    heading: &'static str,
+    key: &'static str,
+    /// Names of the lowest and the highest round's.
+    spread: Option<(&'static str, &'static str)>,
+    title: &'static str,
+    unit: Unit,
+    scale: Scale,
+}
 
-const DRAWINGS: [Drawing; 4] = [
-    Drawing {
+const fn rate(scale: Scale) -> Measured {
+    Measured {
+        heading: "Throughput",
+        key: "mib_per_second",
+        spread: Some(("mib_per_second_lowest", "mib_per_second_highest")),
+        title: "Throughput (MiB/s)",
+        unit: Unit::Number,
+        scale,
+    }
+}
+
+const fn client_cpu(scale: Scale) -> Measured {
+    Measured {
+        heading: "CPU time of the client",
+        key: "client_cpu_ns_per_mib",
+        spread: None,
+        title: "CPU time for a MiB",
+        unit: Unit::Nanoseconds,
+        scale,
+    }
+}
+
+const fn server_cpu(scale: Scale) -> Measured {
+    Measured {
+        heading: "CPU time of the server",
+        key: "server_cpu_ns_per_mib",
+        ..client_cpu(scale)
+    }
+}
+
+const SWEEPS: [Sweep; 4] = [
+    Sweep {
         bench: "throughput",
-        question: "Sequential reads and writes by calls: how much goes through, and what it costs either side.",
-        panel: &["operation", "wait", "read_ahead"],
-        line: &["fabric"],
-        across: "record_bytes",
-        values: &[MIB, CLIENT, SERVER],
-        stacked: &[],
+        question: "How much do sequential reads and writes by calls move, and what do they cost either side? A line is a \
+                   fabric: nfs is NFS over TCP, shm is shared memory, tcp is RPC-over-RDMA by iWARP over TCP.",
+        panel: |row| {
+            let ahead = match row["read_ahead"].as_u64() {
+                Some(0) => "one at a time".to_owned(),
+                Some(n) => format!("{} in flight", n + 1),
+                None => String::new(),
+            };
+            format!(
+                "{}s, {ahead}, both sides {}",
+                word(row, "operation"),
+                waiting(row)
+            )
+        },
+        line: "fabric",
+        name: str::to_owned,
+        across: ("record_bytes", "Length of a record", Unit::Bytes),
+        measured: &[
+            rate(Scale::Log),
+            client_cpu(Scale::Log),
+            server_cpu(Scale::Log),
+        ],
+        parts: &[],
     },
-    Drawing {
+    Sweep {
         bench: "designs",
-        question: "RPC-over-RDMA: what it costs that clients fetch their replies.",
-        panel: &["operation", "record_bytes"],
-        line: &["design"],
-        across: "threads",
-        values: &[MIB, CLIENT, SERVER],
-        stacked: &[],
+        question: "RPC-over-RDMA: what does it cost that clients fetch their replies (Read-Read) rather than have them \
+                   written (Read-Write)?",
+        panel: |row| {
+            format!(
+                "{}s, records of {}",
+                word(row, "operation"),
+                size(row, "record_bytes")
+            )
+        },
+        line: "design",
+        name: str::to_owned,
+        across: ("threads", "Threads", Unit::Number),
+        measured: &[
+            rate(Scale::Linear),
+            client_cpu(Scale::Linear),
+            server_cpu(Scale::Linear),
+        ],
+        parts: &[],
     },
-    Drawing {
+    Sweep {
         bench: "registration",
-        question: "RPC-over-RDMA: what registration costs by the model of hardware, and which strategy spares it.",
-        panel: &["operation", "record_bytes"],
-        line: &["registration"],
-        across: "threads",
-        values: &[MIB],
-        stacked: &[
+        question: "RPC-over-RDMA: which way of registering memory spares what hardware charges for it? Over TCP the charge is a \
+                   model, not a measurement of hardware.",
+        panel: |row| {
+            format!(
+                "{}s, records of {}",
+                word(row, "operation"),
+                size(row, "record_bytes")
+            )
+        },
+        line: "registration",
+        name: str::to_owned,
+        across: ("threads", "Threads", Unit::Number),
+        measured: &[rate(Scale::Linear)],
+        parts: &[
             ("register_ns_per_call", "register"),
             ("invalidate_ns_per_call", "invalidate"),
-            ("other_ns_per_call", "other"),
+            ("other_ns_per_call", "everything else"),
         ],
     },
-    Drawing {
+    Sweep {
         bench: "credits",
-        question: "RPC-over-RDMA: whether credits by need give more, or fairer shares, than fixed ones.",
-        panel: &["record_bytes", "in_flight"],
-        line: &["credits"],
-        across: "clients",
-        values: &[MIB, ("fairness", "fairness (Jain's index)"), SERVER],
-        stacked: &[],
+        question: "RPC-over-RDMA: do credits by need give more, or fairer shares, than fixed ones?",
+        panel: |row| {
+            let wanted = row["in_flight"].as_u64().unwrap_or(0);
+            format!(
+                "Reads of {}, {wanted} wanted in flight by each client",
+                size(row, "record_bytes")
+            )
+        },
+        line: "credits",
+        name: |credits| match credits.parse::<u32>() {
+            Ok(fixed) => format!("{fixed} fixed"),
+            Err(_) => credits.to_owned(),
+        },
+        across: ("clients", "Clients", Unit::Number),
+        measured: &[
+            rate(Scale::Linear),
+            Measured {
+                heading: "Fairness",
+                key: "fairness",
+                spread: None,
+                title: "Jain's index (1: all clients get the same)",
+                unit: Unit::Number,
+                scale: Scale::Linear,
+            },
+            Measured {
+                heading: "The slowest client",
+                key: "slowest_share",
+                spread: None,
+                title: "Its share of a fair share (1: all of it)",
+                unit: Unit::Number,
+                scale: Scale::Linear,
+            },
+            server_cpu(Scale::Linear),
+        ],
+        parts: &[],
     },
 ];
 
-/// Adds a bench's report, as its `--json` prints it.
+/// Adds a bench's report, as its `--json` prints it, and keeps it in the page. A bench that is not known has a table.
 ///
 /// # Errors
 /// It is no report: it has no rows.
@@ -87,122 +194,261 @@ pub fn draw(page: &mut Page, report: &Value) -> Result<()> {
     let bench = report["bench"].as_str().unwrap_or("latency");
     page.heading(&capital(bench));
     if let Ok(machine) = Machine::deserialize(&report["machine"]) {
-        let commit = report["commit"].as_str().unwrap_or("unknown");
-        page.small(&format!("{}; commit {commit}", machine.sentence()));
+        page.machine(&machine, report["commit"].as_str().unwrap_or("unknown"));
     }
-    match DRAWINGS.iter().find(|drawing| drawing.bench == bench) {
-        Some(drawing) => drawing.draw(page, rows),
-        None if bench == "policy" => dots::draw(page, rows),
-        None => bars(page, rows),
+    match (bench, SWEEPS.iter().find(|sweep| sweep.bench == bench)) {
+        (_, Some(sweep)) => sweep.draw(page, rows),
+        ("latency", _) => latency::draw(page, report, rows),
+        ("peers", _) => latency::peers(page, report, rows),
+        ("policy", _) => policy::draw(page, rows),
+        ("breakdown", _) => breakdown(page, rows),
+        ("revocation", _) => revocation(page, rows),
+        ("fairness", _) => fairness(page, rows),
+        _ => {}
     }
-    page.small("All rows:");
-    page.table(&all(rows));
+    page.folded_table(&format!("All {} rows", rows.len()), &all(rows));
+    page.keep(report);
     Ok(())
 }
 
-impl Drawing {
+impl Sweep {
     fn draw(&self, page: &mut Page, rows: &[Value]) {
         page.paragraph(self.question);
-        for panel in distinct(rows, self.panel) {
-            let rows: Vec<Value> = rows
-                .iter()
-                .filter(|row| label(row, self.panel) == panel)
-                .cloned()
-                .collect();
-            page.subheading(&panel);
-            for (key, what) in self.values {
-                page.plot(&self.lines(&rows, key, what).lines());
-            }
-            if !self.stacked.is_empty() {
-                page.plot(&self.stacks(&rows).stacks());
-            }
-        }
-    }
-
-    fn lines(&self, rows: &[Value], key: &str, what: &str) -> Plot {
-        let places = distinct(rows, &[self.across]);
-        let lines = distinct(rows, self.line).into_iter().map(|line| Series {
-            values: places
-                .iter()
-                .map(|place| {
-                    let here = |row: &&Value| {
-                        label(row, self.line) == line && label(row, &[self.across]) == *place
-                    };
-                    rows.iter().find(here)?[key].as_f64()
-                })
-                .collect(),
-            label: line,
-        });
-        Plot {
-            what: what.to_owned(),
-            series: lines.collect(),
-            places: places.clone(),
-        }
-    }
-
-    fn stacks(&self, rows: &[Value]) -> Plot {
-        // A few letters of the line's name: as many bars as there are rows share the axis.
-        let place = |row: &Value| {
-            let name: String = label(row, self.line).chars().take(6).collect();
-            format!("{name} {}", cell(self.across, &row[self.across]))
+        let panels = distinct(rows, self.panel);
+        let of = |panel: &String| -> Vec<&Value> {
+            (rows.iter())
+                .filter(|row| (self.panel)(row) == *panel)
+                .collect()
         };
-        let mut rows: Vec<&Value> = rows.iter().collect();
-        rows.sort_by_key(|row| label(row, self.line));
-        let parts = self.stacked.iter().map(|(key, part)| Series {
-            label: (*part).to_owned(),
-            values: rows.iter().map(|row| row[*key].as_f64()).collect(),
-        });
-        Plot {
-            what: "time of a call, ns".to_owned(),
-            series: parts.collect(),
-            places: rows.iter().map(|row| place(row)).collect(),
+        for measured in self.measured {
+            page.subheading(measured.heading);
+            let plots: Vec<Lines> = (panels.iter())
+                .map(|panel| self.lines(panel, &of(panel), measured))
+                .collect();
+            page.lines(&plots);
+            if measured.spread.is_some() {
+                page.small("A mark is the median of the rounds, the bar behind it their spread.");
+            }
+        }
+        if !self.parts.is_empty() {
+            page.subheading("Where the time of a call goes");
+            let plots: Vec<Stacks> = (panels.iter())
+                .map(|panel| self.stacks(panel, &of(panel)))
+                .collect();
+            page.stacks(&plots);
         }
     }
-}
 
-/// Latencies and terms: bars of the median, up to the 99th percentile or the slowest round.
-fn bars(page: &mut Page, rows: &[Value]) {
-    const GROUPS: [&str; 3] = ["size_bytes", "wait", "depth"];
-    const WORDS: [&str; 6] = ["fabric", "route", "rpc", "mac", "term", "what"];
-    for group in distinct(rows, &GROUPS) {
-        let bars: Vec<Bar> = rows
-            .iter()
-            .filter(|row| label(row, &GROUPS) == group)
-            .filter_map(|row| {
-                let first = |keys: [&str; 2]| keys.iter().find_map(|key| row[*key].as_f64());
-                let middle = first(["p50_ns", "ns"])?;
-                let words = WORDS.iter().filter_map(|key| row[*key].as_str());
-                Some(Bar {
-                    label: words.filter(|w| *w != "none").collect::<Vec<_>>().join(" "),
-                    p50_ns: middle as u64,
-                    p99_ns: first(["p99_ns", "highest_ns"]).unwrap_or(middle) as u64,
-                    kind: 1,
+    fn lines(&self, panel: &str, rows: &[&Value], measured: &Measured) -> Lines {
+        let (key, title, unit) = self.across;
+        let names = distinct(rows.iter().copied(), |row| word(row, self.line));
+        let lines = names.iter().enumerate().map(|(number, name)| {
+            let of_line = rows.iter().filter(|row| word(row, self.line) == *name);
+            let points = of_line.filter_map(|row| {
+                let end = |key: &str| row[key].as_f64();
+                Some(Point {
+                    x: row[key].as_f64()?,
+                    y: row[measured.key].as_f64()?,
+                    spread: measured
+                        .spread
+                        .and_then(|(low, high)| Some((end(low)?, end(high)?))),
                 })
+            });
+            Line {
+                points: points.collect(),
+                series: Series::of_or_numbered(name, number).named(&(self.name)(name)),
+            }
+        });
+        Lines {
+            title: capital(panel),
+            x: Axis::new(title, unit, Scale::Log),
+            y: Axis::new(measured.title, measured.unit, measured.scale),
+            lines: lines.collect(),
+            references: Vec::new(),
+        }
+    }
+
+    fn stacks(&self, panel: &str, rows: &[&Value]) -> Stacks {
+        let names = distinct(rows.iter().copied(), |row| word(row, self.line));
+        let bars = names.iter().flat_map(|name| {
+            let of_line = rows.iter().filter(|row| word(row, self.line) == *name);
+            of_line.map(|row| {
+                let threads = row[self.across.0].as_u64().unwrap_or(0);
+                let many = if threads == 1 { "" } else { "s" };
+                let parts = self.parts.iter();
+                StacksRow {
+                    group: name.clone(),
+                    label: format!("{threads} thread{many}"),
+                    values: parts
+                        .map(|(key, _)| row[*key].as_f64().unwrap_or(0.0))
+                        .collect(),
+                }
             })
-            .collect();
-        if !bars.is_empty() {
-            page.subheading(&group);
-            page.bars(&bars);
+        });
+        Stacks {
+            title: capital(panel),
+            axis: Axis::new("Time of a call", Unit::Nanoseconds, Scale::Linear),
+            parts: (self.parts.iter().zip([1, 3, 5]))
+                .map(|((_, name), look)| Series::numbered(look, name).as_block())
+                .collect(),
+            rows: bars.collect(),
         }
     }
 }
 
-/// What a row says under some names, where it says anything.
-fn label(row: &Value, keys: &[&str]) -> String {
-    let said = keys.iter().filter(|key| !row[**key].is_null());
-    let parts = said.map(|key| {
-        let value = cell(key, &row[*key]);
-        match (&row[*key], keys.len()) {
-            (Value::Number(_), 2..) => format!("{} {value}", words(key)),
-            _ => value,
+fn breakdown(page: &mut Page, rows: &[Value]) {
+    page.paragraph(
+        "The terms that the time of a read is made of, each alone: a call that does nothing (T_NullRPC), the server's \
+         file system (T_FS), the MAC of a request (T_MAC), the NIC's judgement of a direct read (T_exc), the copy \
+         (T_copy), a direct read that is refused (T_stale).",
+    );
+    let drawn = rows.iter().filter_map(|row| {
+        let figure = |key: &str| row[key].as_f64();
+        let ns = figure("ns")?;
+        let mut label = word(row, "what");
+        if row["size_bytes"].as_u64() > Some(0) {
+            label += &format!(", {}", size(row, "size_bytes"));
         }
+        if !word(row, "wait").is_empty() {
+            label += &format!(", {}", waiting(row));
+        }
+        let mark = Mark {
+            spread: figure("lowest_ns").zip(figure("highest_ns")),
+            ..Mark::new(Series::numbered(0, "median"), ns)
+        };
+        Some(DotsRow {
+            group: word(row, "term"),
+            label,
+            marks: vec![mark],
+            figures: vec![Unit::Nanoseconds.show(ns)],
+        })
     });
-    parts.collect::<Vec<_>>().join(", ")
+    let mut drawn: Vec<DotsRow> = drawn.collect();
+    // Terms come back in a bench: each has its rows together.
+    let terms = distinct(rows, |row| word(row, "term"));
+    drawn.sort_by_key(|row| terms.iter().position(|term| *term == row.group));
+    page.dots(&Dots {
+        title: "Terms of a read".to_owned(),
+        axis: Axis::time("Time"),
+        value: "median of the rounds".to_owned(),
+        spread: "lowest to highest round".to_owned(),
+        tail: String::new(),
+        columns: vec!["median".to_owned()],
+        rows: drawn,
+        references: Vec::new(),
+    });
 }
 
-fn distinct(rows: &[Value], keys: &[&str]) -> Vec<String> {
+fn revocation(page: &mut Page, rows: &[Value]) {
+    page.paragraph(
+        "How is a page taken back from a client that reads it by itself? By its stamp, which is a store, or by a tag of its \
+         own (a memory window or a region), whose end costs the connection.",
+    );
+    const STEPS: [(&str, &str); 5] = [
+        ("reference_ns", "hand out a reference"),
+        ("read_ns", "read by it"),
+        ("revoke_ns", "take the page back"),
+        ("stale_ns", "read what was taken back"),
+        ("recovered_ns", "until the next good read"),
+    ];
+    let drawn = STEPS.iter().flat_map(|(key, step)| {
+        rows.iter().enumerate().filter_map(move |(number, row)| {
+            let ns = row[*key].as_f64()?;
+            let by = word(row, "by");
+            Some(DotsRow {
+                group: capital(step),
+                label: format!("by {by}"),
+                marks: vec![Mark::new(Series::numbered(number, &by), ns)],
+                figures: vec![Unit::Nanoseconds.show(ns)],
+            })
+        })
+    });
+    page.dots(&Dots {
+        title: "Time of each step".to_owned(),
+        axis: Axis::time("Time"),
+        value: "median".to_owned(),
+        spread: String::new(),
+        tail: String::new(),
+        columns: vec!["median".to_owned()],
+        rows: drawn.collect(),
+        references: Vec::new(),
+    });
+}
+
+fn fairness(page: &mut Page, rows: &[Value]) {
+    page.paragraph(
+        "What is a client left with while another floods the server? Three 99th percentiles of each call: with nobody else; \
+         beside the flood; and with the same flood at another server of this machine, which shows what the machine alone \
+         makes of as much work.",
+    );
+    const CALLS: [&str; 3] = ["lookup", "read", "readdir"];
+    const STATES: [(&str, &str, usize); 3] = [
+        ("quiet_p99_ns", "quiet", 2),
+        ("flooded_p99_ns", "flooded", 1),
+        ("elsewhere_p99_ns", "flooded elsewhere", 0),
+    ];
+    let drawn = CALLS.iter().flat_map(|call| {
+        rows.iter().map(move |row| {
+            let pair = &row[*call];
+            let marks = STATES.iter().filter_map(|(key, state, look)| {
+                Some(Mark::new(
+                    Series::numbered(*look, state),
+                    pair[*key].as_f64()?,
+                ))
+            });
+            let ratio = |key: &str| match pair[key].as_f64() {
+                Some(ratio) => Unit::Ratio.show(ratio),
+                None => "-".to_owned(),
+            };
+            DotsRow {
+                group: call.to_uppercase(),
+                label: format!("beside {}", word(row, "flood")),
+                marks: marks.collect(),
+                figures: vec![ratio("ratio"), ratio("server_ratio")],
+            }
+        })
+    });
+    page.dots(&Dots {
+        title: "What one client's calls take while another floods the server".to_owned(),
+        axis: Axis::time("99th percentile of a call"),
+        value: String::new(),
+        spread: String::new(),
+        tail: String::new(),
+        columns: vec!["/ quiet".to_owned(), "/ elsewhere".to_owned()],
+        rows: drawn.collect(),
+        references: Vec::new(),
+    });
+}
+
+/// A word of a row; nothing if it has no such.
+pub(super) fn word(row: &Value, key: &str) -> String {
+    match &row[key] {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// A length of a row.
+pub(super) fn size(row: &Value, key: &str) -> String {
+    table::bytes(row[key].as_u64().unwrap_or(0))
+}
+
+/// How sides wait, in words.
+pub(super) fn waiting(row: &Value) -> &'static str {
+    match row["wait"].as_str() {
+        Some("spin") => "polling",
+        _ => "sleeping",
+    }
+}
+
+/// What there is of something among rows, each once, in their order.
+pub(super) fn distinct<'a>(
+    rows: impl IntoIterator<Item = &'a Value>,
+    of: impl Fn(&Value) -> String,
+) -> Vec<String> {
     let mut all = Vec::new();
-    for found in rows.iter().map(|row| label(row, keys)) {
+    for found in rows.into_iter().map(of) {
         if !all.contains(&found) {
             all.push(found);
         }
@@ -210,26 +456,43 @@ fn distinct(rows: &[Value], keys: &[&str]) -> Vec<String> {
     all
 }
 
+/// All that rows say, as a table.
 fn all(rows: &[Value]) -> Vec<Vec<String>> {
+    let rows: Vec<Vec<(String, &Value)>> = rows.iter().map(flat).collect();
     let mut keys: Vec<&String> = Vec::new();
-    for key in rows
-        .iter()
-        .filter_map(Value::as_object)
-        .flat_map(|row| row.keys())
-    {
+    for (key, _) in rows.iter().flatten() {
         if !keys.contains(&key) {
             keys.push(key);
         }
     }
+    let value = |row: &[(String, &Value)], key: &str| -> Value {
+        let found = row.iter().find(|(name, _)| name == key);
+        found.map_or(Value::Null, |(_, value)| (*value).clone())
+    };
+    let is_word = |key: &&String| rows.iter().any(|row| value(row, key).is_string());
     // Words first: they say what the figures are of.
-    keys.sort_by_key(|key| !rows.iter().any(|row| row[key.as_str()].is_string()));
-    let heading = keys.iter().map(|key| words(key)).collect();
-    let cells = rows.iter().map(|row| {
-        keys.iter()
-            .map(|key| cell(key, &row[key.as_str()]))
-            .collect()
+    keys.sort_by_key(|key| !is_word(key));
+    let heading = keys.iter().map(|key| match is_word(key) {
+        true => format!("<{}", words(key)),
+        false => words(key),
     });
-    [heading].into_iter().chain(cells).collect()
+    let cells = rows.iter().map(|row| {
+        let cells = keys.iter().map(|key| cell(key, &value(row, key)));
+        cells.collect()
+    });
+    [heading.collect()].into_iter().chain(cells).collect()
+}
+
+/// The values of a row, those of objects in it among them.
+fn flat(row: &Value) -> Vec<(String, &Value)> {
+    let mut flat = Vec::new();
+    for (key, value) in row.as_object().into_iter().flatten() {
+        match value.as_object() {
+            Some(inner) => flat.extend(inner.iter().map(|(k, v)| (format!("{key} {k}"), v))),
+            None => flat.push((key.clone(), value)),
+        }
+    }
+    flat
 }
 
 /// A name without its unit.
@@ -250,65 +513,9 @@ fn cell(key: &str, value: &Value) -> String {
     }
 }
 
-fn capital(word: &str) -> String {
+pub(super) fn capital(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map_or(String::new(), |first| {
         first.to_uppercase().chain(letters).collect()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn html(report: &Value) -> String {
-        let mut page = Page::new("Report", &Machine::here(), "abc");
-        draw(&mut page, report).unwrap();
-        page.html("Report")
-    }
-
-    #[test]
-    fn a_line_for_each_series_in_each_panel() {
-        let row = |threads: u32, design: &str, rate: f64| {
-            json!({"design": design, "operation": "read", "threads": threads, "record_bytes": 131_072,
-                   "mib_per_second": rate, "client_cpu_ns_per_mib": 7, "server_cpu_ns_per_mib": 9})
-        };
-        let rows = [
-            row(1, "read-read", 1.5),
-            row(1, "read-write", 2.5),
-            row(8, "read-write", 9.0),
-        ];
-        let page = html(&json!({"bench": "designs", "rows": rows}));
-        assert_eq!(page.matches("<svg").count(), 3);
-        assert_eq!(page.matches("<polyline").count(), 6);
-        assert_eq!(page.matches("<circle").count(), 9);
-        assert!(page.contains("read, record 128 KiB") && page.contains("<td>9.00</td>"));
-    }
-
-    #[test]
-    fn parts_of_a_call_are_stacked() {
-        let rows = [
-            json!({"registration": "cached", "operation": "write", "threads": 2, "record_bytes": 4096,
-            "mib_per_second": 3, "register_ns_per_call": 5, "invalidate_ns_per_call": 0, "other_ns_per_call": 100}),
-        ];
-        let page = html(&json!({"bench": "registration", "rows": rows}));
-        assert!(page.contains("cached 2") && page.contains(">invalidate</text>"));
-        assert_eq!(page.matches("<rect").count(), 3);
-    }
-
-    #[test]
-    fn latencies_are_bars_and_what_is_unknown_is_a_table() {
-        let latency =
-            json!({"rows": [{"route": "rpc<", "wait": "spin", "p50_ns": 1200, "p99_ns": 5000}]});
-        let page = html(&latency);
-        assert!(page.matches("<rect").count() == 1 && page.contains("rpc&lt;"));
-        let page = html(&json!({"bench": "other", "rows": [{"some_thing": 3}]}));
-        assert!(page.contains("<th>some thing</th>") && !page.contains("<svg"));
-        let mut page = Page::new("Report", &Machine::here(), "abc");
-        for wrong in [json!({"bench": "designs"}), json!([]), json!({"rows": [1]})] {
-            assert!(draw(&mut page, &wrong).is_err());
-        }
-    }
 }

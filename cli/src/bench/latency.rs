@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs::Url;
 use odafs_bench::latency::{self, Filter, Plan, Report, Row, WAITS};
-use odafs_bench::report::{Bar, Page};
+use odafs_bench::report::{Page, draw};
 use odafs_bench::table::{Table, bytes, count, time};
 
 use super::rates::{DeviceAddress, check_memory, within};
@@ -109,7 +109,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         false => print(&report),
     };
     if let Some(file) = page_file {
-        file.finish(&page(&report).html("odafs bench latency"))?;
+        file.finish(&page(&report)?)?;
     }
     printed
 }
@@ -269,74 +269,9 @@ fn conditions(report: &Report) -> String {
     )
 }
 
-fn page(report: &Report) -> Page {
-    let mut page = Page::new("Latency of random reads", &report.machine, report.commit);
+fn page(report: &Report) -> Result<String> {
+    let mut page = Page::titled("ODAFS: latency of random reads");
     page.paragraph(&conditions(report));
-    let mut sizes: Vec<usize> = report.rows.iter().map(|r| r.spec.size_bytes).collect();
-    sizes.dedup();
-    for size in sizes {
-        for wait in WAITS {
-            let rows = report
-                .rows
-                .iter()
-                .filter(|r| (r.spec.size_bytes, r.spec.wait, r.spec.depth) == (size, wait, 1));
-            let bars: Vec<Bar> = rows.map(bar).collect();
-            if !bars.is_empty() {
-                page.heading(&format!(
-                    "{}, {}",
-                    bytes(size as u64),
-                    if wait == "spin" {
-                        "polling"
-                    } else {
-                        "sleeping"
-                    }
-                ));
-                page.bars(&bars);
-            }
-        }
-    }
-    page.heading("Ratios");
-    let heading = ["ratio", "size", "median", "lowest", "highest"]
-        .map(str::to_owned)
-        .to_vec();
-    let ratios = report.ratios.iter().map(|r| {
-        let figures = [r.ratio, r.lowest, r.highest].map(|n| format!("{n:.2}"));
-        [r.name.clone(), bytes(r.size_bytes as u64)]
-            .into_iter()
-            .chain(figures)
-            .collect()
-    });
-    page.table(&[heading].into_iter().chain(ratios).collect::<Vec<_>>());
-    page.heading("All rows");
-    let heading = HEADING
-        .map(|h| h.trim_start_matches('<').to_owned())
-        .to_vec();
-    page.table(
-        &[heading]
-            .into_iter()
-            .chain(report.rows.iter().map(cells))
-            .collect::<Vec<_>>(),
-    );
-    page
-}
-
-fn bar(row: &Row) -> Bar {
-    const KINDS: [&str; 6] = ["pread", "rpc", "one-sided", "guarded", "cache", "mmap"];
-    let kind = KINDS.iter().position(|k| *k == row.spec.route).unwrap_or(0);
-    let pages = match row.backing_bytes {
-        Some(pages) if row.spec.fabric == "local" => format!(" on {}", bytes(pages)),
-        _ => String::new(),
-    };
-    let how = row
-        .spec
-        .rpc
-        .or((row.spec.mac != "none").then_some(row.spec.mac))
-        .unwrap_or("");
-    let label = format!("{} {} {how}{pages}", row.spec.fabric, row.spec.route);
-    Bar {
-        label: label.trim_end().to_owned(),
-        p50_ns: row.p50_ns,
-        p99_ns: row.p99_ns,
-        kind,
-    }
+    draw(&mut page, &serde_json::to_value(report)?)?;
+    Ok(page.html())
 }

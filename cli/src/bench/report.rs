@@ -7,99 +7,212 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use odafs_bench::report::{Page, draw};
+use odafs_bench::report::{Page, draw, readme_plot, reports_in};
 use serde_json::Value;
 
 use crate::{Usage, output, units};
 
-/// The benches that are measured, in the order of the page.
-const BENCHES: [&str; 7] = [
-    "latency",
-    "breakdown",
-    "throughput",
-    "designs",
-    "registration",
-    "credits",
-    "policy",
+/// A bench of the page.
+struct Bench {
+    name: &'static str,
+    arguments: &'static [&'static str],
+    /// Further ones with `--quick`: they leave out what takes long and says little.
+    quick: &'static [&'static str],
+}
+
+/// What is measured, in the order of the page. With `--quick` they take four minutes and a half together.
+const BENCHES: [Bench; 9] = [
+    Bench {
+        name: "latency",
+        arguments: &["latency"],
+        quick: &["--size=4096", "--file-size=256MiB", "--seconds=55"],
+    },
+    Bench {
+        name: "breakdown",
+        arguments: &["breakdown"],
+        quick: &["--seconds=10"],
+    },
+    Bench {
+        name: "policy",
+        arguments: &["policy"],
+        quick: &["--case=patterns", "--case=no options", "--seconds=50"],
+    },
+    Bench {
+        name: "throughput",
+        arguments: &["throughput"],
+        quick: &["--read-ahead=0", "--read-ahead=4", "--seconds=40"],
+    },
+    Bench {
+        name: "designs",
+        arguments: &["designs"],
+        quick: &["--size=128KiB", "--size=1MiB", "--seconds=20"],
+    },
+    Bench {
+        name: "registration",
+        arguments: &["registration"],
+        quick: &["--size=128KiB", "--size=1MiB", "--seconds=25"],
+    },
+    Bench {
+        name: "revocation",
+        arguments: &["registration", "--revocation"],
+        quick: &["--rounds=3", "--seconds=5"],
+    },
+    Bench {
+        name: "credits",
+        arguments: &["credits"],
+        quick: &["--seconds=15"],
+    },
+    Bench {
+        name: "fairness",
+        arguments: &["fairness"],
+        quick: &["--seconds=25"],
+    },
 ];
+
+fn names() -> [&'static str; BENCHES.len()] {
+    BENCHES.map(|bench| bench.name)
+}
 
 /// All benches drawn into one page
 #[derive(Args)]
 #[command(after_help = "Examples:
-  odafs bench report all.html                                 measure all, and draw them
+  odafs bench report all.html                                 measure all: half an hour and more
+  odafs bench report all.html --quick                         less of it, in under five minutes
   odafs bench report few.html --bench designs --bench credits --seconds 60
-  odafs bench report old.html --from latency.json --from throughput.json
+  odafs bench report old.html --from latency.json --from peers.json
                                                               draw what was measured before
+  odafs bench report all.html --from all.html --plot latency.svg
+                                                              the README's plot, of such a page
 
 The page is one HTML file with its plots in it; it fetches nothing. Each bench runs as
 `odafs bench NAME --json` does, one after the other, with its defaults. Under each heading stand
-the machine and the commit that its figures come from, and all rows behind the plots.")]
+the machine and the commit that its figures come from, and all rows behind the plots. The page
+keeps what the benches have printed: --from takes it from there. A bench that fails is left out,
+and the page says so.")]
 pub struct Arguments {
     /// Where the page is written
     #[arg(value_name = "FILE.html")]
     file: PathBuf,
-    /// Draw this, which `odafs bench NAME --json` has printed, and measure nothing [may be repeated]
-    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["bench", "seconds"])]
+    /// Draw this, which `odafs bench NAME --json` has printed, or a page that was made before, and
+    /// measure nothing [may be repeated]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["bench", "seconds", "quick"])]
     from: Vec<PathBuf>,
     /// Measure only this bench [may be repeated]
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(BENCHES))]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(names()))]
     bench: Vec<String>,
+    /// Measure less: all takes under five minutes
+    #[arg(long, conflicts_with = "seconds")]
+    quick: bool,
     /// Time for all of it, about [default: what each takes by default]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
+    /// Write the latencies of 4 KiB by each route as an SVG file too
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+    /// Print what the benches have printed, as a list
+    #[arg(long)]
+    json: bool,
 }
 
 /// Measures and draws.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", arguments.seconds)?;
+    // What is drawn from may be the page that is written.
+    let read = arguments.from.iter().map(|path| read(path));
+    let read = read.collect::<Result<Vec<_>>>()?.concat();
     // A page that cannot be written is told before anything is measured.
     let file = output::Whole::begin(&arguments.file)?;
+    let plot = arguments.plot.as_deref().map(output::Whole::begin);
+    let plot = plot.transpose()?;
+    let (reports, failed) = match arguments.from.is_empty() {
+        true => measure_all(&arguments),
+        false => (read, Vec::new()),
+    };
     let mut page = Page::titled("ODAFS: benchmarks");
-    for (name, report) in reports(&arguments)? {
-        draw(&mut page, &report).with_context(|| format!("{name} is no report of a bench"))?;
+    page.paragraph(
+        "Figures drift with the machine: compare those of one run. Latencies are those of reads that follow each other \
+         without a pause. A mark's exact value is shown beside the pointer.",
+    );
+    for (name, report) in &reports {
+        draw(&mut page, report).with_context(|| format!("{name} is no report of a bench"))?;
     }
-    file.finish(&page.html("ODAFS: benchmarks"))
+    for name in &failed {
+        page.warning(&format!("The bench {name} failed and is left out."));
+    }
+    file.finish(&page.html())?;
+    let reports: Vec<Value> = reports.into_iter().map(|(_, report)| report).collect();
+    if let Some(plot) = plot {
+        plot.finish(&readme_plot(&reports)?)?;
+    }
+    if arguments.json {
+        output::json(&reports)?;
+    }
+    if !failed.is_empty() {
+        bail!("failed (the reasons stand above): {}", failed.join(", "));
+    }
+    Ok(())
 }
 
-fn reports(arguments: &Arguments) -> Result<Vec<(String, Value)>> {
-    if !arguments.from.is_empty() {
-        return arguments.from.iter().map(|path| read(path)).collect();
-    }
-    let wanted =
-        |name: &&&str| arguments.bench.is_empty() || arguments.bench.iter().any(|b| b == **name);
-    let names: Vec<&str> = BENCHES.iter().filter(wanted).copied().collect();
-    let each = arguments.seconds.map(|all| all / names.len() as u32);
-    let progress = output::step_progress(names.len() as u64, "");
-    let mut reports = Vec::new();
-    for name in names {
-        progress.set_message(name.to_owned());
-        reports.push((name.to_owned(), measure(name, each)?));
+/// The reports in a file, each with a name.
+fn read(path: &Path) -> Result<Vec<(String, Value)>> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    let json = reports_in(&text).unwrap_or(&text);
+    let found = serde_json::from_str(json)
+        .with_context(|| format!("{name} is neither JSON nor a page of `odafs bench report`"))?;
+    Ok(match found {
+        Value::Array(reports) => reports.into_iter().map(|r| (name.clone(), r)).collect(),
+        report => vec![(name, report)],
+    })
+}
+
+/// What the benches print, and which failed.
+fn measure_all(arguments: &Arguments) -> (Vec<(String, Value)>, Vec<String>) {
+    let wanted = |bench: &&Bench| {
+        arguments.bench.is_empty() || arguments.bench.iter().any(|b| b == bench.name)
+    };
+    let benches: Vec<&Bench> = BENCHES.iter().filter(wanted).collect();
+    let each = arguments.seconds.map(|all| all / benches.len() as u32);
+    let progress = output::step_progress(benches.len() as u64, "");
+    progress.enable_steady_tick(Duration::from_millis(250));
+    let (mut reports, mut failed) = (Vec::new(), Vec::new());
+    for bench in benches {
+        progress.set_message(bench.name);
+        let (report, said) = measure(bench, arguments.quick, each);
+        let said = said.lines().map(|line| format!("{}: {line}", bench.name));
+        progress.suspend(|| said.for_each(|line| eprintln!("{line}")));
+        match report {
+            Ok(report) => reports.push((bench.name.to_owned(), report)),
+            Err(error) => {
+                progress.suspend(|| eprintln!("{}: {error:#}", bench.name));
+                failed.push(bench.name.to_owned());
+            }
+        }
         progress.inc(1);
     }
     progress.finish_and_clear();
-    Ok(reports)
+    (reports, failed)
 }
 
-fn read(path: &Path) -> Result<(String, Value)> {
-    let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-    let report = serde_json::from_str(&text).with_context(|| format!("{name} is no JSON"))?;
-    Ok((name, report))
-}
-
-/// In a process of its own: a bench binds the one that it runs in to a processor.
-fn measure(name: &str, time: Option<Duration>) -> Result<Value> {
-    let program = std::env::current_exe().context("cannot find this program")?;
-    let mut command = Command::new(program);
-    command.args(["bench", name, "--json"]);
-    command.args(time.map(|time| format!("--seconds={}", time.as_secs_f64())));
-    let output = command
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("cannot start the bench {name}"))?;
-    if !output.status.success() {
-        bail!("the bench {name} failed (its reason stands above)");
-    }
-    serde_json::from_slice(&output.stdout)
-        .with_context(|| format!("the bench {name} printed no JSON"))
+/// In a process of its own: a bench binds the one that it runs in to a processor. What it said on stderr is kept, so that
+/// nothing is written into the progress bar.
+fn measure(bench: &Bench, quick: bool, time: Option<Duration>) -> (Result<Value>, String) {
+    let mut said = String::new();
+    let mut run = || -> Result<Value> {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let mut command = Command::new(program);
+        command.arg("bench").args(bench.arguments).arg("--json");
+        command.args(quick.then_some(bench.quick).into_iter().flatten());
+        command.args(time.map(|time| format!("--seconds={}", time.as_secs_f64())));
+        let output = command
+            .stdin(Stdio::null())
+            .output()
+            .context("cannot start the bench")?;
+        said = String::from_utf8_lossy(&output.stderr).into_owned();
+        if !output.status.success() {
+            bail!("the bench failed");
+        }
+        serde_json::from_slice(&output.stdout).context("the bench printed no JSON")
+    };
+    (run(), said)
 }

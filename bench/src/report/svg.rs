@@ -1,0 +1,266 @@
+//! Elements of a plot, and where its texts lie.
+
+use std::fmt::Write as _;
+
+use super::escape;
+use super::theme::{Series, Shape, css};
+
+/// Size of a plot's letters, in its own units.
+pub(super) const LETTER: f64 = 13.0;
+/// From the baseline to the top of a capital letter, and to the bottom of a `g`.
+#[cfg(test)]
+const ASCENT: f64 = 10.5;
+#[cfg(test)]
+const DESCENT: f64 = 3.5;
+
+/// Widths of the characters from the space on, in hundredths of the letters' size: DejaVu Sans, which is wider than what
+/// other systems have.
+#[rustfmt::skip]
+const WIDTHS: [u8; 95] = [
+    32, 40, 46, 84, 64, 95, 78, 27, 39, 39, 50, 84, 32, 36, 32, 34, 64, 64, 64, 64, 64, 64, 64, 64, 64, 64, 34, 34, 84, 84,
+    84, 53, 100, 68, 69, 70, 77, 63, 58, 77, 75, 29, 29, 66, 56, 86, 75, 79, 60, 79, 69, 63, 61, 73, 68, 99, 69, 61, 69, 39,
+    34, 39, 84, 50, 50, 61, 63, 55, 63, 62, 35, 63, 63, 28, 28, 58, 28, 97, 63, 61, 63, 63, 41, 52, 39, 63, 59, 82, 59, 59,
+    52, 64, 34, 64, 84,
+];
+
+/// How wide a text is, at most.
+pub(super) fn width(text: &str) -> f64 {
+    let of = |c: char| WIDTHS.get((c as usize).wrapping_sub(32)).copied();
+    let hundredths = text.chars().map(|c| f64::from(of(c).unwrap_or(100)));
+    hundredths.sum::<f64>() * LETTER / 100.0
+}
+
+/// The same in bold.
+pub(super) fn width_bold(text: &str) -> f64 {
+    width(text) * 1.16
+}
+
+/// Which of a text's points is given.
+#[derive(Clone, Copy)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+}
+
+/// A text's place, by its corners.
+#[cfg(test)]
+struct Placed {
+    text: String,
+    left: f64,
+    top: f64,
+    right: f64,
+    bottom: f64,
+}
+
+#[cfg(test)]
+impl Placed {
+    fn of((x, y): (f64, f64), anchor: Anchor, class: &str, text: &str) -> Self {
+        let wide = match class {
+            "group" | "strong" | "bad" => width_bold(text),
+            _ => width(text),
+        };
+        let left = match anchor {
+            Anchor::Start => x,
+            Anchor::Middle => x - wide / 2.0,
+            Anchor::End => x - wide,
+        };
+        Self {
+            text: text.to_owned(),
+            left,
+            top: y - ASCENT,
+            right: left + wide,
+            bottom: y + DESCENT,
+        }
+    }
+}
+
+/// A plot that grows.
+pub(super) struct Svg {
+    pub width: f64,
+    pub height: f64,
+    body: String,
+    #[cfg(test)]
+    texts: Vec<Placed>,
+    marks: usize,
+}
+
+impl Svg {
+    pub fn new(width: f64, height: f64) -> Self {
+        Self {
+            width,
+            height,
+            body: String::new(),
+            #[cfg(test)]
+            texts: Vec::new(),
+            marks: 0,
+        }
+    }
+
+    fn push(&mut self, element: std::fmt::Arguments<'_>) {
+        let _ = self.body.write_fmt(element);
+        self.body.push('\n');
+    }
+
+    /// A text in a class (`group`, `strong`, `faint`, `bad`, or none), by its baseline.
+    pub fn text(&mut self, (x, y): (f64, f64), anchor: Anchor, class: &str, text: &str) {
+        let name = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        #[cfg(test)]
+        self.texts.push(Placed::of((x, y), anchor, class, text));
+        self.push(format_args!(
+            "<text x='{x:.1}' y='{y:.1}' text-anchor='{name}' class='{class}'>{}</text>",
+            escape(text)
+        ));
+    }
+
+    /// A line in a class (`grid`, `axis`).
+    pub fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
+        self.push(format_args!(
+            "<line x1='{:.1}' y1='{:.1}' x2='{:.1}' y2='{:.1}' class='{class}'/>",
+            from.0, from.1, to.0, to.1
+        ));
+    }
+
+    /// A line in a series' colour (`spread`, `tail`, `tail dashed`).
+    pub fn stroke(&mut self, from: (f64, f64), to: (f64, f64), class: &str, series: &Series) {
+        self.push(format_args!(
+            "<line x1='{:.1}' y1='{:.1}' x2='{:.1}' y2='{:.1}' class='{class}' style='--c:var(--{})'/>",
+            from.0, from.1, to.0, to.1, series.colour
+        ));
+    }
+
+    /// A line through all of these.
+    pub fn path(&mut self, points: &[(f64, f64)], series: &Series) {
+        let points: Vec<String> = (points.iter().map(|(x, y)| format!("{x:.1},{y:.1}"))).collect();
+        self.push(format_args!(
+            "<polyline points='{}' class='path' style='--c:var(--{})'/>",
+            points.join(" "),
+            series.colour
+        ));
+    }
+
+    /// A stripe behind a row.
+    pub fn band(&mut self, (x, y): (f64, f64), (width, height): (f64, f64)) {
+        self.push(format_args!(
+            "<rect x='{x:.1}' y='{y:.1}' width='{width:.1}' height='{height:.1}' class='band'/>"
+        ));
+    }
+
+    /// A part of a bar, which counts as a mark.
+    pub fn part(
+        &mut self,
+        (x, y): (f64, f64),
+        (width, height): (f64, f64),
+        series: &Series,
+        said: &str,
+    ) {
+        self.marks += 1;
+        self.push(format_args!(
+            "<g class='mark'><title>{}</title><rect x='{x:.1}' y='{y:.1}' width='{width:.1}' height='{height:.1}' \
+             class='part' style='--c:var(--{})'/></g>",
+            escape(said),
+            series.colour
+        ));
+    }
+
+    /// A value's mark; `said` is shown beside the pointer.
+    pub fn mark(&mut self, at: (f64, f64), series: &Series, said: &str) {
+        self.marks += 1;
+        let shape = shape(at, series);
+        self.push(format_args!(
+            "<g class='mark'><title>{}</title>{shape}</g>",
+            escape(said)
+        ));
+    }
+
+    /// A series' sign in a legend, which is no value's.
+    pub fn sign(&mut self, at: (f64, f64), series: &Series) {
+        let shape = shape(at, series);
+        self.push(format_args!("<g class='sign'>{shape}</g>"));
+    }
+
+    /// The element, to stand in a page.
+    pub fn inline(&self, title: &str) -> String {
+        format!(
+            "<svg viewBox='0 0 {w:.0} {h:.0}' width='{w:.0}' height='{h:.0}' role='img' aria-label='{}' data-marks='{}'>\n{}</svg>\n",
+            escape(title),
+            self.marks,
+            self.body,
+            w = self.width,
+            h = self.height,
+        )
+    }
+
+    /// A file of its own, on paper, with the title above it and a line of small print below.
+    pub fn file(mut self, title: &str, small: &str) -> String {
+        const HEAD: f64 = 34.0;
+        const FOOT: f64 = 26.0;
+        let height = self.height;
+        self.text((4.0, -14.0), Anchor::Start, "strong", title);
+        self.text((4.0, height + 12.0), Anchor::Start, "faint", small);
+        let wide = self.width.max(width(small) + 8.0);
+        let inline = self.inline(title);
+        let open = inline.find('>').map_or(0, |at| at + 1);
+        format!(
+            "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 -{HEAD:.0} {wide:.0} {all:.0}' width='{wide:.0}' height='{all:.0}' \
+             role='img' aria-label='{}'>\n<style>{}</style>\n<rect y='-{HEAD:.0}' width='100%' height='100%' class='paper'/>{}",
+            escape(title),
+            css(),
+            &inline[open..],
+            all = HEAD + height + FOOT
+        )
+    }
+
+    /// Texts that lie over one another or beyond the edges, as far as widths of letters tell.
+    #[cfg(test)]
+    pub fn faults(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        for (number, a) in self.texts.iter().enumerate() {
+            if a.left < 0.0 || a.top < 0.0 || a.right > self.width || a.bottom > self.height {
+                faults.push(format!("{:?} is cut", a.text));
+            }
+            for b in &self.texts[..number] {
+                let apart = a.right <= b.left
+                    || b.right <= a.left
+                    || a.bottom <= b.top
+                    || b.bottom <= a.top;
+                if !apart {
+                    faults.push(format!("{:?} lies over {:?}", a.text, b.text));
+                }
+            }
+        }
+        faults
+    }
+}
+
+fn shape((x, y): (f64, f64), series: &Series) -> String {
+    let (class, path) = match series.shape {
+        Shape::Circle | Shape::Ring => {
+            let class = if series.shape == Shape::Ring {
+                "open"
+            } else {
+                "full"
+            };
+            return format!(
+                "<circle cx='{x:.1}' cy='{y:.1}' r='4.2' class='{class}' style='--c:var(--{})'/>",
+                series.colour
+            );
+        }
+        Shape::Square => ("full", "m-3.8 -3.8h7.6v7.6h-7.6z"),
+        Shape::OpenSquare => ("open", "m-3.8 -3.8h7.6v7.6h-7.6z"),
+        Shape::Diamond => ("full", "m0 -5.2l5.2 5.2l-5.2 5.2l-5.2 -5.2z"),
+        Shape::OpenDiamond => ("open", "m0 -5.2l5.2 5.2l-5.2 5.2l-5.2 -5.2z"),
+        Shape::Up => ("full", "m0 -4.8l5 8.6h-10z"),
+        Shape::Down => ("full", "m0 4.8l5 -8.6h-10z"),
+        Shape::Tick => ("path", "m0 -6v12"),
+        Shape::Cross => ("path", "m-4 -4l8 8m0 -8l-8 8"),
+    };
+    format!(
+        "<path d='M{x:.1} {y:.1}{path}' class='{class}' style='--c:var(--{})'/>",
+        series.colour
+    )
+}
