@@ -69,10 +69,17 @@ impl Machine {
         self.busy.found().and_then(|busy| busy.warning())
     }
 
-    /// One line for the head of a table.
+    /// One line for the head of a table: the machine, and whether it was busy.
     pub fn sentence(&self) -> String {
+        let warning = self.warning();
+        let warning = warning.map_or(String::new(), |warning| format!("; {warning}"));
+        format!("{}{warning}", self.hardware())
+    }
+
+    /// The machine in one line.
+    pub fn hardware(&self) -> String {
         format!(
-            "{}, {} processor{}{}, {} of memory, Linux {}{}{}",
+            "{}, {} processor{}{}, {} of memory, Linux {}{}",
             self.cpu,
             self.cpus,
             if self.cpus == 1 { "" } else { "s" },
@@ -88,8 +95,6 @@ impl Machine {
             } else {
                 ", UNOPTIMISED BUILD: figures mean nothing"
             },
-            self.warning()
-                .map_or(String::new(), |warning| format!("; {warning}")),
         )
     }
 }

@@ -112,9 +112,9 @@ impl Page {
 
     /// Where figures come from.
     fn machine(&mut self, machine: &Machine, commit: &str) {
-        self.small(&format!("{}; commit {commit}", machine.sentence()));
+        self.small(&format!("{}; commit {commit}", machine.hardware()));
         if let Some(warning) = machine.warning() {
-            self.warning(&warning);
+            self.warning(&format!("{}.", drawing::capital(&warning)));
         }
     }
 

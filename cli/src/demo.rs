@@ -90,6 +90,12 @@ pub enum WaitName {
 /// Demonstrates.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", Some(arguments.seconds))?;
+    output::warn_if_short(
+        "--seconds",
+        arguments.seconds,
+        1,
+        Duration::from_millis(200),
+    );
     if let Some(cache_bytes) = arguments.cache {
         let config = ServerConfig {
             cache_bytes,
@@ -130,7 +136,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let result = measure(&arguments, fabric, &root, &listing)?;
     // Neither is lost with the other.
     let printed = match arguments.json {
-        true => output::json(&result),
+        true => output::report(&result, &result.machine),
         false => print(&result),
     };
     if let Some(file) = page_file {
@@ -269,7 +275,11 @@ fn print(demo: &Demo) -> Result<()> {
         table.row(cells(row));
     }
     output::table(&table)?;
-    output::text(&format!("\n{}\n", sentence(demo)))
+    let busy = match demo.machine.warning() {
+        Some(warning) => format!("\nTake the figures with care: {warning}.\n"),
+        None => String::new(),
+    };
+    output::text(&format!("\n{}\n{busy}", sentence(demo)))
 }
 
 /// What of the files the server had not read before, in words; nothing if it was all.

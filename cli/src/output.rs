@@ -4,9 +4,11 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use odafs_bench::machine::Machine;
 use odafs_bench::table::Table;
 use odafs_fabric::entropy;
 use serde::Serialize;
@@ -27,6 +29,29 @@ pub fn json_of_some<T: Serialize>(values: &[T], all: &Result<()>) -> Result<()> 
         true => Ok(()),
         false => json(&values),
     }
+}
+
+/// Says on stderr that a `--seconds`, say, of a measurement is too short to mean anything: each of its rows wants so long in
+/// all.
+pub fn warn_if_short(option: &str, given: Duration, rows: u32, each: Duration) {
+    let needed = each * rows;
+    if given < needed {
+        let many = if rows == 1 { "" } else { "s" };
+        eprintln!(
+            "odafs: {option} {}: too short, the figures mean little; {rows} row{many} want{} {} or more",
+            given.as_secs_f64(),
+            if rows == 1 { "s" } else { "" },
+            (needed.as_secs_f64() * 10.0).ceil() / 10.0
+        );
+    }
+}
+
+/// Prints a report as JSON, and on stderr that the machine was busy, if it was. (Tables say it in their heads.)
+pub fn report(report: &impl Serialize, machine: &Machine) -> Result<()> {
+    if let Some(warning) = machine.warning() {
+        eprintln!("odafs: {warning}");
+    }
+    json(report)
 }
 
 /// Prints a table.

@@ -136,10 +136,10 @@ fn a_report_draws_what_it_measures_and_what_was_measured() {
     std::fs::write(&json, printed).unwrap();
     run(&["bench", "report", &html, "--from", &json]);
     let drawn = std::fs::read_to_string(&html).unwrap();
-    assert_eq!(drawn.matches("<svg").count(), 3);
+    assert_eq!(drawn.matches("<svg").count(), 4);
     assert!(drawn.contains("adaptive") && drawn.contains("; commit "));
     // Nothing is fetched from anywhere.
-    assert!(!drawn.contains("http") && !drawn.contains("src="));
+    assert!(!drawn.contains("://") && !drawn.contains("src="));
 
     run(&[
         "bench",

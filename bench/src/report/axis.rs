@@ -75,6 +75,7 @@ impl Unit {
     /// A value of an axis, without digits that say nothing.
     fn tick(self, value: f64) -> String {
         match self {
+            Self::Nanoseconds if value == 0.0 => "0".to_owned(),
             Self::Nanoseconds => {
                 let units = [(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")];
                 let (size, unit) = (units.into_iter())
@@ -207,8 +208,20 @@ impl Placing {
                     (pair[1].0 - pair[0].0).abs() >= (apart(&pair[0].1) + apart(&pair[1].1)) / 2.0
                 })
         };
-        let all = tries.iter().map(places);
-        all.into_iter().find(|t| fits(t)).unwrap_or_default()
+        let fitting = (tries.iter().map(places)).find(|ticks| fits(ticks) && ticks.len() > 1);
+        fitting.unwrap_or_else(|| {
+            // Then some of the finest.
+            let mut some: Vec<(f64, String)> = Vec::new();
+            for tick in tries.first().map(places).unwrap_or_default() {
+                let meets = |last: &(f64, String)| {
+                    (tick.0 - last.0).abs() < f64::midpoint(apart(&tick.1), apart(&last.1))
+                };
+                if !some.last().is_some_and(meets) {
+                    some.push(tick);
+                }
+            }
+            some
+        })
     }
 
     /// These factors times every `step`th power of ten, as far as they lie on the axis.

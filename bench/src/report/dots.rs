@@ -304,7 +304,7 @@ impl Item {
     }
 
     fn width(&self) -> f64 {
-        28.0 + width(self.text()) + GAP
+        32.0 + width(self.text()) + GAP
     }
 
     /// Draws it, and says where the next begins.
@@ -319,7 +319,7 @@ impl Item {
                 svg.stroke((x + 22.0, y - 8.5), (x + 22.0, y - 0.5), "tail", series);
             }
         }
-        svg.text((x + 28.0, y), Anchor::Start, "", self.text());
+        svg.text((x + 32.0, y), Anchor::Start, "", self.text());
         x + self.width()
     }
 }

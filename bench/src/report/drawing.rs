@@ -30,6 +30,10 @@ struct Sweep {
     parts: &'static [(&'static str, &'static str)],
 }
 
+/// Of what marks are.
+const SPREAD: &str =
+    "A mark is the median of the rounds; the bar behind it, where there is one, their spread.";
+
 /// Something measured.
 struct Measured {
     heading: &'static str,
@@ -220,14 +224,25 @@ impl Sweep {
                 .filter(|row| (self.panel)(row) == *panel)
                 .collect()
         };
-        for measured in self.measured {
+        if let [panel] = &panels[..] {
+            // One plot of each: their titles say of what.
+            page.subheading(&capital(panel));
+            let plots = self
+                .measured
+                .iter()
+                .map(|measured| self.lines(measured.heading, &of(panel), measured));
+            page.lines(&plots.collect::<Vec<_>>());
+            page.small(SPREAD);
+        }
+        let several = panels.len() > 1;
+        for measured in self.measured.iter().filter(|_| several) {
             page.subheading(measured.heading);
             let plots: Vec<Lines> = (panels.iter())
                 .map(|panel| self.lines(panel, &of(panel), measured))
                 .collect();
             page.lines(&plots);
             if measured.spread.is_some() {
-                page.small("A mark is the median of the rounds, the bar behind it their spread.");
+                page.small(SPREAD);
             }
         }
         if !self.parts.is_empty() {

@@ -20,7 +20,12 @@ fn panel(row: &Value) -> String {
         _ => "at random",
     };
     let length = size(row, "size_bytes");
-    format!("{length} {pattern}{depth}, both sides {}", waiting(row))
+    // Peers' servers wait as they like.
+    let who = match row["peer"].is_null() {
+        true => "both sides",
+        false => "the client",
+    };
+    format!("{length} {pattern}{depth}, {who} {}", waiting(row))
 }
 
 pub(super) fn draw(page: &mut Page, report: &Value, rows: &[Value]) {
@@ -93,7 +98,11 @@ fn rows_of(rows: &[&Value]) -> Vec<DotsRow> {
             if others.count() > 1 && row["backing_bytes"].is_u64() {
                 label += &format!(", pages of {}", size(row, "backing_bytes"));
             }
-            let drawn = latency_row(row, &label, Series::of(&word(row, "route")));
+            let looks = match word(row, "fabric").as_str() {
+                "nfs" => "nfs".to_owned(),
+                _ => word(row, "route"),
+            };
+            let drawn = latency_row(row, &label, Series::of(&looks));
             drawn.in_group(&fabric(&word(row, "fabric")))
         })
         .collect();
@@ -110,7 +119,7 @@ fn latency_row(row: &Value, label: &str, series: Series) -> DotsRow {
 }
 
 /// A fabric, as a stranger knows it.
-fn fabric(name: &str) -> String {
+pub(super) fn fabric(name: &str) -> String {
     match name {
         "local" => "The file itself, no server".to_owned(),
         "shm" => "Over shared memory".to_owned(),
@@ -152,7 +161,7 @@ fn route(row: &Value) -> String {
 /// There are no such rows.
 pub fn readme_plot(reports: &[Value]) -> Result<String> {
     let wanted = |row: &&Value| {
-        row["route"].is_string()
+        row["fabric"].is_string()
             && row["size_bytes"] == 4096
             && row["depth"] == 1
             && row["wait"] == "spin"

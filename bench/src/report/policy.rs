@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::drawing::{distinct, size, word};
+use super::drawing::{capital, distinct, size, word};
+use super::latency::fabric;
 use super::{Axis, Dots, DotsRow, Mark, Page, Scale, Series, Unit};
 
 /// Ratios above this are rows that we lose: the product promises the best setting within 5 %.
@@ -12,8 +13,9 @@ const LOST: f64 = 1.05;
 pub(super) fn draw(page: &mut Page, rows: &[Value]) {
     page.paragraph(
         "Is a client with default options as fast as the best that it could have been told? Each row is a case: the mean \
-         time of a read with each fixed configuration, in multiples of the best of them. Configurations with `+cache` keep \
-         pages. Rows in which the default takes more than 5 % longer than the best have bold figures.",
+         time of a read with each fixed configuration, in multiples of the best of them. Those with +cache keep \
+         pages in the client. Where the default takes more than 5 % longer than the best, the ratio is bold: we lose \
+         there.",
     );
     let panel = |row: &Value| {
         let what = if spins(row) {
@@ -21,7 +23,7 @@ pub(super) fn draw(page: &mut Page, rows: &[Value]) {
         } else {
             ""
         };
-        format!("{}, {}{what}", word(row, "fabric"), served(row))
+        format!("{}, {}{what}", fabric(&word(row, "fabric")), served(row))
     };
     for wanted in distinct(rows, panel) {
         let of: Vec<&Value> = rows.iter().filter(|row| panel(row) == wanted).collect();
@@ -110,14 +112,14 @@ fn plot(title: &str, rows: &[&Value]) -> Dots {
             None => "-".to_owned(),
         };
         Some(DotsRow {
-            group: case.to_owned(),
+            group: capital(case),
             label: line.to_owned(),
             marks: marks.collect(),
             figures: vec![ratio, best.map_or(String::new(), |row| word(row, "config"))],
         })
     });
     Dots {
-        title: super::drawing::capital(title),
+        title: title.to_owned(),
         axis: Axis::new(
             "Mean time of a read / that of the best fixed configuration",
             Unit::Ratio,

@@ -53,6 +53,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
     }
     Usage::unless_no_time("--seconds", arguments.seconds)?;
     check_memory("--set", arguments.set, arguments.set)?;
+    if let Some(given) = arguments.seconds {
+        let each = Duration::from_millis(10) * arguments.rounds;
+        output::warn_if_short("--seconds", given, TERMS, each);
+    }
     let default = Duration::from_millis(100);
     let plan = Plan {
         program: std::env::current_exe().context("cannot find this program")?,
@@ -69,7 +73,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     })?;
     progress.finish_and_clear();
     if arguments.json {
-        output::json(&report)
+        output::report(&report, &report.machine)
     } else {
         print(&report)
     }

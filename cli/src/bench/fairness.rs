@@ -9,7 +9,7 @@ use clap::builder::PossibleValuesParser;
 use odafs_bench::fairness::{self, Plan, Report};
 use odafs_bench::table::{Table, count, time};
 
-use super::rates::measured;
+use super::rates::{ROW_WANTS, measured};
 use crate::{Usage, output, units};
 
 /// What a client is left with while another floods the server with calls
@@ -53,9 +53,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
         sync: arguments.sync,
         floods: arguments.flood,
     };
+    output::warn_if_short("--seconds", plan.time, plan.rows() as u32, ROW_WANTS);
     let report = measured(plan.rows() as u64, |tick| fairness::run(&plan, tick))?;
     if arguments.json {
-        return output::json(&report);
+        return output::report(&report, &report.machine);
     }
     output::text(&format!(
         "{}\ncommit {}\n\n",

@@ -11,7 +11,7 @@ use odafs_bench::latency::{self, Filter, Plan, Report, Row, WAITS};
 use odafs_bench::report::{Page, draw};
 use odafs_bench::table::{Table, bytes, count, time};
 
-use super::rates::{DeviceAddress, check_memory, within};
+use super::rates::{DeviceAddress, ROW_WANTS, check_memory, within};
 use crate::connection::url;
 use crate::{Usage, output, units};
 
@@ -105,7 +105,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     progress.finish_and_clear();
     // Neither is lost with the other.
     let printed = match arguments.json {
-        true => output::json(&report),
+        true => output::report(&report, &report.machine),
         false => print(&report),
     };
     if let Some(file) = page_file {
@@ -172,6 +172,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
         check_memory("--file-size", plan.file_bytes, plan.memory_bytes())?;
     }
     if let Some(seconds) = arguments.seconds {
+        output::warn_if_short("--seconds", seconds, rows, ROW_WANTS);
         (plan.rounds, plan.time) = within(seconds, rows, arguments.rounds, ROUNDS);
     }
     Ok(plan)

@@ -113,6 +113,10 @@ pub fn run(arguments: Arguments) -> Result<()> {
             "no case is left: the options exclude each other".to_owned()
         ));
     }
+    if let Some(given) = arguments.seconds {
+        // A second for the nine configurations of a case: five slices of 10 ms each, and what comes before them.
+        output::warn_if_short("--seconds", given, cases as u32, Duration::from_secs(1));
+    }
     let program = std::env::current_exe().context("cannot find this program")?;
     let progress = output::step_progress(cases as u64 + 1, "");
     let report = policy::run(&plan, &filter, arguments.seconds, program, |case| {
@@ -121,7 +125,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     })?;
     progress.finish_and_clear();
     match arguments.json {
-        true => output::json(&report),
+        true => output::report(&report, &report.machine),
         false => print(&report, arguments.all),
     }
 }

@@ -89,9 +89,12 @@ impl Common {
         measure: impl FnOnce(&mut dyn FnMut(&str)) -> Result<Report<R>>,
         table: impl FnOnce(&[R]) -> Table,
     ) -> Result<()> {
+        if let Some(given) = self.seconds {
+            output::warn_if_short("--seconds", given, rows as u32, ROW_WANTS);
+        }
         let report = measured(rows as u64 * u64::from(self.share(rows).0), measure)?;
         if self.json {
-            return output::json(&report);
+            return output::report(&report, &report.machine);
         }
         output::text(&format!(
             "{}\ncommit {}\nA file of {} in the server's memory; {}; the median of {} rounds in turn\n\n",
@@ -110,6 +113,9 @@ const ROUNDS: u32 = 3;
 
 /// The least time for a row in a round for which another round is worth while.
 const ROW_LEAST: Duration = Duration::from_millis(50);
+
+/// What a row wants of the time for all, so that there is something to see and a spread: three rounds, and as much around them.
+pub const ROW_WANTS: Duration = Duration::from_millis(300);
 
 /// Fails if a bench needs more memory than this process may take, for files in memory and servers that hold them too.
 pub fn check_memory(option: &str, given: u64, needed: u64) -> Result<()> {
