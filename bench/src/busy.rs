@@ -27,7 +27,7 @@ impl Busy {
     pub fn warning(&self) -> Option<String> {
         self.is_busy().then(|| {
             let stolen = match self.stolen_percent {
-                stolen if stolen < 0.5 => String::new(),
+                stolen if stolen < 1.0 => String::new(),
                 stolen => format!(", and the machine's host {stolen:.0} %"),
             };
             format!(

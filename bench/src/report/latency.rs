@@ -205,8 +205,7 @@ pub fn readme_plot(reports: &[Value]) -> Result<String> {
     let machine = Machine::deserialize(&from["machine"]).context("no machine is named")?;
     let commit = from["commit"].as_str().unwrap_or("unknown");
     let drawn = dots::draw(&plot);
-    Ok((drawn.svg).file(
-        &plot.title,
-        &format!("{}; commit {commit}", machine.sentence()),
-    ))
+    let mut small = vec![format!("{}; commit {commit}", machine.hardware())];
+    small.extend(machine.warning().map(|warning| capital(&warning)));
+    Ok(drawn.svg.file(&plot.title, &small))
 }

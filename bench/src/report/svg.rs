@@ -195,14 +195,18 @@ impl Svg {
         )
     }
 
-    /// A file of its own, on paper, with the title above it and a line of small print below.
-    pub fn file(mut self, title: &str, small: &str) -> String {
+    /// A file of its own, on paper, with the title above it and lines of small print below.
+    pub fn file(mut self, title: &str, small: &[String]) -> String {
         const HEAD: f64 = 34.0;
-        const FOOT: f64 = 26.0;
+        const LINE: f64 = 18.0;
         let height = self.height;
         self.text((4.0, -14.0), Anchor::Start, "strong", title);
-        self.text((4.0, height + 12.0), Anchor::Start, "faint", small);
-        let wide = self.width.max(width(small) + 8.0);
+        let mut wide = self.width;
+        for (number, line) in small.iter().enumerate() {
+            let y = height + 12.0 + LINE * number as f64;
+            self.text((4.0, y), Anchor::Start, "faint", line);
+            wide = wide.max(width(line) + 8.0);
+        }
         let inline = self.inline(title);
         let open = inline.find('>').map_or(0, |at| at + 1);
         format!(
@@ -211,7 +215,7 @@ impl Svg {
             escape(title),
             css(),
             &inline[open..],
-            all = HEAD + height + FOOT
+            all = HEAD + height + LINE * small.len() as f64 + 8.0
         )
     }
 
