@@ -109,7 +109,7 @@ fn a_report_stands_alone() {
     demo(dir.path(), &["--report", &report.display().to_string()]);
     let html = std::fs::read_to_string(&report).unwrap();
     std::fs::remove_file(&report).unwrap();
-    assert!(html.contains("<svg") && html.contains("one-sided") && !html.contains("http"));
+    assert!(html.contains("<svg") && html.contains("one-sided") && !html.contains("://"));
 }
 
 #[test]

@@ -164,3 +164,39 @@ fn a_report_draws_what_it_measures_and_what_was_measured() {
     assert_eq!(std::fs::read_to_string(&html).unwrap(), measured);
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
 }
+
+/// The page keeps what it was drawn from, and a time that says nothing is called too short.
+#[test]
+fn a_page_is_drawn_again_from_itself() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).display().to_string();
+    let (first, again) = (path("first.html"), path("again.html"));
+    let arguments = ["--bench", "credits", "--seconds", "0.1", "--json"];
+    let output = run(&[&["bench", "report", &first], &arguments[..]].concat());
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("credits: odafs: --seconds 0.1: too short"),
+        "{said}"
+    );
+    let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(printed[0]["bench"], "credits");
+    let output = run(&["bench", "report", &again, "--from", &first, "--json"]);
+    assert_eq!(
+        serde_json::from_slice::<Value>(&output.stdout).unwrap(),
+        printed
+    );
+    let figures = |path: &str| {
+        let page = std::fs::read_to_string(path).unwrap();
+        page.matches("class='mark'").count()
+    };
+    assert_eq!((figures(&first), figures(&again)), (4 * 16, 4 * 16));
+    // There are no latencies to plot.
+    let plot = path("plot.svg");
+    let output = odafs()
+        .args(["bench", "report", &again, "--from", &first, "--plot", &plot])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("no rows of 4 KiB"));
+    assert!(!std::path::Path::new(&plot).exists());
+}
