@@ -85,6 +85,10 @@ fn plot(title: &str, rows: &[&Value]) -> Dots {
     let lines = distinct(rows.iter().copied(), |row| {
         format!("{}\n{}", word(row, "case"), line_of(row))
     });
+    let others = distinct(rows.iter().copied(), |row| word(row, "config"));
+    let others = others.iter().map(String::as_str);
+    let others = others.filter(|config| !CONFIGS.contains(config));
+    let configs: Vec<&str> = CONFIGS.into_iter().chain(others).collect();
     let drawn = lines.iter().filter_map(|wanted| {
         let (case, line) = wanted.split_once('\n')?;
         let of = |config: &str| {
@@ -93,13 +97,16 @@ fn plot(title: &str, rows: &[&Value]) -> Dots {
             };
             rows.iter().find(here)
         };
-        let marks = CONFIGS.iter().filter_map(|config| {
+        let marks = configs.iter().enumerate().filter_map(|(number, config)| {
             let row = of(config)?;
             let ends = |low: &str, high: &str| row[low].as_f64().zip(row[high].as_f64());
             let spread = ends("ratio_lowest", "ratio_highest").filter(|_| *config == "default");
             Some(Mark {
                 spread,
-                ..Mark::new(Series::of(config), row["ratio_to_best"].as_f64()?)
+                ..Mark::new(
+                    Series::of_or_numbered(config, number),
+                    row["ratio_to_best"].as_f64()?,
+                )
             })
         });
         let best = (rows.iter())
