@@ -4,6 +4,7 @@
 
 mod bench;
 mod cat;
+mod completions;
 mod config;
 mod connection;
 mod copy;
@@ -17,8 +18,10 @@ mod keys;
 mod listeners;
 mod logs;
 mod ls;
+mod man;
 mod mkdir;
 mod mv;
+mod notify;
 mod output;
 mod put;
 mod refs;
@@ -81,6 +84,8 @@ enum Command {
     Doctor(doctor::Arguments),
     #[command(subcommand)]
     Bench(bench::Command),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -100,6 +105,8 @@ fn main() -> ExitCode {
         Command::Devices(arguments) => devices::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Bench(command) => bench::run(command),
+        Command::Completions(arguments) => completions::run(arguments),
+        Command::Man(arguments) => man::run(arguments),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

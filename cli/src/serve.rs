@@ -12,7 +12,7 @@ use odafs_server::server::{Addresses, Server, StartError};
 
 use crate::config::ServeOptions;
 use crate::signals::Signals;
-use crate::{Usage, listeners};
+use crate::{Usage, listeners, notify};
 
 /// Serve a directory
 #[derive(Args)]
@@ -91,7 +91,9 @@ pub fn run(arguments: Arguments) -> Result<()> {
     };
     let server = Server::start(config.clone()).map_err(|error| explain(error, &config))?;
     announce(server.addresses())?;
+    notify::tell(notify::State::Ready);
     let by_signal = runtime.block_on(ends.wait());
+    notify::tell(notify::State::Stopping);
     std::thread::spawn(move || {
         if !by_signal {
             runtime.block_on(ends.signals.next());

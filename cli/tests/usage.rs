@@ -5,9 +5,23 @@ mod common;
 use common::{odafs, text};
 use serde_json::Value;
 
-const COMMANDS: [&str; 14] = [
-    "demo", "serve", "ls", "stat", "cat", "get", "put", "rm", "mkdir", "mv", "refs", "devices",
-    "doctor", "bench",
+const COMMANDS: [&str; 16] = [
+    "demo",
+    "serve",
+    "ls",
+    "stat",
+    "cat",
+    "get",
+    "put",
+    "rm",
+    "mkdir",
+    "mv",
+    "refs",
+    "devices",
+    "doctor",
+    "bench",
+    "completions",
+    "man",
 ];
 
 #[test]
