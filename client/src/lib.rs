@@ -50,6 +50,17 @@
 //! `odafs::tokio`. [`Options`] choose routes, caching, deadlines and how a thread waits. Against a server without the
 //! ODAFS program the same calls speak plain NFS version 3.
 //!
+//! # Examples
+//! Each is a program of a screen, in `client/examples`: `read` (that of the README), `write` (unstable writes and one sync), `batch`
+//! (many reads in flight), `asynchronous` (tokio), `will_need` (references ahead of direct reads), `trace` (the route of a read,
+//! and why), `statistics` (how reads were served) and `watch` (waiting for a change).
+//!
+//! # Features
+//! | feature | default | what |
+//! |---|---|---|
+//! | `tokio` | yes | the module [`tokio`], for async programs |
+//! | `verbs` | no | RDMA devices (`odafs+verbs://`): the program then needs libibverbs and librdmacm to start |
+//!
 //! # What a read sees
 //! With [`Cache::Off`] each read sees the server as it was at some instant during the call, whichever route it took.
 //! With [`Cache::CloseToOpen`], the default, pages that were read before may be those of the time when the file was
