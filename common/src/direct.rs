@@ -54,7 +54,7 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 /// | 3 | flags u8: 1 inline, 2 odd key generation, 4 marked | | 48 | sink offset u64 |
 /// | 4 | session u32 | | 56 | handle u32 |
 /// | 8 | connection u32 | | 60 | length u32 |
-/// | 12 | sink tag u32 | | 64 | tag [16] over the 64 before it |
+/// | 12 | sink tag u32 | | 64 | tag \[16\] over the 64 before it |
 /// | 16 | sequence u64 | | | |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {

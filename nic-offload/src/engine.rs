@@ -1,6 +1,6 @@
 //! The engine: one thread that polls every connection, serves direct reads by itself and hands calls to the procedures.
 //!
-//! It never blocks while there is work: what may block is a [`Job`](crate::calls::Job) on the server's pool, and comes
+//! It never blocks while there is work: what may block is a [`Job`] on the server's pool, and comes
 //! back through a queue. With nothing to do it spins for a configured time, then arms everything and sleeps.
 
 use std::io;

@@ -5,12 +5,12 @@
 //! change counter moves. Files under a watch are looked at when the store reports something; the others at
 //! LOOKUP and GETATTR, before reads, and every second.
 //!
-//! A write of our own looks at the attributes right before it and right after it ([`Recording`]), and only what was
+//! A write of our own looks at the attributes right before it and right after it (`Recording`), and only what was
 //! as recorded before is recorded after.
 //!
 //! A writer sets the file's times before it copies the bytes, and is reported when both are done. A look in between sees
 //! an outside change, and a fill after it may read old bytes. So the report counts even if the attributes say nothing new,
-//! unless it is of a write of our own ([`Reports`](crate::reports)): the pages are dropped again, and the file is shown
+//! unless it is of a write of our own (`Reports`): the pages are dropped again, and the file is shown
 //! with later times.
 //!
 //! What this cannot see: an outside change between these two looks, if size, mode and owner are the same (the time of

@@ -12,7 +12,7 @@
 //! 4. Leaves, held for a few instructions: the facts, the tree, frame owners, free lists, tables of files
 //!    and sessions.
 //!
-//! None of them is held while the store syncs, or by who waits for that ([`File::syncs`]).
+//! None of them is held while the store syncs, or by who waits for that (`File::syncs`).
 //!
 //! Polling threads ([`Effort::ResidentOnly`]) try the first two and never take the third.
 

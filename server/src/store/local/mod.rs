@@ -13,10 +13,10 @@
 //! kept. A file is kept open for writing until it is synced: until then it cannot be executed on this machine. When
 //! many are, those written longest ago are synced unasked.
 //!
-//! **Rights.** See [`identity`]. Reading by descriptor happens with the server's own rights, after the caller
+//! **Rights.** See `local/identity.rs`. Reading by descriptor happens with the server's own rights, after the caller
 //! has been judged; writing with the caller's.
 //!
-//! **Outside changes.** See [`watch`].
+//! **Outside changes.** See `local/watch.rs`.
 
 mod attributes;
 mod data;
