@@ -3,8 +3,10 @@
 mod breakdown;
 mod credits;
 mod designs;
+mod distribution;
 mod fairness;
 mod latency;
+mod load;
 mod peers;
 mod policy;
 mod rates;
@@ -12,8 +14,12 @@ mod registration;
 mod report;
 mod throughput;
 
-use anyhow::Result;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
 use clap::Subcommand;
+
+use crate::Usage;
 
 /// Measure
 #[derive(Subcommand)]
@@ -29,6 +35,8 @@ pub enum Command {
     Registration(registration::Arguments),
     Credits(credits::Arguments),
     Fairness(fairness::Arguments),
+    Load(load::Arguments),
+    Distribution(distribution::Arguments),
     Peers(peers::Arguments),
     Policy(policy::Arguments),
     Report(report::Arguments),
@@ -44,8 +52,24 @@ pub fn run(command: Command) -> Result<()> {
         Command::Registration(arguments) => registration::run(arguments),
         Command::Credits(arguments) => credits::run(arguments),
         Command::Fairness(arguments) => fairness::run(arguments),
+        Command::Load(arguments) => load::run(arguments),
+        Command::Distribution(arguments) => distribution::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Peers(arguments) => peers::run(arguments),
         Command::Policy(arguments) => policy::run(arguments),
     }
+}
+
+/// The plan in this file, or the one that is built in.
+fn plan<P>(
+    file: Option<&Path>,
+    built_in: impl FnOnce() -> Result<P>,
+    parse: impl FnOnce(&str) -> Result<P>,
+) -> Result<P> {
+    let Some(path) = file else {
+        return built_in();
+    };
+    let name = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
+    parse(&text).map_err(|error| Usage(format!("{name}: {error}")).into())
 }

@@ -3,7 +3,7 @@
 
 mod libnfs;
 mod memory;
-mod nfs;
+pub(crate) mod nfs;
 mod setting;
 mod stream;
 

@@ -107,6 +107,18 @@ impl NfsFile {
             .to_vec();
         Ok(Self { program, handle })
     }
+
+    /// One READ, waited for: how many bytes it brought.
+    ///
+    /// # Errors
+    /// The connection broke, or the server refused the call.
+    pub fn read_at(&mut self, into: &mut [u8], offset: u64) -> Result<usize> {
+        self.ask(offset, into.len())?;
+        let (_, data) = self.answer()?;
+        let length = data.len().min(into.len());
+        into[..length].copy_from_slice(&data[..length]);
+        Ok(length)
+    }
 }
 
 impl Asks for NfsFile {

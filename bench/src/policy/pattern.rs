@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use super::plan::{Case, PAGE, Pattern};
 use crate::random::Random;
+use crate::zipf::{Zipf, shuffled};
 
 /// Reads until a sequence begins again.
 const READS: usize = 1 << 20;
-
-/// The skew of Zipf's law.
-const SKEW: f64 = 0.99;
 
 /// The reads of a case, the same for all its configurations.
 #[derive(Clone, Debug)]
@@ -75,40 +73,6 @@ pub fn each_page(case: &Case) -> Vec<u64> {
         .into_iter()
         .map(|page| u64::from(page) * PAGE as u64)
         .collect()
-}
-
-fn shuffled(pages: u64, random: &mut Random) -> Vec<u32> {
-    let mut order: Vec<u32> = (0..pages as u32).collect();
-    for last in (1..order.len()).rev() {
-        order.swap(last, random.below(last as u64 + 1) as usize);
-    }
-    order
-}
-
-/// Ranks from 0 up, by Zipf's law.
-struct Zipf {
-    /// The chance of this rank or a lower one.
-    up_to: Vec<f64>,
-}
-
-impl Zipf {
-    fn new(ranks: usize) -> Self {
-        let mut sum = 0.0;
-        let up_to = (1..=ranks).map(|rank| {
-            sum += (rank as f64).powf(-SKEW);
-            sum
-        });
-        let up_to: Vec<f64> = up_to.collect();
-        Self {
-            up_to: up_to.iter().map(|chance| chance / sum).collect(),
-        }
-    }
-
-    fn rank(&self, random: &mut Random) -> usize {
-        let drawn = (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-        let rank = self.up_to.partition_point(|&chance| chance <= drawn);
-        rank.min(self.up_to.len() - 1)
-    }
 }
 
 #[cfg(test)]

@@ -86,18 +86,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         return policy::load::run(url, server, percent, arguments.load_writes);
     }
     Usage::unless_no_time("--seconds", arguments.seconds)?;
-    let plan = match &arguments.plan {
-        None => Plan::built_in()?,
-        Some(path) => {
-            let name = path.display();
-            let text =
-                std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?;
-            match Plan::parse(&text) {
-                Ok(plan) => plan,
-                Err(error) => bail!(Usage(format!("{name}: {error}"))),
-            }
-        }
-    };
+    let plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
     let filter = Filter {
         fabrics: arguments.fabric,
         modes: arguments.mode,

@@ -1,0 +1,180 @@
+//! One file, and `odafs serve` with as much of it in memory as fits there.
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+use odafs::{Cache, Client, File, Options, Route, Url};
+
+use crate::cpu::{self, Placement};
+use crate::floors::local;
+use crate::process::{Fabric, ServerPlan, ServerProcess};
+use crate::scratch::Scratch;
+
+/// The file's name in the served directory.
+const FILE: &str = "file";
+
+/// What is served, and how.
+#[derive(Clone, Debug)]
+pub struct ServedPlan {
+    /// The program `odafs`.
+    pub program: PathBuf,
+    /// Length of the file in bytes.
+    pub file_bytes: u64,
+    /// Bytes of the server's page cache.
+    pub cache_bytes: u64,
+    /// What direct reads the server grants (`--direct`).
+    pub direct: &'static str,
+    /// Whether the server gets a processor of its own where there are two.
+    pub apart: bool,
+}
+
+/// A server that ends with this value, and its file.
+pub struct Served {
+    // Dropped in this order: who serves, then the files.
+    process: ServerProcess,
+    directory: Scratch,
+    file_bytes: u64,
+    placement: Option<Placement>,
+}
+
+/// How a client reaches the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Shared memory.
+    Shm,
+    /// RDMA over TCP.
+    Tcp,
+    /// NFS over TCP.
+    Nfs,
+}
+
+impl Way {
+    /// As it is named in plans and rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shm => "shm",
+            Self::Tcp => "tcp",
+            Self::Nfs => "nfs",
+        }
+    }
+}
+
+impl Served {
+    /// Writes the file (in memory, where there is room), starts the server, and binds the calling thread to the
+    /// processor that is the clients'.
+    ///
+    /// # Errors
+    /// The file could not be written, or the server not be started.
+    pub fn start(plan: &ServedPlan) -> Result<Self> {
+        let directory = Scratch::for_bytes(plan.file_bytes).context("cannot make a directory")?;
+        let path = directory.path().join(FILE);
+        local::write_random(&path, plan.file_bytes, |_| {})
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        // Where threads were bound before, all that this process may use is no longer known.
+        let placement = PLACEMENT.clone().filter(|_| plan.apart);
+        let process = ServerProcess::start(&ServerPlan {
+            program: plan.program.clone(),
+            directory: directory.path().to_owned(),
+            read_only: false,
+            cache_bytes: plan.cache_bytes,
+            fabrics: vec![Fabric::Shm, Fabric::Tcp],
+            direct: Some(plan.direct),
+            spin: None,
+            nfs: true,
+            cpus: placement.as_ref().map(|p| p.server.clone()),
+            arguments: Vec::new(),
+        })?;
+        if let Some(placement) = &placement {
+            cpu::bind(&placement.client).context("cannot bind to a processor")?;
+        }
+        Ok(Self {
+            process,
+            directory,
+            file_bytes: plan.file_bytes,
+            placement,
+        })
+    }
+
+    /// Has the server read the file once, from front to back.
+    ///
+    /// # Errors
+    /// It could not be reached, or the file is shorter than it was made.
+    pub fn fill(&self) -> Result<()> {
+        let file = self.open(Way::Shm, by_rpc())?;
+        let (mut piece, mut offset) = (vec![0; 1 << 20], 0);
+        while offset < self.file_bytes {
+            offset += match file.read_at(&mut piece, offset)? {
+                0 => bail!("the server's file is shorter than what was written"),
+                n => n as u64,
+            };
+        }
+        Ok(())
+    }
+
+    /// A new client with the file open.
+    ///
+    /// # Errors
+    /// The server refused it.
+    pub fn open(&self, way: Way, options: Options) -> Result<File> {
+        Ok(Client::connect_with(&self.url(way)?, options)?.open(FILE)?)
+    }
+
+    /// The export's root.
+    ///
+    /// # Errors
+    /// None: the server has all of these ways.
+    pub fn url(&self, way: Way) -> Result<Url> {
+        match way {
+            Way::Shm => self.process.url(Fabric::Shm),
+            Way::Tcp => self.process.url(Fabric::Tcp),
+            Way::Nfs => self.process.nfs_url(b"/"),
+        }
+    }
+
+    /// The file's URL for clients of NFS over TCP.
+    ///
+    /// # Errors
+    /// None: the server has an NFS port.
+    pub fn nfs_file(&self) -> Result<Url> {
+        self.process.nfs_url(format!("/{FILE}").as_bytes())
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join(FILE)
+    }
+
+    /// The server.
+    pub fn process(&self) -> &ServerProcess {
+        &self.process
+    }
+
+    /// The processors of the server, where it has its own.
+    pub fn server_cpus(&self) -> Option<&[usize]> {
+        self.placement.as_ref().map(|p| p.server.as_slice())
+    }
+
+    /// Where both sides run, in words.
+    pub fn placement(&self) -> String {
+        match &self.placement {
+            Some(p) => format!(
+                "client bound to processor {}, server to processor {}",
+                p.client[0], p.server[0]
+            ),
+            None => "not bound to processors".to_owned(),
+        }
+    }
+}
+
+/// As this process was started.
+static PLACEMENT: std::sync::LazyLock<Option<Placement>> =
+    std::sync::LazyLock::new(Placement::apart);
+
+/// A client that makes calls, keeps nothing and asks for no references.
+pub fn by_rpc() -> Options {
+    Options {
+        route: Route::Rpc,
+        cache: Cache::Off,
+        ..Options::default()
+    }
+}

@@ -1,0 +1,61 @@
+//! A figure of several rounds: the middle one, and how far the others are from it.
+
+use serde::Serialize;
+
+/// The median of some rounds, the lowest and the highest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spread {
+    /// The middle one (the lower of two).
+    pub median: f64,
+    /// The lowest.
+    pub lowest: f64,
+    /// The highest.
+    pub highest: f64,
+}
+
+impl Spread {
+    /// Of these values; `None` if there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut sorted: Vec<f64> = values.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        Some(Self {
+            median: rounded(*sorted.get(sorted.len().checked_sub(1)? / 2)?),
+            lowest: rounded(*sorted.first()?),
+            highest: rounded(*sorted.last()?),
+        })
+    }
+
+    /// Of one value divided by another, round by round: what disturbed a round disturbed both. A round whose divisor is
+    /// 0 does not count.
+    pub fn of_ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Option<Self> {
+        let pairs = pairs.into_iter().filter(|(_, divisor)| *divisor > 0.0);
+        Self::of(pairs.map(|(value, divisor)| value / divisor))
+    }
+}
+
+/// To four digits at least, and thousandths at most: no figure here is more precise.
+fn rounded(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_middle_and_the_ends() {
+        let spread = Spread::of([3.0, 1.0, 10.0]).unwrap();
+        assert_eq!(
+            (spread.median, spread.lowest, spread.highest),
+            (3.0, 1.0, 10.0)
+        );
+        assert_eq!(Spread::of([2.0, 1.0]).unwrap().median, 1.0);
+        assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn a_slow_round_is_slow_for_both_sides_of_a_ratio() {
+        let spread = Spread::of_ratios([(2.0, 1.0), (200.0, 100.0), (5.0, 0.0)]).unwrap();
+        assert_eq!((spread.lowest, spread.highest), (2.0, 2.0));
+    }
+}

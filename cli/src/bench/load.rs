@@ -1,0 +1,146 @@
+//! `odafs bench load`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use odafs_bench::load::{self, Plan, Report, Row};
+use odafs_bench::spread::Spread;
+use odafs_bench::table::{Table, bytes, count, time};
+
+use super::rates::measured;
+use crate::{Usage, output, units};
+
+/// What reads cost while other programs hold the server's processor
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs bench load                                   the whole plan
+  odafs bench load --fabric shm --load 100           shared memory, idle and held entirely
+  odafs bench load --seconds 20 --json
+  odafs bench load --plan mine.toml                  other routes, loads, sizes
+
+The server is bound to one processor, the client to another. Beside the server, processes that
+only compute take 0, 25, 50, 75 and 100 % of its processor: four of them, so that of 100 % the
+server gets a fifth where it asks for all. One-sided reads over shared memory need no processor
+of the server's; every other route does. In each round every load comes once, and every route
+has its slice at each. `x idle` is against the idle slice of the same round: the median over
+rounds, with the lowest and the highest. `held` is what the others got.
+The built-in plan is bench/plans/load.toml in the sources.")]
+pub struct Arguments {
+    /// Only routes over this fabric, and mmap [may be repeated]
+    #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp", "nfs"]))]
+    fabric: Vec<String>,
+    /// Only this share of the processor, in percent, and none at all [may be repeated]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=100))]
+    load: Vec<u32>,
+    /// Measure this plan
+    #[arg(long, value_name = "FILE.toml")]
+    plan: Option<PathBuf>,
+    /// Time for all of it, about [default: what the plan's slices take]
+    #[arg(long, value_name = "N", value_parser = units::duration)]
+    seconds: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Be a process that takes a share of a processor
+    #[arg(long, hide = true)]
+    burn: bool,
+}
+
+/// Measures.
+pub fn run(arguments: Arguments) -> Result<()> {
+    if arguments.burn {
+        return load::burn();
+    }
+    Usage::unless_no_time("--seconds", arguments.seconds)?;
+    let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
+    plan.keep(&arguments.fabric, &arguments.load);
+    if plan.routes.iter().all(|name| name == "mmap") {
+        bail!(Usage(
+            "no route is left: the plan has none over this fabric".to_owned()
+        ));
+    }
+    if let Some(seconds) = arguments.seconds {
+        plan.fit(seconds);
+    }
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let steps = plan.loads.len() as u64 * u64::from(plan.rounds);
+    let report = measured(steps, |tick| load::run(&plan, program, tick))?;
+    match arguments.json {
+        true => output::json(&report),
+        false => print(&report),
+    }
+}
+
+fn print(report: &Report) -> Result<()> {
+    output::text(&format!(
+        "{}\ncommit {}\n{} at random from a file of {} in the server's memory; {}; the median of {} rounds in turn, {} \
+         a row in each\n\n",
+        report.machine.sentence(),
+        report.commit,
+        bytes(report.size_bytes),
+        bytes(report.file_bytes),
+        report.placement,
+        report.rounds,
+        time(report.slice_ns),
+    ))?;
+    output::table(&table(&report.rows))?;
+    if let Some(ratio) = report.one_sided_p99_to_idle {
+        output::text(&format!(
+            "\none-sided over shared memory, 99th percentile at the highest load / idle: {:.2} ({:.2} to {:.2})\n",
+            ratio.median, ratio.lowest, ratio.highest
+        ))?;
+    }
+    Ok(())
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new([
+        "<fabric",
+        "<route",
+        "load",
+        "held",
+        "p50",
+        "mean",
+        "lowest",
+        "highest",
+        "p99",
+        "lowest",
+        "highest",
+        "p99.9",
+        "reads/s",
+        "client CPU",
+        "server CPU",
+        "mean x idle",
+        "p99 x idle",
+        "lowest",
+        "highest",
+    ]);
+    for row in rows {
+        let ns = |value: f64| time(value as u64);
+        let mut cells = vec![
+            row.fabric.to_owned(),
+            row.route.to_owned(),
+            format!("{} %", row.load_percent),
+            format!("{} %", row.held_percent),
+            ns(row.p50_ns.median),
+        ];
+        for spread in [row.mean_ns, row.p99_ns] {
+            cells.extend([spread.median, spread.lowest, spread.highest].map(ns));
+        }
+        cells.push(ns(row.p999_ns.median));
+        cells.push(count(row.reads_per_second.median as u64));
+        cells.extend([row.client_cpu_ns_per_read, row.server_cpu_ns_per_read].map(time));
+        let ratio = |spread: Option<Spread>, of: fn(Spread) -> f64| {
+            spread.map_or_else(String::new, |spread| format!("{:.2}", of(spread)))
+        };
+        cells.push(ratio(row.mean_to_idle, |s| s.median));
+        cells.push(ratio(row.p99_to_idle, |s| s.median));
+        cells.push(ratio(row.p99_to_idle, |s| s.lowest));
+        cells.push(ratio(row.p99_to_idle, |s| s.highest));
+        table.row(cells);
+    }
+    table
+}
