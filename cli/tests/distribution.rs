@@ -6,8 +6,8 @@ use common::{odafs, run, text};
 use serde_json::Value;
 
 const PLAN: &str = r#"
-cache-mib = 4
-files = [0.5, 3.0]
+cache-mib = 2
+files = [0.5, 1.3]
 client-memory = 0.25
 size = 4096
 patterns = ["uniform", "zipf"]
@@ -52,10 +52,12 @@ fn each_read_ends_somewhere_and_what_does_not_fit_is_refused() {
                 (0.0, 0.0)
             );
         }
-        if is_direct && is_uniform {
-            // Two thirds of the file are in nobody's memory, or none.
-            let fits = row["file_to_cache"] == 0.5;
-            assert_eq!(share("stale_percent") > 0.0, !fits, "{row}");
+        if is_direct && is_uniform && row["file_to_cache"] == 0.5 {
+            assert_eq!(row["stale_percent"]["highest"], 0.0, "{row}");
+        }
+        // Of the first client: those after it know what is there, and may make few reads on a slow machine.
+        if row["route"] == "one-sided" && is_uniform && row["file_to_cache"] == 1.3 {
+            assert!(share("stale_percent") > 0.0, "{row}");
         }
     }
 }

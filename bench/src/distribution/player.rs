@@ -16,6 +16,9 @@ use crate::zipf::{Zipf, shuffled};
 /// Reads until a sequence begins again.
 const READS: usize = 1 << 19;
 
+/// Shares of fewer say nothing: a slice is longer where a machine is so slow.
+const LEAST_READS: u64 = 200;
+
 /// Where reads go, drawn before anything is timed: places in units of a read's size.
 pub fn draw(pattern: Pattern, file_bytes: u64, size: u64, seed: u64) -> Vec<u32> {
     let (pages, in_page) = (file_bytes / PAGE, PAGE / size);
@@ -75,7 +78,7 @@ impl<'a> Player<'a> {
         })
     }
 
-    /// Reads for so long; each read is timed.
+    /// Reads for so long, and some 200 reads at least; each is timed.
     ///
     /// # Errors
     /// A read failed.
@@ -93,7 +96,7 @@ impl<'a> Player<'a> {
             let took = clock::nanos(before, after).saturating_sub(clock_ns);
             latencies.record(took);
             sum_ns += took;
-            if after.duration_since(begin) >= time {
+            if after.duration_since(begin) >= time && latencies.len() >= LEAST_READS {
                 break;
             }
         }
