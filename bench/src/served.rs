@@ -1,6 +1,8 @@
 //! One file, and `odafs serve` with as much of it in memory as fits there.
 
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use odafs::{Cache, Client, File, Options, Route, Url};
@@ -70,6 +72,9 @@ impl Served {
         let path = directory.path().join(FILE);
         local::write_random(&path, plan.file_bytes, |_| {})
             .with_context(|| format!("cannot write {}", path.display()))?;
+        // A server that root runs serves callers over TCP as nobody.
+        let all = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
+        all(directory.path(), 0o777).and_then(|()| all(&path, 0o666))?;
         // Where threads were bound before, all that this process may use is no longer known.
         let placement = PLACEMENT.clone().filter(|_| plan.apart);
         let process = ServerProcess::start(&ServerPlan {

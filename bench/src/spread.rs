@@ -1,9 +1,10 @@
 //! A figure of several rounds: the middle one, and how far the others are from it.
 
-use serde::Serialize;
+use serde::ser::{Error as _, Serialize, Serializer};
+use serde_json::{Map, Value};
 
 /// The median of some rounds, the lowest and the highest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Spread {
     /// The middle one (the lower of two).
     pub median: f64,
@@ -33,6 +34,38 @@ impl Spread {
     }
 }
 
+/// Rows as JSON has them: the median under the figure's own name, and beside it `NAME_lowest` and `NAME_highest`.
+pub(crate) fn flat<S: Serializer>(
+    rows: &[impl Serialize],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let rows = serde_json::to_value(rows).map_err(S::Error::custom)?;
+    flattened(rows).serialize(serializer)
+}
+
+fn flattened(value: Value) -> Value {
+    match value {
+        Value::Array(values) => values.into_iter().map(flattened).collect(),
+        Value::Object(fields) => {
+            let mut flat = Map::new();
+            for (name, value) in fields {
+                match &value {
+                    Value::Object(spread) if spread.len() == 3 && spread.contains_key("median") => {
+                        flat.insert(format!("{name}_lowest"), spread["lowest"].clone());
+                        flat.insert(format!("{name}_highest"), spread["highest"].clone());
+                        flat.insert(name, spread["median"].clone());
+                    }
+                    _ => {
+                        flat.insert(name, flattened(value));
+                    }
+                }
+            }
+            Value::Object(flat)
+        }
+        other => other,
+    }
+}
+
 /// To four digits at least, and thousandths at most: no figure here is more precise.
 fn rounded(value: f64) -> f64 {
     (value * 1e3).round() / 1e3
@@ -51,6 +84,21 @@ mod tests {
         );
         assert_eq!(Spread::of([2.0, 1.0]).unwrap().median, 1.0);
         assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn json_has_flat_names() {
+        #[derive(serde::Serialize)]
+        struct Rows(#[serde(serialize_with = "flat")] Vec<Value>);
+        let spread = serde_json::to_value(Spread::of([1.0, 2.0, 4.0])).unwrap();
+        let row =
+            serde_json::json!({ "mean_ns": spread, "kind": { "p99_ns": spread }, "none": null });
+        let flat = serde_json::json!([{
+            "mean_ns": 2.0, "mean_ns_lowest": 1.0, "mean_ns_highest": 4.0,
+            "kind": { "p99_ns": 2.0, "p99_ns_lowest": 1.0, "p99_ns_highest": 4.0 },
+            "none": null,
+        }]);
+        assert_eq!(serde_json::to_value(Rows(vec![row])).unwrap(), flat);
     }
 
     #[test]

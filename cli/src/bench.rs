@@ -7,11 +7,13 @@ mod distribution;
 mod fairness;
 mod latency;
 mod load;
+mod mixed;
 mod peers;
 mod policy;
 mod rates;
 mod registration;
 mod report;
+mod scale;
 mod throughput;
 
 use std::path::Path;
@@ -37,6 +39,8 @@ pub enum Command {
     Fairness(fairness::Arguments),
     Load(load::Arguments),
     Distribution(distribution::Arguments),
+    Scale(scale::Arguments),
+    Mixed(mixed::Arguments),
     Peers(peers::Arguments),
     Policy(policy::Arguments),
     Report(report::Arguments),
@@ -54,6 +58,8 @@ pub fn run(command: Command) -> Result<()> {
         Command::Fairness(arguments) => fairness::run(arguments),
         Command::Load(arguments) => load::run(arguments),
         Command::Distribution(arguments) => distribution::run(arguments),
+        Command::Mixed(arguments) => mixed::run(arguments),
+        Command::Scale(arguments) => scale::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Peers(arguments) => peers::run(arguments),
         Command::Policy(arguments) => policy::run(arguments),

@@ -47,6 +47,7 @@ pub struct Report {
     /// In nanoseconds.
     pub slice_ns: u64,
     /// A row for each pattern, length of the file and route.
+    #[serde(serialize_with = "crate::spread::flat")]
     pub rows: Vec<Row>,
 }
 

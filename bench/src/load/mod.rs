@@ -49,6 +49,7 @@ pub struct Report {
     /// What reading the clock costs; subtracted.
     pub clock_ns: u64,
     /// A row for each route at each load.
+    #[serde(serialize_with = "crate::spread::flat")]
     pub rows: Vec<Row>,
     /// One-sided reads over shared memory at the highest load: their 99th percentile against the idle one.
     pub one_sided_p99_to_idle: Option<Spread>,

@@ -4,7 +4,8 @@
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use odafs_common::wire::mount3::{self, DirPath, MountResult};
 use odafs_common::wire::nfs3::{
-    self, DirectoryName, FileHandle, LookupResult, ReadArgs, ReadResult,
+    self, DirectoryName, FileHandle, LookupResult, Payload, ReadArgs, ReadResult, Stable,
+    WriteArgs, WriteResult,
 };
 use odafs_common::wire::record::RecordMark;
 use odafs_common::wire::rpc::{self, Auth, AuthSys, Groups};
@@ -118,6 +119,30 @@ impl NfsFile {
         let length = data.len().min(into.len());
         into[..length].copy_from_slice(&data[..length]);
         Ok(length)
+    }
+
+    /// One WRITE of at most 1 MiB, which need not be stable, waited for.
+    ///
+    /// # Errors
+    /// The connection broke, or the server refused the call or took only a part.
+    pub fn write_at(&mut self, data: &[u8], offset: u64) -> Result<()> {
+        let arguments = WriteArgs {
+            file: FileHandle(&self.handle),
+            offset,
+            count: data.len() as u32,
+            stable: Stable::Unstable,
+            data: Payload(data),
+        };
+        self.program
+            .send(nfs3::Procedure::Write.code(), &arguments)?;
+        let (_, mut body) = self.program.receive()?;
+        let wrote = WriteResult::decode(&mut body).context("not the result of a WRITE")?;
+        let wrote = wrote.map_err(|failed| anyhow!("WRITE fails: {:?}", failed.status))?;
+        ensure!(
+            wrote.count as usize == data.len(),
+            "the server wrote a part of a page"
+        );
+        Ok(())
     }
 }
 

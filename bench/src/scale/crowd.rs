@@ -1,0 +1,183 @@
+//! Many clients in this process, each with connections and a session of its own.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, anyhow, ensure};
+use odafs::{Cache, Eager, File, Options, Route};
+
+use crate::clock;
+use crate::random::Random;
+use crate::served::{Served, Way};
+
+const PAGE: usize = 4096;
+
+/// Clients that have the file open.
+pub struct Crowd {
+    way: Way,
+    route: Route,
+    files: Vec<File>,
+}
+
+/// What came of a slice of time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slice {
+    /// Reads of all clients together.
+    pub reads: u64,
+    /// How long that took.
+    pub elapsed_ns: u64,
+    /// Reads of the client that made fewest.
+    pub fewest: u64,
+    /// Clients.
+    pub clients: usize,
+    /// CPU time of the server.
+    pub server_cpu_ns: u64,
+}
+
+impl Slice {
+    /// Reads a second.
+    pub fn rate(&self) -> f64 {
+        self.reads as f64 * 1e9 / self.elapsed_ns.max(1) as f64
+    }
+
+    /// What the slowest client had of a fair share.
+    pub fn slowest_share(&self) -> f64 {
+        self.fewest as f64 * self.clients as f64 / self.reads.max(1) as f64
+    }
+}
+
+impl Crowd {
+    /// Nobody yet.
+    pub fn new(way: Way, route: Route) -> Self {
+        Self {
+            way,
+            route,
+            files: Vec::new(),
+        }
+    }
+
+    /// Connects clients until there are so many; each has references of the whole file, where its route takes them, and
+    /// has made a few reads.
+    ///
+    /// # Errors
+    /// The server refused one.
+    pub fn grow(&mut self, served: &Served, clients: usize) -> Result<()> {
+        let options = Options {
+            route: self.route,
+            cache: Cache::Off,
+            lanes: 1,
+            eager: match self.route {
+                Route::Rpc => Eager::Lazy,
+                _ => Eager::OnOpen,
+            },
+            ..Options::default()
+        };
+        let mut page = [0; PAGE];
+        while self.files.len() < clients {
+            let number = self.files.len() + 1;
+            let file = served
+                .open(self.way, options.clone())
+                .with_context(|| format!("client {number} of {clients}"))?;
+            for place in 0..3 {
+                file.read_at(&mut page, place * PAGE as u64)?;
+            }
+            self.files.push(file);
+        }
+        Ok(())
+    }
+
+    /// All read at random for so long: the clients of one of so many threads in turn. Each has made `settle` reads before
+    /// that: a connection learns for itself how long to poll for an answer, and what it polls in vain others lack.
+    ///
+    /// # Errors
+    /// A read failed.
+    pub fn slice(
+        &self,
+        time: Duration,
+        (file_bytes, threads, settle): (u64, usize, usize),
+        server_cpu_ns: impl Fn() -> u64,
+    ) -> Result<Slice> {
+        let threads = threads.clamp(1, self.files.len().max(1));
+        let (start, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
+        let (mut begin, mut server) = (Instant::now(), 0);
+        let (counts, end) = std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..threads)
+                .map(|number| {
+                    let files: Vec<&File> =
+                        self.files.iter().skip(number).step_by(threads).collect();
+                    let (start, stop) = (&start, &stop);
+                    scope.spawn(move || {
+                        let mut random = Random::new(number as u64);
+                        let turns = (0..files.len()).cycle();
+                        let settling = turns.clone().take(files.len() * settle);
+                        let settled = read(&files, file_bytes, &mut random, settling);
+                        start.wait();
+                        settled?;
+                        let going = turns.take_while(|_| !stop.load(Ordering::Relaxed));
+                        read(&files, file_bytes, &mut random, going)
+                    })
+                })
+                .collect();
+            start.wait();
+            server = server_cpu_ns();
+            begin = Instant::now();
+            std::thread::sleep(time);
+            stop.store(true, Ordering::Relaxed);
+            let end = Instant::now();
+            let joined = readers.into_iter().map(|reader| reader.join());
+            (joined.collect::<Vec<_>>(), end)
+        });
+        let mut slice = Slice {
+            elapsed_ns: clock::nanos(begin, end),
+            fewest: u64::MAX,
+            clients: self.files.len(),
+            server_cpu_ns: server_cpu_ns().saturating_sub(server),
+            ..Slice::default()
+        };
+        for of_thread in counts {
+            for reads in of_thread.map_err(|_| anyhow!("a client's thread panicked"))?? {
+                slice.reads += reads;
+                slice.fewest = slice.fewest.min(reads);
+            }
+        }
+        Ok(slice)
+    }
+}
+
+/// These take turns, each time one of these: how often each has read.
+fn read(
+    files: &[&File],
+    file_bytes: u64,
+    random: &mut Random,
+    turns: impl Iterator<Item = usize>,
+) -> Result<Vec<u64>> {
+    let (mut page, mut counts) = ([0; PAGE], vec![0; files.len()]);
+    for turn in turns {
+        let offset = random.below(file_bytes / PAGE as u64) * PAGE as u64;
+        ensure!(
+            files[turn].read_at(&mut page, offset)? == PAGE,
+            "the file is shorter than it was made"
+        );
+        counts[turn] += 1;
+    }
+    Ok(counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_and_shares() {
+        let slice = Slice {
+            reads: 100,
+            elapsed_ns: 500_000_000,
+            fewest: 20,
+            clients: 4,
+            server_cpu_ns: 0,
+        };
+        assert_eq!((slice.rate(), slice.slowest_share()), (200.0, 0.8));
+        assert_eq!(Slice::default().slowest_share(), 0.0);
+    }
+}

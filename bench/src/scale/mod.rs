@@ -1,0 +1,216 @@
+//! `odafs bench scale`: how much many clients get of a server, and what each of them costs it.
+//!
+//! In each round every route gets a new server, and its clients come until there are so many, then so many more: one
+//! slice of time at each count. So the rate at a count has its ratio to the best count of the same server. A client has
+//! connections and a session of its own. All are in this process: up to some number each has a thread, beyond that threads
+//! have several, which read in turn. Neither side is bound to processors.
+
+mod crowd;
+mod memory;
+mod plan;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::Serialize;
+
+pub use memory::Cost;
+pub use plan::Plan;
+
+use crate::histogram::median;
+use crate::load::Path;
+use crate::machine::{Machine, commit};
+use crate::served::{Served, ServedPlan, Way};
+use crate::spread::Spread;
+use crowd::{Crowd, Slice};
+use memory::Memory;
+
+/// What `odafs bench scale --json` prints.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The machine.
+    pub machine: Machine,
+    /// The commit.
+    pub commit: &'static str,
+    /// The bench.
+    pub bench: &'static str,
+    /// Where client and server ran, in words.
+    pub placement: String,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+    /// How often each row was measured, and for how long.
+    pub rounds: u32,
+    /// In nanoseconds.
+    pub slice_ns: u64,
+    /// A row for each route and count of clients.
+    #[serde(serialize_with = "crate::spread::flat")]
+    pub rows: Vec<Row>,
+    /// What other things take of memory.
+    pub costs: Vec<Cost>,
+}
+
+/// A row: medians of the rounds, with the lowest and the highest.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// `shm`, `tcp`, `nfs`.
+    pub fabric: &'static str,
+    /// `one-sided`, `guarded`, `rpc`, `policy`.
+    pub route: &'static str,
+    /// Clients at once.
+    pub clients: usize,
+    /// Reads a second of all together.
+    pub reads_per_second: Spread,
+    /// The same against the best count of clients of the same round.
+    pub rate_to_best: Option<Spread>,
+    /// What the slowest client had of a fair share.
+    pub slowest_share: Spread,
+    /// CPU time of the server for a read.
+    pub server_cpu_ns_per_read: u64,
+    /// Memory of the server for each client beyond the first, in bytes: its own and what it shares with them.
+    pub server_bytes_per_client: Option<u64>,
+    /// Memory of the clients' process for each client beyond the first, in bytes; the highest of the rounds, as
+    /// memory that was freed stays with the process.
+    pub client_bytes_per_client: Option<u64>,
+}
+
+/// A count of clients in a round.
+#[derive(Clone, Copy, Debug, Default)]
+struct Step {
+    slice: Slice,
+    server: Memory,
+    client: Memory,
+}
+
+/// Measures. `tick` is told each route of each round before it begins, with `round` first.
+///
+/// # Errors
+/// A server could not be started or reached, or a read failed.
+pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<Report> {
+    let machine = Machine::here();
+    let ways = plan.ways()?;
+    let file_bytes = plan.file_mib << 20;
+    tick("files and references");
+    let costs = memory::costs(plan, program.clone())?;
+    let mut placement = String::new();
+    let mut rounds: Vec<Vec<Vec<Step>>> = vec![Vec::new(); ways.len()];
+    for round in 1..=plan.rounds {
+        for ((&(way, route), name), rounds) in ways.iter().zip(&plan.routes).zip(&mut rounds) {
+            tick(&format!("round {round}: {name}"));
+            let served = Served::start(&ServedPlan {
+                program: program.clone(),
+                file_bytes,
+                cache_bytes: file_bytes * 2,
+                direct: "one-sided",
+                apart: false,
+            })?;
+            served.fill()?;
+            placement = served.placement();
+            let mut crowd = Crowd::new(way, route);
+            let mut steps = Vec::new();
+            for &clients in &plan.clients {
+                crowd.grow(&served, clients)?;
+                let time = Duration::from_millis(plan.slice_ms);
+                let slice =
+                    crowd.slice(time, (file_bytes, plan.threads, plan.settle_reads), || {
+                        served.process().cpu_ns()
+                    })?;
+                steps.push(Step {
+                    slice,
+                    server: Memory::of(Some(served.process().id()))?,
+                    client: Memory::of(None)?,
+                });
+            }
+            rounds.push(steps);
+        }
+    }
+    let mut rows = Vec::new();
+    for (&(way, route), rounds) in ways.iter().zip(&rounds) {
+        rows.extend((0..plan.clients.len()).map(|at| row((way, route), at, rounds)));
+    }
+    Ok(Report {
+        machine,
+        commit: commit(),
+        bench: "scale",
+        placement,
+        file_bytes,
+        rounds: plan.rounds,
+        slice_ns: plan.slice_ms * 1_000_000,
+        rows,
+        costs,
+    })
+}
+
+fn row((way, route): (Way, odafs::Route), at: usize, rounds: &[Vec<Step>]) -> Row {
+    let steps = || rounds.iter().map(|steps| &steps[at]);
+    let best = |steps: &[Step]| steps.iter().map(|s| s.slice.rate()).fold(0.0, f64::max);
+    let spread = |value: fn(&Slice) -> f64| {
+        Spread::of(steps().map(|step| value(&step.slice))).unwrap_or_default()
+    };
+    let clients = steps().next().map_or(0, |step| step.slice.clients);
+    let further = clients.saturating_sub(1) as u64;
+    let per_client = |of: fn(&Step) -> u64| {
+        rounds
+            .iter()
+            .map(move |steps| of(&steps[at]).saturating_sub(of(&steps[0])) / further.max(1))
+    };
+    let (fabric, route) = Path::Client(way, route).names();
+    Row {
+        fabric,
+        route,
+        clients,
+        reads_per_second: spread(Slice::rate),
+        rate_to_best: Spread::of_ratios(
+            rounds
+                .iter()
+                .map(|steps| (steps[at].slice.rate(), best(steps))),
+        ),
+        slowest_share: spread(Slice::slowest_share),
+        server_cpu_ns_per_read: median(
+            steps().map(|step| step.slice.server_cpu_ns / step.slice.reads.max(1)),
+        ),
+        server_bytes_per_client: (at > 0).then(|| median(per_client(|step| step.server.all()))),
+        client_bytes_per_client: (at > 0)
+            .then(|| per_client(|step| step.client.own).max().unwrap_or(0)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_beside_the_best_and_the_first_of_its_round() {
+        let step = |clients, reads, own| Step {
+            slice: Slice {
+                reads,
+                elapsed_ns: 1_000_000_000,
+                fewest: reads / clients as u64,
+                clients,
+                server_cpu_ns: reads * 7,
+            },
+            server: Memory { own, shared: 5 },
+            client: Memory::default(),
+        };
+        let rounds = [
+            vec![step(1, 100, 1000), step(11, 200, 2000)],
+            vec![step(1, 1000, 1000), step(11, 500, 4000)],
+            vec![step(1, 100, 1000), step(11, 80, 3000)],
+        ];
+        let of = (Way::Shm, odafs::Route::Guarded);
+        let row = |at| row(of, at, &rounds);
+        assert_eq!(row(1).rate_to_best.unwrap().median, 0.8);
+        assert_eq!(row(0).rate_to_best.unwrap().lowest, 0.5);
+        assert_eq!(
+            (row(1).clients, row(1).server_bytes_per_client),
+            (11, Some(200))
+        );
+        assert_eq!(
+            (
+                row(0).server_bytes_per_client,
+                row(1).server_cpu_ns_per_read
+            ),
+            (None, 7)
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! What is measured: a plan in TOML.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use serde::Deserialize;
+
+use crate::load::Path;
+use crate::served::Way;
+
+/// The plan that is measured unless another is given.
+const BUILT_IN: &str = include_str!("../../plans/scale.toml");
+
+/// A plan, as its file has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Plan {
+    /// Clients at once, in rising order.
+    pub clients: Vec<usize>,
+    /// Threads of the clients at most; each has several clients then, which read in turn.
+    pub threads: usize,
+    /// Names of routes.
+    pub routes: Vec<String>,
+    /// The file, in MiB.
+    pub file_mib: u64,
+    /// How often each row is measured, each time with a new server.
+    pub rounds: u32,
+    /// Reads that each client makes before a slice of them all.
+    #[serde(default)]
+    pub settle_reads: usize,
+    /// Time for a row in a round, in milliseconds.
+    pub slice_ms: u64,
+    /// Files that one client opens.
+    pub files: usize,
+    /// Pages whose references one client asks for.
+    pub pages: u64,
+}
+
+impl Plan {
+    /// The plan of the sources.
+    ///
+    /// # Errors
+    /// None: a test reads it.
+    pub fn built_in() -> Result<Self> {
+        Self::parse(BUILT_IN)
+    }
+
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// It is no plan, in words.
+    pub fn parse(text: &str) -> Result<Self> {
+        let plan: Self = toml::from_str(text)?;
+        let counts = [plan.file_mib, plan.rounds.into(), plan.slice_ms];
+        ensure!(
+            !counts.contains(&0) && plan.files > 0 && plan.pages > 0 && plan.threads > 0,
+            "file-mib, rounds, slice-ms, files, pages and threads: more than none is needed"
+        );
+        ensure!(
+            plan.clients.first() > Some(&0) && plan.clients.is_sorted_by(|a, b| a < b),
+            "clients: numbers in rising order"
+        );
+        plan.ways()?;
+        Ok(plan)
+    }
+
+    /// The routes, in the order of the plan.
+    ///
+    /// # Errors
+    /// None, of a plan that was parsed.
+    pub fn ways(&self) -> Result<Vec<(Way, odafs::Route)>> {
+        let way = |name: &String| match Path::named(name) {
+            Some(Path::Client(way, route)) => Ok((way, route)),
+            Some(Path::Nfs) => Ok((Way::Nfs, odafs::Route::Rpc)),
+            _ => bail!(
+                "{name:?} is no route: `nfs rpc`, or `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or `policy`"
+            ),
+        };
+        self.routes.iter().map(way).collect()
+    }
+
+    /// Keeps the routes over one of these fabrics, and no more clients than this.
+    pub fn keep(&mut self, fabrics: &[String], most: Option<usize>) {
+        let over = |name: &String| fabrics.iter().any(|f| name.split(' ').next() == Some(f));
+        self.routes.retain(|name| fabrics.is_empty() || over(name));
+        self.clients.retain(|&n| most.is_none_or(|most| n <= most));
+        if let Some(most) = most
+            && self.clients.last() != Some(&most)
+        {
+            self.clients.push(most);
+        }
+    }
+
+    /// Makes fewer rounds and shorter slices, so that all of it takes about so long.
+    pub fn fit(&mut self, seconds: Duration) {
+        /// What a new server takes, and what it takes to connect a client and to let it go.
+        const SERVER_MS: u64 = 200;
+        const CLIENT_MS: u64 = 3;
+        let (routes, counts) = (self.routes.len() as u64, self.clients.len() as u64);
+        let most = self.clients.last().copied().unwrap_or(1) as u64;
+        let all = seconds.as_millis() as u64;
+        let around = SERVER_MS + most * CLIENT_MS;
+        let round = (around + counts * 20) * routes.max(1);
+        self.rounds = u64::from(self.rounds).min((all / round).max(1)) as u32;
+        let share = (all / u64::from(self.rounds) / routes.max(1)).saturating_sub(around);
+        self.slice_ms = (share / counts.max(1)).clamp(5, self.slice_ms.max(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_plan_has_what_is_asked_for() {
+        let plan = Plan::built_in().unwrap();
+        assert_eq!(plan.clients, [1, 4, 16, 64, 256, 1000]);
+        assert_eq!(plan.ways().unwrap().len(), plan.routes.len());
+    }
+
+    #[test]
+    fn what_is_no_plan_is_told() {
+        for (from, to) in [
+            ("[1, 4,", "[4, 1,"),
+            ("[1, 4,", "[0, 4,"),
+            ("\"tcp rpc\"", "\"mmap\""),
+            ("pages = 16384", "pages = 0"),
+        ] {
+            assert!(BUILT_IN.contains(from));
+            assert!(Plan::parse(&BUILT_IN.replace(from, to)).is_err(), "{to}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_and_fits() {
+        let mut plan = Plan::built_in().unwrap();
+        plan.keep(&["nfs".into()], Some(20));
+        assert_eq!(
+            (plan.routes, plan.clients),
+            (vec!["nfs rpc".into()], vec![1, 4, 16, 20])
+        );
+        let mut plan = Plan::built_in().unwrap();
+        plan.fit(Duration::from_secs(60));
+        let row = 3200 + plan.slice_ms * 6;
+        assert!(row * 6 * u64::from(plan.rounds) <= 60_000, "{plan:?}");
+    }
+}

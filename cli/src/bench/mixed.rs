@@ -1,0 +1,141 @@
+//! `odafs bench mixed`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use odafs_bench::mixed::{self, Kind, Plan, Report, Row};
+use odafs_bench::table::{Table, bytes, count, time};
+
+use super::rates::measured;
+use crate::{Usage, output, units};
+
+/// Direct readers beside clients of plain NFS, who all write, and whether every read is coherent
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs bench mixed                              the whole plan
+  odafs bench mixed --fabric tcp --seconds 20 --json
+  odafs bench mixed --plan mine.toml             other shares, routes, writes
+
+Eight clients work on one file at once; 0 to 100 % of them read directly, the others are bare
+callers of NFS version 3 over TCP. A tenth of what each does are writes of a page. Every page says
+which write it is of, and every read is checked: none may return a page older than what was
+acknowledged before the read began, nor parts of two. If one does, the command fails.
+The built-in plan is bench/plans/mixed.toml in the sources.")]
+pub struct Arguments {
+    /// Only direct readers over this fabric [may be repeated]
+    #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp"]))]
+    fabric: Vec<String>,
+    /// Measure this plan
+    #[arg(long, value_name = "FILE.toml")]
+    plan: Option<PathBuf>,
+    /// Time for all of it, about [default: what the plan's slices take]
+    #[arg(long, value_name = "N", value_parser = units::duration)]
+    seconds: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures.
+pub fn run(arguments: Arguments) -> Result<()> {
+    Usage::unless_no_time("--seconds", arguments.seconds)?;
+    let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
+    plan.keep(&arguments.fabric);
+    if plan.routes.is_empty() {
+        bail!(Usage(
+            "no route is left: the plan has none over this fabric".to_owned()
+        ));
+    }
+    if let Some(seconds) = arguments.seconds {
+        plan.fit(seconds);
+    }
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let rows = (plan.routes.len() * plan.direct.len()) as u64;
+    let report = measured(rows * u64::from(plan.rounds), |tick| {
+        mixed::run(&plan, program, tick)
+    })?;
+    match arguments.json {
+        true => output::json(&report)?,
+        false => print(&report)?,
+    }
+    match report.rows.iter().map(|row| row.incoherent).sum() {
+        0u64 => Ok(()),
+        reads => bail!("{reads} reads returned what they must not"),
+    }
+}
+
+fn print(report: &Report) -> Result<()> {
+    output::text(&format!(
+        "{}\ncommit {}\n{} clients, 4 KiB at random in a file of {} in the server's memory, {} % writes; {}; the median \
+         of {} rounds in turn, {} a row in each\n\n",
+        report.machine.sentence(),
+        report.commit,
+        report.clients,
+        bytes(report.file_bytes),
+        report.writes_percent,
+        report.placement,
+        report.rounds,
+        time(report.slice_ns),
+    ))?;
+    output::table(&table(&report.rows))
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new([
+        "<direct by",
+        "share",
+        "operations/s",
+        "lowest",
+        "highest",
+        "<kind",
+        "clients",
+        "reads/s",
+        "read p50",
+        "lowest",
+        "highest",
+        "p99",
+        "lowest",
+        "highest",
+        "write p50",
+        "p99",
+        "checked",
+        "incoherent",
+    ]);
+    for row in rows {
+        let rate = row.operations_per_second;
+        let mut head = vec![
+            format!("{} {}", row.fabric, row.route),
+            format!("{} %", row.direct_percent),
+        ];
+        head.extend([rate.median, rate.lowest, rate.highest].map(|rate| count(rate as u64)));
+        let mut tail = vec![count(row.checked), count(row.incoherent)];
+        let kinds = [("direct", row.direct), ("nfs", row.nfs)];
+        for (name, kind) in kinds {
+            let Some(kind) = kind else {
+                continue;
+            };
+            // What is of both stands once.
+            let head_now = std::mem::replace(&mut head, vec![String::new(); 5]);
+            let tail_now = std::mem::replace(&mut tail, vec![String::new(); 2]);
+            table.row([head_now, cells(name, kind), tail_now].concat());
+        }
+    }
+    table
+}
+
+fn cells(name: &str, kind: Kind) -> Vec<String> {
+    let ns = |value: f64| time(value as u64);
+    let mut cells = vec![
+        name.to_owned(),
+        kind.clients.to_string(),
+        count(kind.reads_per_second.median as u64),
+    ];
+    for spread in [kind.read_p50_ns, kind.read_p99_ns] {
+        cells.extend([spread.median, spread.lowest, spread.highest].map(ns));
+    }
+    cells.extend([kind.write_p50_ns.median, kind.write_p99_ns.median].map(ns));
+    cells
+}

@@ -1,0 +1,143 @@
+//! `odafs bench scale`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use odafs_bench::scale::{self, Plan, Report};
+use odafs_bench::table::{Table, bytes, count, time};
+
+use super::rates::measured;
+use crate::{Usage, output, units};
+
+/// How much many clients get of one server, and what each of them costs it
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs bench scale                              1 to 1000 clients
+  odafs bench scale --fabric tcp --most 64
+  odafs bench scale --seconds 60 --json
+  odafs bench scale --plan mine.toml             other routes and counts
+
+Each client has connections and a session of its own in this process, keeps no pages, and reads
+4 KiB at random at default options otherwise. 64 threads serve more than 64 clients in turn. In each round every route gets a new
+server, and clients are added until there are 1, 4, 16, 64, 256 and 1000. `/ best` is the rate
+against the best count of the same round; `slowest` is what the client with the fewest reads had
+of a fair share. `server memory` and `client memory` are what each further client takes.
+The last table has what an open file takes, and a page whose reference a client holds.
+The built-in plan is bench/plans/scale.toml in the sources.")]
+pub struct Arguments {
+    /// Only routes over this fabric [may be repeated]
+    #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp", "nfs"]))]
+    fabric: Vec<String>,
+    /// So many clients at most [default: those of the plan]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4000))]
+    most: Option<u32>,
+    /// Measure this plan
+    #[arg(long, value_name = "FILE.toml")]
+    plan: Option<PathBuf>,
+    /// Time for all of it, about [default: what the plan's slices take]
+    #[arg(long, value_name = "N", value_parser = units::duration)]
+    seconds: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures.
+pub fn run(arguments: Arguments) -> Result<()> {
+    Usage::unless_no_time("--seconds", arguments.seconds)?;
+    let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
+    plan.keep(&arguments.fabric, arguments.most.map(|most| most as usize));
+    if plan.routes.is_empty() {
+        bail!(Usage(
+            "no route is left: the plan has none over this fabric".to_owned()
+        ));
+    }
+    if let Some(seconds) = arguments.seconds {
+        plan.fit(seconds);
+    }
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let steps = plan.routes.len() as u64 * u64::from(plan.rounds);
+    let report = measured(steps, |tick| scale::run(&plan, program, tick))?;
+    match arguments.json {
+        true => output::json(&report),
+        false => print(&report),
+    }
+}
+
+fn print(report: &Report) -> Result<()> {
+    output::text(&format!(
+        "{}\ncommit {}\n4 KiB at random from a file of {} in the server's memory; {}; the median of {} rounds, {} a \
+         row in each\n\n",
+        report.machine.sentence(),
+        report.commit,
+        bytes(report.file_bytes),
+        report.placement,
+        report.rounds,
+        time(report.slice_ns),
+    ))?;
+    output::table(&rows(report))?;
+    output::text("\n")?;
+    output::table(&costs(report))
+}
+
+fn rows(report: &Report) -> Table {
+    let mut table = Table::new([
+        "<fabric",
+        "<route",
+        "clients",
+        "reads/s",
+        "lowest",
+        "highest",
+        "/ best",
+        "lowest",
+        "highest",
+        "slowest",
+        "lowest",
+        "highest",
+        "server CPU",
+        "server memory",
+        "client memory",
+    ]);
+    let ratio = |ratio: f64| format!("{ratio:.2}");
+    for row in &report.rows {
+        let rate = row.reads_per_second;
+        let mut cells = vec![
+            row.fabric.to_owned(),
+            row.route.to_owned(),
+            row.clients.to_string(),
+        ];
+        cells.extend([rate.median, rate.lowest, rate.highest].map(|rate| count(rate as u64)));
+        for spread in [row.rate_to_best.unwrap_or_default(), row.slowest_share] {
+            cells.extend([spread.median, spread.lowest, spread.highest].map(ratio));
+        }
+        cells.push(time(row.server_cpu_ns_per_read));
+        let memory = [row.server_bytes_per_client, row.client_bytes_per_client];
+        cells.extend(memory.map(|each| each.map_or_else(String::new, bytes)));
+        table.row(cells);
+    }
+    table
+}
+
+fn costs(report: &Report) -> Table {
+    let mut table = Table::new([
+        "<what",
+        "number",
+        "server memory",
+        "client memory",
+        "in the directory",
+    ]);
+    for cost in &report.costs {
+        let directory = cost.directory_bytes.map(|bytes| format!("{bytes:.1} B"));
+        table.row(vec![
+            cost.what.to_owned(),
+            count(cost.number),
+            bytes(cost.server_bytes),
+            bytes(cost.client_bytes),
+            directory.unwrap_or_default(),
+        ]);
+    }
+    table
+}
