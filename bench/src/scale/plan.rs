@@ -95,7 +95,7 @@ impl Plan {
     pub fn fit(&mut self, seconds: Duration) {
         /// What a new server takes, and what it takes to connect a client and to let it go.
         const SERVER_MS: u64 = 200;
-        const CLIENT_MS: u64 = 3;
+        const CLIENT_MS: u64 = 7;
         let (routes, counts) = (self.routes.len() as u64, self.clients.len() as u64);
         let most = self.clients.last().copied().unwrap_or(1) as u64;
         let all = seconds.as_millis() as u64;
@@ -141,7 +141,7 @@ mod tests {
         );
         let mut plan = Plan::built_in().unwrap();
         plan.fit(Duration::from_secs(60));
-        let row = 3200 + plan.slice_ms * 6;
+        let row = 7200 + plan.slice_ms * 6;
         assert!(row * 6 * u64::from(plan.rounds) <= 60_000, "{plan:?}");
     }
 }

@@ -15,17 +15,18 @@ use crate::{Usage, output, units};
 /// How much many clients get of one server, and what each of them costs it
 #[derive(Args)]
 #[command(after_help = "Examples:
-  odafs bench scale                              1 to 1000 clients
+  odafs bench scale                              1 to 1000 clients, some minutes
   odafs bench scale --fabric tcp --most 64
   odafs bench scale --seconds 60 --json
   odafs bench scale --plan mine.toml             other routes and counts
 
 Each client has connections and a session of its own in this process, keeps no pages, and reads
-4 KiB at random at default options otherwise. 64 threads serve more than 64 clients in turn. In each round every route gets a new
-server, and clients are added until there are 1, 4, 16, 64, 256 and 1000. `/ best` is the rate
-against the best count of the same round; `slowest` is what the client with the fewest reads had
-of a fair share. `server memory` and `client memory` are what each further client takes.
-The last table has what an open file takes, and a page whose reference a client holds.
+4 KiB at random at default options otherwise. 64 threads serve more than 64 clients in turn. In
+each round every route gets a new server, and clients are added until there are 1, 4, 16, 64, 256
+and 1000. `/ best` is the rate against the best count of the same round; `slowest` is what the
+client with the fewest reads had of a fair share. `server memory` and `client memory` are what
+each further client takes. The last table has what an open file takes, and a page whose reference
+a client holds.
 The built-in plan is bench/plans/scale.toml in the sources.")]
 pub struct Arguments {
     /// Only routes over this fabric [may be repeated]
