@@ -12,6 +12,7 @@ mod lines;
 mod policy;
 mod stacks;
 mod svg;
+mod sweep;
 mod theme;
 
 use std::fmt::Write as _;
