@@ -54,7 +54,9 @@ use clap::{Parser, Subcommand};
                                                   mount it with the kernel's own client
 
 URLs:
-  odafs+shm:///SOCKET?/PATH                       shared memory on this machine
+  odafs+shm:///PATH                               shared memory here, by the default socket
+  odafs+shm:///SOCKET?/PATH                       by another, such as /run/data.sock?/
+  odafs+shm://%2FSOCKET/PATH                      the same: %2Frun%2Fdata.sock/
   odafs://HOST[:PORT]/PATH[?mountport=N&crc=1]    RDMA over TCP (port 20049)
   odafs+verbs://HOST[:PORT]/PATH[?mountport=N]    an RDMA device (port 20049; docs/RDMA.md)
   nfs://HOST[:PORT]/PATH[?mountport=N]            NFS version 3 over TCP, any server

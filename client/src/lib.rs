@@ -78,6 +78,7 @@
 //! | `calls`, `pipeline`, `pool`, `procedure`, `silence` | RPC: one call, many calls, servers that do not answer |
 //! | `link`, `transport`, `tcp`, `rdma` | connections that carry calls: messages of a fabric, TCP, RPC-over-RDMA |
 //! | `nfs`, `mount`, `handle` | NFS version 3 and MOUNT |
+//! | `url`, `default_socket`, `error`, `errno` | addresses, and what goes wrong |
 #![forbid(unsafe_code)]
 
 mod ahead;
@@ -87,8 +88,11 @@ mod cache;
 mod calls;
 mod client;
 mod counter;
+#[cfg(not(shuttle))]
+mod default_socket;
 mod direct;
 mod directory;
+mod errno;
 mod error;
 mod facts;
 mod file;

@@ -1,5 +1,7 @@
 //! How a server is reached: over a fabric, or by TCP alone.
 
+#[cfg(not(shuttle))]
+use crate::default_socket;
 use crate::{
     error::ConnectError,
     options::{Rdma, Wait},
@@ -81,12 +83,19 @@ impl Link {
             #[cfg(not(shuttle))]
             ServerAddress::Shm(socket) => Ok(Self::Fabric(Arc::new(Shm(socket.clone())), rdma)),
             #[cfg(not(shuttle))]
+            ServerAddress::DefaultShm => {
+                Ok(Self::Fabric(Arc::new(Shm(default_socket::find())), rdma))
+            }
+            #[cfg(not(shuttle))]
             ServerAddress::Tcp(host) => {
                 let host = host.clone();
                 Ok(Self::Fabric(Arc::new(Tcp { host, crc: url.crc }), rdma))
             }
             #[cfg(shuttle)]
-            ServerAddress::Shm(_) | ServerAddress::Tcp(_) | ServerAddress::Verbs(_) => {
+            ServerAddress::Shm(_)
+            | ServerAddress::DefaultShm
+            | ServerAddress::Tcp(_)
+            | ServerAddress::Verbs(_) => {
                 let _ = rdma;
                 Err(ConnectError::NoFabric {
                     fabric: "real",

@@ -12,6 +12,11 @@ use thiserror::Error;
 /// assert_eq!(url.server, odafs::ServerAddress::Shm("/run/odafs.sock".into()));
 /// assert_eq!(url.path, b"/data/a b");
 /// assert_eq!(url.to_string(), "odafs+shm:///run/odafs.sock?/data/a%20b");
+///
+/// // The same without a question mark, which other programs take for a wildcard; and by the default socket.
+/// assert_eq!("odafs+shm://%2Frun%2Fodafs.sock/data/a%20b".parse(), Ok(url));
+/// let url: odafs::Url = "odafs+shm:///data/a%20b".parse()?;
+/// assert_eq!(url.server, odafs::ServerAddress::DefaultShm);
 /// # Ok::<(), odafs::UrlError>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -33,6 +38,8 @@ pub enum ServerAddress {
     Tcp(Host),
     /// `odafs+shm://`: shared memory, through this Unix socket.
     Shm(PathBuf),
+    /// `odafs+shm:///PATH`: shared memory, through the socket on which a server listens that was told no other.
+    DefaultShm,
     /// `odafs+verbs://`: RDMA hardware, or the kernel's soft RDMA.
     Verbs(Host),
     /// `nfs://`: RPC over TCP only, any NFSv3 server.
@@ -44,7 +51,7 @@ impl ServerAddress {
     pub fn host(&self) -> Option<&Host> {
         match self {
             Self::Tcp(host) | Self::Verbs(host) | Self::Nfs(host) => Some(host),
-            Self::Shm(_) => None,
+            Self::Shm(_) | Self::DefaultShm => None,
         }
     }
 }
@@ -92,20 +99,40 @@ fn parse(text: &str) -> Result<Url, &'static str> {
     }
 }
 
-/// `/SOCKET?/PATH`, split at the first `?`.
+/// `/SOCKET?/PATH`, split at the first `?`; `SOCKET/PATH` with the socket percent-encoded; or `/PATH`.
 fn parse_shm(rest: &str) -> Result<Url, &'static str> {
-    use std::os::unix::ffi::OsStringExt as _;
-    let (socket, path) = rest.split_once('?').unwrap_or((rest, "/"));
-    let socket = decode(socket)?;
-    if socket.first() != Some(&b'/') {
-        return Err("the socket is an absolute path, as in odafs+shm:///run/odafs.sock?/PATH");
-    }
+    let (server, path) = match (rest.split_once('?'), rest.find('/')) {
+        (Some((socket, path)), Some(0)) => (shm_at(socket)?, path),
+        (Some(_), _) if rest.starts_with('%') => return Err(QUESTION_MARK),
+        (None, Some(0)) => (ServerAddress::DefaultShm, rest),
+        (_, slash) => {
+            let (socket, path) = rest.split_at(slash.unwrap_or(rest.len()));
+            (shm_at(socket)?, path)
+        }
+    };
     Ok(Url {
-        server: ServerAddress::Shm(std::ffi::OsString::from_vec(socket).into()),
+        server,
         path: absolute(decode(path)?)?,
         mount_port: None,
         crc: false,
     })
+}
+
+const QUESTION_MARK: &str =
+    "behind a socket that is percent-encoded stands no ?; a ? in the path is written %3F";
+
+fn shm_at(socket: &str) -> Result<ServerAddress, &'static str> {
+    use std::os::unix::ffi::OsStringExt as _;
+    let socket = decode(socket)?;
+    if socket.first() != Some(&b'/') {
+        return Err(
+            "the socket is an absolute path, as in odafs+shm://%2Frun%2Fodafs.sock/PATH or \
+             odafs+shm:///run/odafs.sock?/PATH; odafs+shm:///PATH is by the default socket",
+        );
+    }
+    Ok(ServerAddress::Shm(
+        std::ffi::OsString::from_vec(socket).into(),
+    ))
 }
 
 /// `HOST[:PORT][/PATH][?mountport=N][&crc=1]`.
@@ -265,6 +292,7 @@ impl fmt::Display for ServerAddress {
                 f.write_str("odafs+shm://")?;
                 encode(f, socket.as_os_str().as_bytes())
             }
+            Self::DefaultShm => f.write_str("odafs+shm://"),
         }
     }
 }

@@ -33,8 +33,26 @@ fn each_scheme() {
     let url = parse("odafs+shm:///tmp/a%3Fb.sock?/export/c?d");
     assert_eq!(url.server, ServerAddress::Shm("/tmp/a?b.sock".into()));
     assert_eq!(url.path, b"/export/c?d", "split at the first question mark");
-    assert_eq!(parse("odafs+shm:///s").path, b"/");
+    assert_eq!(parse("odafs+shm:///s?").path, b"/");
     assert_eq!(parse("nfs://h").server, ServerAddress::Nfs(host("h", 2049)));
+}
+
+#[test]
+fn shared_memory_without_a_question_mark() {
+    let url = parse("odafs+shm://%2Frun%2Fa%20b.sock/export/c%3Fd");
+    assert_eq!(url.server, ServerAddress::Shm("/run/a b.sock".into()));
+    assert_eq!(url.path, b"/export/c?d");
+    assert_eq!(parse("odafs+shm://%2fs").path, b"/");
+    assert_eq!(parse("odafs+shm://%2Fs/a"), parse("odafs+shm:///s?/a"));
+    for (text, path) in [
+        ("odafs+shm:///", "/"),
+        ("odafs+shm:///run/a%3Fb", "/run/a?b"),
+    ] {
+        let url = parse(text);
+        assert_eq!(url.server, ServerAddress::DefaultShm);
+        assert_eq!(url.path, path.as_bytes());
+        assert_eq!(url.to_string(), text);
+    }
 }
 
 #[test]
@@ -44,6 +62,10 @@ fn each_refusal_says_what_would_be_right() {
         ("h:/export", "odafs://"),
         ("odafs+shm://relative?/", "absolute"),
         ("odafs+shm:///s?relative", "absolute"),
+        ("odafs+shm://relative/path", "%2F"),
+        ("odafs+shm://", "absolute"),
+        ("odafs+shm://%2Fs/a?b", "%3F"),
+        ("odafs+shm://%2Fs?/b", "%3F"),
         ("odafs:///path", "host"),
         ("odafs://h:0/", "65535"),
         ("odafs://h:65536/", "65535"),
@@ -84,10 +106,11 @@ fn server() -> impl Strategy<Value = ServerAddress> {
         any::<std::net::Ipv4Addr>().prop_map(|a| a.to_string()),
     ];
     let host = (name, 1u16..).prop_map(|(name, port)| Host { name, port });
-    (host, path(), 0..4).prop_map(|(host, path, scheme)| match scheme {
+    (host, path(), 0..5).prop_map(|(host, path, scheme)| match scheme {
         0 => ServerAddress::Tcp(host),
         1 => ServerAddress::Verbs(host),
         2 => ServerAddress::Nfs(host),
+        3 => ServerAddress::DefaultShm,
         _ => ServerAddress::Shm(std::ffi::OsString::from_vec(path).into()),
     })
 }
@@ -95,8 +118,8 @@ fn server() -> impl Strategy<Value = ServerAddress> {
 proptest! {
     #[test]
     fn what_is_written_is_read_back(server in server(), path in path(), port in proptest::option::of(1u16..), crc: bool) {
-        use ServerAddress::{Shm, Tcp};
-        let mount_port = port.filter(|_| !matches!(server, Shm(_)));
+        use ServerAddress::{DefaultShm, Shm, Tcp};
+        let mount_port = port.filter(|_| !matches!(server, Shm(_) | DefaultShm));
         let crc = crc && matches!(server, Tcp(_));
         let url = Url { server, path, mount_port, crc };
         prop_assert_eq!(url.to_string().parse::<Url>(), Ok(url));

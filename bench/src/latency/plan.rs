@@ -272,7 +272,7 @@ impl Filter {
 /// The name of the fabric that leads to a server.
 pub fn fabric_of(server: &odafs::ServerAddress) -> &'static str {
     match server {
-        odafs::ServerAddress::Shm(_) => "shm",
+        odafs::ServerAddress::Shm(_) | odafs::ServerAddress::DefaultShm => "shm",
         odafs::ServerAddress::Tcp(_) => "tcp",
         odafs::ServerAddress::Verbs(_) => "verbs",
         odafs::ServerAddress::Nfs(_) => "nfs",

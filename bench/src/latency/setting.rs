@@ -363,7 +363,10 @@ impl Server {
 
     /// Whether clients of this row map its memory.
     pub fn is_mapped(&self, spec: &Spec) -> bool {
-        matches!(self.url(spec).server, ServerAddress::Shm(_))
+        matches!(
+            self.url(spec).server,
+            ServerAddress::Shm(_) | ServerAddress::DefaultShm
+        )
     }
 }
 
