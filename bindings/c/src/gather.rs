@@ -1,0 +1,195 @@
+//! Many small ranges in one call.
+
+use crate::{
+    buffer::odafs_buffer,
+    error::{Error, at_border, handle},
+    file::{memory, odafs_file},
+};
+use odafs::{IntoRequest, ReadRequest};
+use std::ffi::c_void;
+
+/// Ranges that are handed over together: what describes them is allocated once for each call, and stays in the cache.
+const TOGETHER: usize = 512;
+
+/// A part of a file.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct odafs_range {
+    /// First byte, in the file.
+    pub offset: u64,
+    /// Length in bytes.
+    pub bytes: usize,
+}
+
+/// The caller's array.
+///
+/// # Safety
+/// NULL with no items, or so many that nobody changes for `'a`.
+pub(crate) unsafe fn array<'a, T>(
+    items: *const T,
+    count: usize,
+    what: &str,
+) -> Result<&'a [T], Error> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    let fits = count
+        .checked_mul(size_of::<T>())
+        .is_some_and(|bytes| isize::try_from(bytes).is_ok());
+    if items.is_null() || !items.is_aligned() || !fits {
+        return Err(Error::invalid(format!("{count} {what} at {items:p}")));
+    }
+    // SAFETY: not NULL, aligned, and of a length that can be; the rest is the caller's word.
+    Ok(unsafe { std::slice::from_raw_parts(items, count) })
+}
+
+/// Room for as many numbers, if the caller wants them.
+///
+/// # Safety
+/// NULL, or so many that nobody else uses for `'a`.
+unsafe fn counts<'a>(counts: *mut usize, count: usize) -> Option<&'a mut [usize]> {
+    // SAFETY: not NULL; the rest is the caller's word.
+    (!counts.is_null() && count > 0)
+        .then(|| unsafe { std::slice::from_raw_parts_mut(counts, count) })
+}
+
+/// How long all ranges are together, which have to fit in `room` bytes.
+fn sum(ranges: &[odafs_range], room: usize) -> Result<usize, Error> {
+    ranges
+        .iter()
+        .try_fold(0usize, |sum, range| sum.checked_add(range.bytes))
+        .filter(|sum| *sum <= room)
+        .ok_or_else(|| {
+            Error::invalid(format!(
+                "the {} ranges are longer than the {room} bytes of the buffer",
+                ranges.len()
+            ))
+        })
+}
+
+/// Reads many ranges of a file in one call, all in flight together. Their bytes come one range behind the other: range i
+/// begins in `buffer` where the lengths of those before it end, also if one of them came short. Ranges may overlap and have
+/// any order. `counts` is NULL, or has room for `count` numbers: how many bytes of each range came, fewer than asked for
+/// only at the end of the file. Returns how many came in all, -1 on failure: the first range that failed is told of, the
+/// others may or may not have been read.
+///
+/// # Safety
+/// `file` is NULL or open; `ranges` points to `count` ranges; `buffer` has room for `bytes`, and no other thread uses that
+/// room during the call; `counts` is NULL or has room for `count` numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn odafs_read_ranges(
+    file: *const odafs_file,
+    ranges: *const odafs_range,
+    count: usize,
+    buffer: *mut c_void,
+    bytes: usize,
+    counts: *mut usize,
+) -> libc::ssize_t {
+    at_border(|| {
+        // SAFETY: the caller's word.
+        let (file, ranges, mut rest, mut counts) = unsafe {
+            (
+                handle(file, "file")?.to_read()?,
+                array(ranges, count, "ranges")?,
+                memory(buffer, bytes)?,
+                self::counts(counts, count),
+            )
+        };
+        sum(ranges, bytes)?;
+        let mut all = 0;
+        let mut requests = Vec::with_capacity(count.min(TOGETHER));
+        for (number, ranges) in ranges.chunks(TOGETHER).enumerate() {
+            requests.clear();
+            for range in ranges {
+                let (here, after) = rest.split_at_mut(range.bytes);
+                rest = after;
+                requests.push(ReadRequest::new(range.offset, here));
+            }
+            file.read_batch(&mut requests)?;
+            for (at, request) in requests.iter().enumerate() {
+                all += request.bytes;
+                if let Some(counts) = &mut counts {
+                    counts[number * TOGETHER + at] = request.bytes;
+                }
+            }
+        }
+        Ok(all as libc::ssize_t)
+    })
+}
+
+/// As odafs_read_ranges(), into registered memory from its byte `from` on. Over RDMA (odafs://) ranges of 64 KiB or more are
+/// written there by the server, and not copied here.
+///
+/// # Safety
+/// `file` is NULL or open; `ranges` points to `count` ranges; `buffer` is NULL or a buffer whose bytes no other thread uses
+/// during the call; `counts` is NULL or has room for `count` numbers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn odafs_read_ranges_buffer(
+    file: *const odafs_file,
+    ranges: *const odafs_range,
+    count: usize,
+    buffer: *const odafs_buffer,
+    from: usize,
+    counts: *mut usize,
+) -> libc::ssize_t {
+    at_border(|| {
+        // SAFETY: the caller's word.
+        let (file, ranges, buffer, counts) = unsafe {
+            (
+                handle(file, "file")?.to_read()?,
+                array(ranges, count, "ranges")?,
+                handle(buffer, "buffer")?,
+                self::counts(counts, count),
+            )
+        };
+        let mut memory = buffer.take()?;
+        let room = memory.len().checked_sub(from).ok_or_else(|| {
+            Error::invalid(format!("byte {from} of a buffer of {} bytes", memory.len()))
+        })?;
+        sum(ranges, room)?;
+        let mut at = from;
+        let mut requests: Vec<_> = ranges
+            .iter()
+            .map(|range| {
+                let here = at..at + range.bytes;
+                at = here.end;
+                IntoRequest::new(here, range.offset)
+            })
+            .collect();
+        file.read_batch_into(&mut memory, &mut requests)?;
+        if let Some(counts) = counts {
+            for (count, request) in counts.iter_mut().zip(&requests) {
+                *count = request.bytes;
+            }
+        }
+        let all: usize = requests.iter().map(|request| request.bytes).sum();
+        Ok(all as libc::ssize_t)
+    })
+}
+
+/// Says that these ranges will be read soon: where direct reads are worth while, the references of their pages are asked for
+/// in one call. No data is read. Returns how many references came; -1 on failure, on which reads do not depend.
+///
+/// # Safety
+/// `file` is NULL or open; `ranges` points to `count` ranges.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn odafs_will_need(
+    file: *const odafs_file,
+    ranges: *const odafs_range,
+    count: usize,
+) -> libc::ssize_t {
+    at_border(|| {
+        // SAFETY: the caller's word.
+        let (file, ranges) = unsafe {
+            (
+                handle(file, "file")?.to_read()?,
+                array(ranges, count, "ranges")?,
+            )
+        };
+        let ranges: Vec<_> = ranges
+            .iter()
+            .map(|range| range.offset..range.offset.saturating_add(range.bytes as u64))
+            .collect();
+        Ok(file.will_need(&ranges)? as libc::ssize_t)
+    })
+}

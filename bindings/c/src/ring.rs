@@ -1,0 +1,480 @@
+//! Submissions and completions: reads and writes under way while the program does other work.
+//!
+//! What needs no waiting is done by the thread that submits. All else goes to the ring's threads; one of them takes many
+//! reads of one file at once, which are in flight together.
+
+use crate::{
+    error::{self, Error, at_border, handle, panicked},
+    file::{data, memory, odafs_file},
+    gather::array,
+};
+use odafs::{File, ReadRequest};
+use rustix::{
+    event::{EventfdFlags, eventfd},
+    fd::{AsRawFd as _, OwnedFd},
+};
+use std::{
+    collections::VecDeque,
+    ffi::{c_int, c_void},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+/// Read `bytes` bytes at `offset` to `buffer`, as odafs_pread().
+pub const ODAFS_OP_READ: u32 = 0;
+/// Write them, as odafs_pwrite().
+pub const ODAFS_OP_WRITE: u32 = 1;
+/// Bring all that was written before to stable storage, as odafs_fsync().
+pub const ODAFS_OP_FSYNC: u32 = 2;
+
+/// Reads that one thread takes at once.
+const TOGETHER: usize = 64;
+/// A ring's threads, if nothing is said.
+const THREADS: u32 = 4;
+const THREADS_MAX: u32 = 256;
+const ENTRIES_MAX: u32 = 1 << 20;
+
+/// Something to do.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct odafs_submission {
+    /// ODAFS_OP_...
+    pub op: u32,
+    /// The file. It may be closed once this is submitted.
+    pub file: *const odafs_file,
+    /// The bytes; they belong to the ring until this has completed.
+    pub buffer: *mut c_void,
+    /// How many.
+    pub bytes: usize,
+    /// First byte, in the file.
+    pub offset: u64,
+    /// Whatever the program likes: the completion says it again.
+    pub user_data: u64,
+}
+
+/// Something that was done.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct odafs_completion {
+    /// That of the submission.
+    pub user_data: u64,
+    /// Bytes read or written, 0 for ODAFS_OP_FSYNC; or -errno.
+    pub result: i64,
+}
+
+/// A queue of submissions and one of completions, and threads between them. Any number of threads may use it at a time.
+pub struct odafs_ring {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    queues: Mutex<Queues>,
+    /// There is something to do, or the end has come.
+    submitted: Condvar,
+    /// Something was done.
+    completed: Condvar,
+    /// Readable while there are completions.
+    event: OwnedFd,
+    entries: usize,
+}
+
+#[derive(Default)]
+struct Queues {
+    submissions: VecDeque<Job>,
+    completions: VecDeque<Done>,
+    /// Submitted, and not handed to the program yet.
+    held: usize,
+    ending: bool,
+}
+
+struct Job {
+    op: Op,
+    file: File,
+    file_id: u64,
+    buffer: *mut c_void,
+    bytes: usize,
+    offset: u64,
+    user_data: u64,
+}
+
+// SAFETY: the buffer is the ring's until the job has completed, whichever of its threads does it.
+unsafe impl Send for Job {}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Op {
+    Read,
+    Write,
+    Sync,
+}
+
+struct Done {
+    user_data: u64,
+    result: Result<usize, Error>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn complete(&self, done: impl IntoIterator<Item = Done>) {
+        let mut queues = self.lock();
+        let was_empty = queues.completions.is_empty();
+        queues.completions.extend(done);
+        if was_empty && !queues.completions.is_empty() {
+            // The counter is 0 then, so it has room.
+            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
+        }
+        drop(queues);
+        self.completed.notify_all();
+    }
+
+    /// What a thread of the ring does.
+    fn work(&self) {
+        let mut queues = self.lock();
+        loop {
+            let Some(first) = queues.submissions.pop_front() else {
+                if queues.ending {
+                    return;
+                }
+                queues = self
+                    .submitted
+                    .wait(queues)
+                    .unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let mut jobs = vec![first];
+            let alike = |first: &Job, next: &Job| {
+                (first.op, next.op) == (Op::Read, Op::Read) && first.file_id == next.file_id
+            };
+            while jobs.len() < TOGETHER
+                && queues
+                    .submissions
+                    .front()
+                    .is_some_and(|next| alike(&jobs[0], next))
+            {
+                jobs.extend(queues.submissions.pop_front());
+            }
+            drop(queues);
+            self.complete(run(jobs));
+            queues = self.lock();
+        }
+    }
+}
+
+/// Does jobs: one of any kind, or reads of one file.
+fn run(jobs: Vec<Job>) -> Vec<Done> {
+    if jobs.len() > 1 {
+        let mut requests: Vec<_> = jobs
+            .iter()
+            // SAFETY: checked when it was submitted; the ring's until it completes, and no two jobs share one.
+            .map(|job| ReadRequest::new(job.offset, unsafe { job.memory() }))
+            .collect();
+        let read = catch_unwind(AssertUnwindSafe(|| jobs[0].file.read_batch(&mut requests)));
+        if matches!(read, Ok(Ok(()))) {
+            let bytes: Vec<_> = requests.iter().map(|request| request.bytes).collect();
+            let done = |(job, bytes): (&Job, usize)| Done {
+                user_data: job.user_data,
+                result: Ok(bytes),
+            };
+            return jobs.iter().zip(bytes).map(done).collect();
+        }
+    }
+    // One of many failed: each says for itself.
+    jobs.iter().map(Job::run).collect()
+}
+
+impl Job {
+    /// # Safety
+    /// Until it has completed, by one at a time.
+    unsafe fn memory<'a>(&self) -> &'a mut [u8] {
+        // SAFETY: the caller's word; NULL and wrong lengths were refused.
+        unsafe { memory(self.buffer, self.bytes) }.unwrap_or_default()
+    }
+
+    fn run(&self) -> Done {
+        let done = catch_unwind(AssertUnwindSafe(|| match self.op {
+            // SAFETY: it has not completed, and this thread alone does it.
+            Op::Read => Ok(self.file.read_at(unsafe { self.memory() }, self.offset)?),
+            Op::Write => {
+                // SAFETY: checked when it was submitted; nobody changes it until it completes.
+                let data = unsafe { data(self.buffer, self.bytes)? };
+                self.file.write_at(data, self.offset)?;
+                Ok(self.bytes)
+            }
+            Op::Sync => {
+                self.file.sync()?;
+                Ok(0)
+            }
+        }));
+        Done {
+            user_data: self.user_data,
+            result: done.unwrap_or_else(|panic| Err(panicked(&*panic))),
+        }
+    }
+}
+
+/// A ring for at most `entries` submissions that have not been handed back as completions, with so many `threads` (0: 4).
+/// NULL on failure.
+#[unsafe(no_mangle)]
+pub extern "C" fn odafs_ring_new(entries: u32, threads: u32) -> *mut odafs_ring {
+    at_border(|| {
+        if !(1..=ENTRIES_MAX).contains(&entries) || threads > THREADS_MAX {
+            return Err(Error::invalid(format!(
+                "a ring of {entries} entries and {threads} threads: from 1 to {ENTRIES_MAX} entries and at most {THREADS_MAX} \
+                 threads are possible"
+            )));
+        }
+        let system = |what: &str, error: std::io::Error| {
+            let errno = error.raw_os_error().unwrap_or(libc::EAGAIN);
+            Error::new(errno, format!("a ring: {what}: {error}"))
+        };
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|errno| system("eventfd", errno.into()))?;
+        let shared = Arc::new(Shared {
+            queues: Mutex::default(),
+            submitted: Condvar::new(),
+            completed: Condvar::new(),
+            event,
+            entries: entries as usize,
+        });
+        let mut ring = Box::new(odafs_ring {
+            shared,
+            threads: Vec::new(),
+        });
+        for _ in 0..if threads == 0 { THREADS } else { threads } {
+            let shared = Arc::clone(&ring.shared);
+            let thread = std::thread::Builder::new().name("odafs-ring".to_owned());
+            let thread = thread.spawn(move || shared.work());
+            ring.threads
+                .push(thread.map_err(|error| system("a thread", error))?);
+        }
+        Ok(Box::into_raw(ring))
+    })
+}
+
+impl Drop for odafs_ring {
+    /// All that was submitted is done first: its buffers are the program's again.
+    fn drop(&mut self) {
+        self.shared.lock().ending = true;
+        self.shared.submitted.notify_all();
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits until all that was submitted is done, drops the completions that nobody fetched, and frees the ring. NULL is
+/// nothing to do.
+///
+/// # Safety
+/// `ring` is NULL, or came from odafs_ring_new() and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn odafs_ring_free(ring: *mut odafs_ring) {
+    // SAFETY: the caller's word.
+    unsafe { crate::file::free(ring) };
+}
+
+/// A file descriptor that is readable while there are completions, for poll(2) and epoll(7). It belongs to the ring: do not
+/// read from it, nor close it.
+///
+/// # Safety
+/// `ring` is NULL or a ring.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn odafs_ring_fd(ring: *const odafs_ring) -> c_int {
+    // SAFETY: the caller's word.
+    at_border(|| Ok(unsafe { handle(ring, "ring")? }.shared.event.as_raw_fd()))
+}
+
+/// Submits: reads that need no waiting are done at once, by this thread; all else is done by the ring's threads, in any
+/// order. Returns how many were taken, from the first on: fewer than `count` where the ring is full (fetch completions, then
+/// submit the rest). -1: the first is wrong or has no room (EAGAIN), and nothing was taken. Where a later one is wrong, those
+/// before it are taken.
+///
+/// # Safety
+/// `ring` is NULL or a ring; `submissions` points to `count` submissions, whose files are NULL or open and whose buffers have
+/// room for their bytes; nobody uses those (for writes: nobody changes them) until the submission has completed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn odafs_ring_submit(
+    ring: *const odafs_ring,
+    submissions: *const odafs_submission,
+    count: usize,
+) -> libc::ssize_t {
+    at_border(|| {
+        // SAFETY: the caller's word.
+        let (ring, submissions) = unsafe {
+            (
+                handle(ring, "ring")?,
+                array(submissions, count, "submissions")?,
+            )
+        };
+        let shared = &ring.shared;
+        let room = {
+            let mut queues = shared.lock();
+            let room = (shared.entries - queues.held).min(submissions.len());
+            queues.held += room;
+            room
+        };
+        if room == 0 && !submissions.is_empty() {
+            return Err(Error::new(
+                libc::EAGAIN,
+                "the ring is full: fetch completions with odafs_ring_wait first",
+            ));
+        }
+        let (mut done, mut jobs, mut wrong) = (Vec::new(), Vec::new(), None);
+        for submission in &submissions[..room] {
+            // SAFETY: the caller's word.
+            match unsafe { submission.job() } {
+                Ok(job) => match job.at_once() {
+                    Some(ended) => done.push(ended),
+                    None => jobs.push(job),
+                },
+                Err(error) => {
+                    wrong = Some(error);
+                    break;
+                }
+            }
+        }
+        let taken = done.len() + jobs.len();
+        let many = jobs.len() > 1;
+        let any = !jobs.is_empty();
+        {
+            let mut queues = shared.lock();
+            queues.held -= room - taken;
+            queues.submissions.extend(jobs);
+        }
+        match (any, many) {
+            (_, true) => shared.submitted.notify_all(),
+            (true, _) => shared.submitted.notify_one(),
+            _ => {}
+        }
+        shared.complete(done);
+        match wrong {
+            Some(error) if taken == 0 => Err(error),
+            _ => Ok(taken as libc::ssize_t),
+        }
+    })
+}
+
+impl odafs_submission {
+    /// # Safety
+    /// As odafs_ring_submit().
+    unsafe fn job(&self) -> Result<Job, Error> {
+        // SAFETY: the caller's word.
+        let file = unsafe { handle(self.file, "file")? };
+        let file_id = file.id;
+        let (op, file) = match self.op {
+            ODAFS_OP_READ => (Op::Read, file.to_read()?),
+            ODAFS_OP_WRITE => (Op::Write, file.to_write()?),
+            ODAFS_OP_FSYNC => (Op::Sync, &file.file),
+            other => return Err(Error::invalid(format!("{other} is no ODAFS_OP"))),
+        };
+        // SAFETY: they are there, and nobody else uses them.
+        unsafe {
+            match op {
+                Op::Read => drop(memory(self.buffer, self.bytes)?),
+                Op::Write => drop(data(self.buffer, self.bytes)?),
+                Op::Sync => {}
+            }
+        }
+        Ok(Job {
+            op,
+            file: file.clone(),
+            file_id,
+            buffer: self.buffer,
+            bytes: self.bytes,
+            offset: self.offset,
+            user_data: self.user_data,
+        })
+    }
+}
+
+impl Job {
+    fn at_once(&self) -> Option<Done> {
+        if self.op != Op::Read {
+            return None;
+        }
+        // SAFETY: it is this thread's until it is queued.
+        let bytes = self
+            .file
+            .try_read_at(unsafe { self.memory() }, self.offset)?;
+        Some(Done {
+            user_data: self.user_data,
+            result: Ok(bytes),
+        })
+    }
+}
+
+/// Fetches completions: waits until `min` are there or `timeout_ms` has passed (-1: for ever), then gives up to `max`.
+/// Returns how many, 0 if none came in time. Where one of them failed, odafs_last_error() tells of the last that did.
+///
+/// # Safety
+/// `ring` is NULL or a ring; `completions` has room for `max`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn odafs_ring_wait(
+    ring: *const odafs_ring,
+    completions: *mut odafs_completion,
+    max: usize,
+    min: usize,
+    timeout_ms: c_int,
+) -> libc::ssize_t {
+    at_border(|| {
+        // SAFETY: the caller's word.
+        let ring = unsafe { handle(ring, "ring")? };
+        if completions.is_null() && max > 0 || min > max || min > ring.shared.entries {
+            return Err(Error::invalid(format!(
+                "odafs_ring_wait: from {min} to {max} completions at {completions:p}, of a ring of {} entries",
+                ring.shared.entries
+            )));
+        }
+        let deadline = u64::try_from(timeout_ms)
+            .ok()
+            .map(|ms| Instant::now() + Duration::from_millis(ms));
+        let shared = &ring.shared;
+        let mut queues = shared.lock();
+        while queues.completions.len() < min {
+            queues = match deadline.map(|deadline| deadline.checked_duration_since(Instant::now()))
+            {
+                None => shared
+                    .completed
+                    .wait(queues)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(None) => break,
+                Some(Some(left)) => {
+                    shared
+                        .completed
+                        .wait_timeout(queues, left)
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .0
+                }
+            };
+        }
+        let count = queues.completions.len().min(max);
+        let fetched: Vec<_> = queues.completions.drain(..count).collect();
+        queues.held -= count;
+        if count > 0 && queues.completions.is_empty() {
+            let _ = rustix::io::read(&shared.event, &mut [0u8; 8]);
+        }
+        drop(queues);
+        for (at, done) in fetched.iter().enumerate() {
+            let result = match &done.result {
+                Ok(bytes) => *bytes as i64,
+                Err(failed) => {
+                    error::remember(failed);
+                    -i64::from(failed.errno)
+                }
+            };
+            let user_data = done.user_data;
+            // SAFETY: there is room for `max`, and `at` is less.
+            unsafe {
+                completions
+                    .add(at)
+                    .write(odafs_completion { user_data, result });
+            }
+        }
+        Ok(count as libc::ssize_t)
+    })
+}
