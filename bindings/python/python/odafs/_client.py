@@ -1,0 +1,144 @@
+"""Clients and files, with what is easier said in Python: NumPy, asyncio, context managers."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+
+from . import _native
+
+
+def connect(url, **options):
+    """Connects to the server and the export that a URL names; options as those of Client."""
+    return Client(url, **options)
+
+
+class File:
+    """An open file. Any number of threads may use it at a time; the interpreter's lock is released meanwhile."""
+
+    __slots__ = ("_file", "read_into", "try_read_into", "read_at", "write_at", "sync", "stat", "revalidate", "__weakref__")
+
+    def __init__(self, file):
+        self._file = file
+        # Bound once: a read of 4 KiB takes less than a microsecond.
+        self.read_into = file.read_into
+        self.try_read_into = file.try_read_into
+        self.read_at = file.read_at
+        self.write_at = file.write_at
+        self.sync = file.sync
+        self.stat = file.stat
+        self.revalidate = file.revalidate
+
+    @property
+    def path(self):
+        return self._file.path
+
+    def __repr__(self):
+        return f"<odafs.File {self.path}>"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        return None
+
+    def read_ranges(self, offsets, length, out=None):
+        """Reads `length` bytes at each of `offsets` in one call, into one array of a row for each: uint8, and zeros where
+        the file ends before. `out` is an array to fill in place of a new one: C-contiguous, as many bytes."""
+        import numpy
+
+        offsets = numpy.ascontiguousarray(offsets).reshape(-1)
+        if offsets.size and offsets.dtype.kind not in "iu":
+            raise TypeError(f"offsets are integers, not {offsets.dtype}")
+        if offsets.dtype.kind == "i" and offsets.size and offsets.min() < 0:
+            raise ValueError("an offset is negative")
+        offsets = offsets.astype(numpy.uint64, copy=False)
+        if out is None:
+            out = numpy.empty((offsets.size, length), numpy.uint8)
+        elif out.nbytes != offsets.size * length:
+            raise ValueError(f"out has {out.nbytes} bytes, and {offsets.size * length} are read")
+        got = self._file.gather(offsets, array("Q", [length]), out)
+        if got < out.nbytes:
+            self._clear(offsets, length, out)
+        return out
+
+    def _clear(self, offsets, length, out):
+        """The file ended in a row, or before it: read again with counts, and zeros put behind them."""
+        import numpy
+
+        counts = numpy.zeros(offsets.size, numpy.uint64)
+        rows = out.reshape(-1).view(numpy.uint8).reshape(offsets.size, length)
+        self._file.gather(offsets, array("Q", [length]), out, counts)
+        for row in numpy.flatnonzero(counts < length):
+            rows[row, int(counts[row]) :] = 0
+
+    def read_pieces(self, ranges):
+        """Reads `(offset, length)` ranges in one call: a list of bytes, shorter only at the end of the file."""
+        offsets, lengths = array("Q"), array("Q")
+        for offset, length in ranges:
+            offsets.append(offset)
+            lengths.append(length)
+        if not offsets:
+            return []
+        buffer = bytearray(sum(lengths))
+        counts = array("Q", bytes(8 * len(offsets)))
+        self._file.gather(offsets, lengths, buffer, counts)
+        view, at, pieces = memoryview(buffer), 0, []
+        for length, count in zip(lengths, counts):
+            pieces.append(bytes(view[at : at + count]))
+            at += length
+        return pieces
+
+    async def aread_into(self, buffer, offset=0):
+        """As read_into. What needs no waiting is read at once; the buffer is the reader's until this has ended."""
+        got = self.try_read_into(buffer, offset)
+        return got if got is not None else await asyncio.to_thread(self.read_into, buffer, offset)
+
+    async def aread_at(self, length, offset):
+        """As read_at, beside other tasks."""
+        return await asyncio.to_thread(self.read_at, length, offset)
+
+    async def aread_ranges(self, offsets, length, out=None):
+        """As read_ranges, beside other tasks."""
+        return await asyncio.to_thread(self.read_ranges, offsets, length, out)
+
+    async def awrite_at(self, data, offset=0):
+        """As write_at, beside other tasks."""
+        return await asyncio.to_thread(self.write_at, data, offset)
+
+    async def asynced(self):
+        """As sync, beside other tasks."""
+        await asyncio.to_thread(self.sync)
+
+
+class Client:
+    """A connection to one export. Any number of threads may use it at a time, and share its caches."""
+
+    def __init__(self, url, **options):
+        self._client = _native.Client(url, **options)
+
+    def __repr__(self):
+        return f"<odafs.Client {self.url}>"
+
+    def __getattr__(self, name):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._client, name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        return None
+
+    def open(self, path):
+        """Opens a file for reading and writing at offsets."""
+        return File(self._client.open(path))
+
+    def create(self, path, *, mode=0o644, exclusive=False, truncate=True):
+        """Makes a file, or cuts one that is there to nothing."""
+        return File(self._client.create(path, mode=mode, exclusive=exclusive, truncate=truncate))
+
+    async def aopen(self, path):
+        """As open, beside other tasks."""
+        return await asyncio.to_thread(self.open, path)

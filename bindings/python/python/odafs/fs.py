@@ -1,0 +1,442 @@
+"""The fsspec file system `odafs`, `odafs+shm` and `odafs+verbs`: what pandas, pyarrow, polars, DuckDB, Zarr and Dask open by
+URL."""
+
+from __future__ import annotations
+
+import io
+import os
+import posixpath
+import secrets
+
+from fsspec.spec import AbstractFileSystem
+
+from ._client import Client
+
+_SCHEMES = ("odafs+shm", "odafs+verbs", "odafs")
+_BLOCK = 1 << 20
+
+
+def _split(url):
+    """A URL's server, such as `odafs+shm://%2Frun%2Fodafs.sock`, and its path as it is on the server."""
+    scheme, colon, rest = url.partition("://")
+    if not colon or scheme not in _SCHEMES:
+        return None, url
+    if scheme == "odafs+shm" and rest.startswith("/") and "?/" in rest:
+        socket, _, path = rest.partition("?")
+        return f"odafs+shm://{socket.replace('/', '%2F')}", path
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host}", slash + path
+
+
+class OdafsFileSystem(AbstractFileSystem):
+    """Files of one server. `server` is a URL without a path (`odafs+shm://` is the default socket); paths are absolute."""
+
+    protocol = _SCHEMES
+    root_marker = "/"
+    cachable = True
+
+    def __init__(self, server="odafs+shm://", block_size=_BLOCK, deadline=30.0, cache="close-to-open", **storage_options):
+        super().__init__(**storage_options)
+        self.server = server
+        self.block_size = block_size
+        self.client = Client(f"{server}/", deadline=deadline, cache=cache)
+
+    @classmethod
+    def _strip_protocol(cls, path):
+        if isinstance(path, list):
+            return [cls._strip_protocol(one) for one in path]
+        path = os.fspath(path) if not isinstance(path, str) else path
+        path = _split(path)[1].rstrip("/")
+        return path if path.startswith("/") else f"/{path}"
+
+    @staticmethod
+    def _get_kwargs_from_urls(url):
+        server, _ = _split(url)
+        return {"server": server} if server else {}
+
+    def unstrip_protocol(self, name):
+        return name if "://" in name else f"{self.server}{self._strip_protocol(name)}"
+
+    @property
+    def fsid(self):
+        return self.server
+
+    # What there is.
+
+    @staticmethod
+    def _info(path, known):
+        return {
+            "name": path,
+            "size": known.size if known.kind == "file" else 0,
+            "type": known.kind,
+            "mode": known.mode,
+            "uid": known.uid,
+            "gid": known.gid,
+            "ino": known.file_id,
+            "nlink": known.links,
+            "mtime": known.modified,
+            "mtime_ns": known.modified_ns,
+        }
+
+    def info(self, path, **kwargs):
+        path = self._strip_protocol(path)
+        return self._info(path, self.client.stat(path))
+
+    def ls(self, path, detail=True, **kwargs):
+        path = self._strip_protocol(path)
+        known = self.client.stat(path)
+        if known.kind != "directory":
+            found = [self._info(path, known)]
+        else:
+            found = []
+            for name, known in self.client.scandir(path):
+                child = posixpath.join(path, os.fspath(name))
+                try:
+                    if known is None or known.kind == "link":
+                        known = self.client.stat(child)
+                except FileNotFoundError:
+                    if known is None:
+                        continue
+                found.append(self._info(child, known))
+        return found if detail else [entry["name"] for entry in found]
+
+    def exists(self, path, **kwargs):
+        try:
+            self.info(path)
+            return True
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def created(self, path):
+        raise NotImplementedError("NFS version 3 tells no time of creation")
+
+    def modified(self, path):
+        from datetime import datetime, timezone
+
+        return datetime.fromtimestamp(self.info(path)["mtime"], tz=timezone.utc)
+
+    def checksum(self, path):
+        found = self.info(path)
+        return hash((found["ino"], found["size"], found["mtime_ns"]))
+
+    ukey = checksum
+
+    # Changes.
+
+    def mkdir(self, path, create_parents=True, **kwargs):
+        path = self._strip_protocol(path)
+        if create_parents:
+            self.makedirs(posixpath.dirname(path), exist_ok=True)
+        self.client.mkdir(path)
+
+    def makedirs(self, path, exist_ok=False):
+        path = self._strip_protocol(path)
+        if self.exists(path):
+            if exist_ok and self.isdir(path):
+                return
+            raise FileExistsError(17, "it exists already", path)
+        self.makedirs(posixpath.dirname(path), exist_ok=True)
+        try:
+            self.client.mkdir(path)
+        except FileExistsError:
+            if not exist_ok:
+                raise
+
+    def rmdir(self, path):
+        self.client.rmdir(self._strip_protocol(path))
+
+    def rm_file(self, path):
+        self.client.remove(self._strip_protocol(path))
+
+    def _rm(self, path):
+        self.rm_file(path)
+
+    def rm(self, path, recursive=False, maxdepth=None):
+        for one in [path] if isinstance(path, str) else path:
+            one = self._strip_protocol(one)
+            if self.client.stat(one, follow_symlinks=False).kind != "directory":
+                self.rm_file(one)
+                continue
+            if not recursive:
+                raise IsADirectoryError(21, "a directory (recursive=True removes it)", one)
+            for name, known in self.client.scandir(one):
+                child = posixpath.join(one, os.fspath(name))
+                if known is not None and known.kind == "directory":
+                    self.rm(child, recursive=True)
+                else:
+                    self.rm_file(child)
+            self.client.rmdir(one)
+
+    def mv(self, path1, path2, recursive=False, maxdepth=None, **kwargs):
+        self.client.rename(self._strip_protocol(path1), self._strip_protocol(path2))
+
+    def cp_file(self, path1, path2, **kwargs):
+        if self.isdir(path1):
+            self.makedirs(path2, exist_ok=True)
+            return
+        with self.open(path1, "rb") as source, self.open(path2, "wb") as target:
+            while piece := source.read(4 << 20):
+                target.write(piece)
+
+    def touch(self, path, truncate=True, **kwargs):
+        self.client.create(self._strip_protocol(path), truncate=truncate)
+
+    # Data.
+
+    def cat_file(self, path, start=None, end=None, **kwargs):
+        return self.cat_ranges([path], [start], [end], on_error="raise")[0]
+
+    def cat_ranges(self, paths, starts, ends, max_gap=None, on_error="return", **kwargs):
+        """Ranges of many files; those of one file are one batch."""
+        paths = [paths] if isinstance(paths, str) else list(paths)
+        starts = list(starts) if isinstance(starts, (list, tuple)) or hasattr(starts, "__len__") else [starts] * len(paths)
+        ends = list(ends) if isinstance(ends, (list, tuple)) or hasattr(ends, "__len__") else [ends] * len(paths)
+        if not len(paths) == len(starts) == len(ends):
+            raise ValueError("as many paths as starts and ends")
+        wanted = {}
+        for at, path in enumerate(paths):
+            wanted.setdefault(path, []).append(at)
+        out = [None] * len(paths)
+        for path, places in wanted.items():
+            try:
+                file = self.client.open(self._strip_protocol(path))
+                pieces = file.read_pieces(_ranges(file, [(starts[at], ends[at]) for at in places]))
+                for at, piece in zip(places, pieces):
+                    out[at] = piece
+            except OSError as failed:
+                if on_error == "raise":
+                    raise
+                for at in places:
+                    out[at] = failed
+        return out
+
+    def pipe_file(self, path, value, mode="overwrite", **kwargs):
+        with self.open(path, "xb" if mode == "create" else "wb") as file:
+            file.write(value)
+
+    def _open(self, path, mode="rb", block_size=None, autocommit=True, cache_options=None, **kwargs):
+        path = self._strip_protocol(path)
+        if mode == "rb":
+            return OdafsReader(self, path, block_size or self.block_size)
+        return OdafsFile(self, path, mode, block_size or self.block_size, autocommit)
+
+    def sign(self, path, expiration=100, **kwargs):
+        raise NotImplementedError("an ODAFS server signs no URLs")
+
+
+def _ranges(file, spans):
+    """Offsets and lengths, of starts and ends as slices have them."""
+    size = None
+    ranges = []
+    for start, end in spans:
+        start = 0 if start is None else int(start)
+        if end is None or start < 0 or int(end) < 0:
+            if size is None:
+                size = file.stat().size
+            start = max(0, size + start) if start < 0 else start
+            end = size if end is None else max(0, size + int(end)) if int(end) < 0 else int(end)
+        ranges.append((start, max(0, int(end) - start)))
+    return _within(file, ranges, size)
+
+
+def _within(file, ranges, size):
+    """A range far beyond the end of the file takes no memory for what is not there."""
+    if sum(length for _, length in ranges) > 64 << 20:
+        size = file.stat().size if size is None else size
+        ranges = [(start, max(0, min(length, size - start))) for start, length in ranges]
+    return ranges
+
+
+class OdafsReader(io.RawIOBase):
+    """A file at a position, to read (`rb`), as long as it was when it was opened."""
+
+    mode = "rb"
+
+    def __init__(self, fs, path, block_size):
+        super().__init__()
+        self.fs, self.path, self.blocksize = fs, path, block_size
+        reader = fs.client.open(path)._file.reader(block_size)
+        # Not written in Python: nobody comes between the seek and the read of a thread (see src/reader.rs).
+        self.seek, self.tell, self.peek = reader.seek, reader.tell, reader.peek
+        self.read = self.read1 = reader.read
+        self.readinto = self.readinto1 = reader.readinto
+        self.readall = reader.read
+        self.size = reader.size
+
+    details = property(lambda self: self.fs.info(self.path))
+    full_name = property(lambda self: self.fs.unstrip_protocol(self.path))
+
+    def readable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def write(self, data):
+        raise io.UnsupportedOperation(f"{self.path} is open for reading")
+
+    def close(self):
+        if not self.closed:
+            self.seek = self.read = self.read1 = self.readinto = self.readinto1 = self.readall = self.peek = self._is_closed
+        super().close()
+
+    def _is_closed(self, *arguments):
+        raise ValueError(f"{self.path} is closed")
+
+    def __repr__(self):
+        return f"<OdafsReader {self.path}>"
+
+
+class OdafsFile(io.RawIOBase):
+    """A file at a position, to write: `r+b`, `wb`, `xb`, `ab`. One thread at a time may use it.
+
+    What `wb` and `xb` write goes to a file beside, which takes the name when it is closed: readers see the old content or all
+    of the new. If the program fails before, or `discard` is called, the old one stays.
+    """
+
+    def __init__(self, fs, path, mode, block_size, autocommit):
+        super().__init__()
+        self.fs, self.path, self.mode, self.blocksize = fs, path, mode, block_size
+        self._position, self._part, self._pending, self._pending_at = 0, None, bytearray(), 0
+        self._autocommit, self._reads, self._exclusive = autocommit, mode == "r+b", mode == "xb"
+        client = fs.client
+        if mode == "r+b":
+            self._file = client.open(path)
+        elif mode == "ab":
+            self._file = client.create(path, truncate=False)
+            self._position = self._pending_at = self._file.stat().size
+        elif mode in ("wb", "xb"):
+            self._replace(client, path)
+        else:
+            raise ValueError(f"mode {mode!r}: it is one of rb, r+b, wb, xb and ab")
+
+    def _replace(self, client, path):
+        try:
+            kind = client.stat(path).kind
+        except FileNotFoundError:
+            kind = None
+        if kind == "directory":
+            raise IsADirectoryError(21, "a directory", path)
+        if kind is not None and self._exclusive:
+            raise FileExistsError(17, "it exists already", path)
+        directory, name = posixpath.split(path)
+        # As those of an object store, files bring their directories with them.
+        self.fs.makedirs(directory, exist_ok=True)
+        part = posixpath.join(directory, f".{name[:200]}.{secrets.token_hex(6)}.part")
+        self._file = client.create(part, exclusive=True)
+        self._part = part
+
+    details = property(lambda self: self.fs.info(self.path))
+    full_name = property(lambda self: self.fs.unstrip_protocol(self.path))
+
+    def readable(self):
+        return self._reads
+
+    def writable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    @property
+    def size(self):
+        self._store()
+        return self._file.stat().size
+
+    def tell(self):
+        return self._position
+
+    def seek(self, offset, whence=0):
+        base = (0, self._position, None)[whence]
+        position = (self.size if base is None else base) + offset
+        if position < 0:
+            raise ValueError("a position before the first byte")
+        self._position = position
+        return position
+
+    def readinto(self, buffer):
+        if not self._reads:
+            raise io.UnsupportedOperation(f"{self.path} is open for writing")
+        self._store()
+        got = self._file.read_into(memoryview(buffer).cast("B"), self._position)
+        self._position += got
+        return got
+
+    def write(self, data):
+        if self.closed:
+            raise ValueError(f"{self.path} is closed")
+        data = memoryview(data).cast("B")
+        if self._pending_at + len(self._pending) != self._position:
+            self._store()
+            self._pending_at = self._position
+        self._pending += data
+        self._position += len(data)
+        if len(self._pending) >= self.blocksize:
+            self._store()
+        return len(data)
+
+    def _store(self):
+        if self._pending:
+            self._file.write_at(self._pending, self._pending_at)
+            self._pending = bytearray()
+        self._pending_at = self._position
+
+    def flush(self, force=False):
+        if not self.closed:
+            self._store()
+
+    def truncate(self, size=None):
+        size = self._position if size is None else size
+        self._store()
+        self.fs.client.truncate(self._part or self.path, size)
+        return size
+
+    def commit(self):
+        """Gives what was written its name."""
+        if self._part is not None:
+            if self._exclusive and self.fs.exists(self.path):
+                self.discard()
+                raise FileExistsError(17, "it exists already", self.path)
+            self.fs.client.rename(self._part, self.path)
+            self._part = None
+
+    def discard(self):
+        """Forgets what was written."""
+        self._pending = bytearray()
+        if self._part is not None:
+            part, self._part = self._part, None
+            self.fs.client.remove(part)
+
+    def close(self):
+        if self.closed:
+            return
+        try:
+            self._store()
+            self._file.sync()
+            if self._autocommit:
+                self.commit()
+        finally:
+            super().close()
+
+    def __exit__(self, kind, *raised):
+        if kind is not None and self._part is not None:
+            self.discard()
+            super().close()
+        else:
+            self.close()
+
+    def __del__(self):
+        # Nobody closed it. What replaces a file is not known to be whole; the rest is where it belongs.
+        if self.closed or not hasattr(self, "_file"):
+            return
+        try:
+            if self._part is not None and self._autocommit:
+                self.discard()
+            self._store()
+        except OSError:
+            pass
+        self._pending = bytearray()
+        super().close()
+
+    def __repr__(self):
+        return f"<OdafsFile {self.mode} {self.path}>"

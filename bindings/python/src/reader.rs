@@ -1,0 +1,202 @@
+//! A file at a position, for reading.
+//!
+//! DuckDB has many threads call `seek` and then `read` of one object, and relies on nobody coming between the two. That holds for
+//! objects whose methods are not written in Python, as long as `seek` and the start of `read` do not give the interpreter's
+//! lock away. So this is one, and a read takes its position, and moves it, before it gives the lock away.
+
+use crate::{buffer::Bytes, error::Error};
+use pyo3::{
+    exceptions::{PyOverflowError, PyValueError},
+    prelude::*,
+    types::PyBytes,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+#[pyclass(frozen, module = "odafs._native", name = "Reader")]
+pub struct Reader {
+    file: odafs::File,
+    size: u64,
+    /// Small reads that follow each other come from blocks of this length.
+    block_bytes: usize,
+    state: Mutex<State>,
+}
+
+struct State {
+    position: u64,
+    /// Where the last read ended.
+    ended: u64,
+    block: Option<Arc<Block>>,
+}
+
+struct Block {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Block {
+    /// What it has of these bytes of the file, if it has all of them.
+    fn get(&self, from: u64, length: usize) -> Option<&[u8]> {
+        let from = usize::try_from(from.checked_sub(self.start)?).ok()?;
+        self.bytes.get(from..from.checked_add(length)?)
+    }
+}
+
+/// What one read is to do.
+struct Span {
+    from: u64,
+    length: usize,
+    follows: bool,
+    block: Option<Arc<Block>>,
+}
+
+impl Reader {
+    pub fn new(file: odafs::File, size: u64, block_bytes: usize) -> Self {
+        let state = Mutex::new(State {
+            position: 0,
+            ended: u64::MAX,
+            block: None,
+        });
+        Self {
+            file,
+            size,
+            block_bytes,
+            state,
+        }
+    }
+
+    /// Never held while something waits.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the position for a read of `wanted` bytes at most, and moves it behind them.
+    fn take(&self, wanted: u64) -> Span {
+        let mut state = self.state();
+        let from = state.position;
+        let length = wanted.min(self.size.saturating_sub(from));
+        let follows = state.ended == from;
+        state.position = from + length;
+        state.ended = from + length;
+        Span {
+            from,
+            length: length as usize,
+            follows,
+            block: state.block.clone(),
+        }
+    }
+
+    /// Fills `room`. The file ended before if fewer bytes come: it is shorter than when it was opened.
+    fn fill(&self, span: &Span, room: &mut [u8]) -> Result<usize, Error> {
+        let known = span
+            .block
+            .as_ref()
+            .and_then(|block| block.get(span.from, room.len()));
+        if let Some(known) = known {
+            room.copy_from_slice(known);
+            return Ok(room.len());
+        }
+        if !span.follows || room.len() >= self.block_bytes {
+            return Ok(self.file.read_at(room, span.from)?);
+        }
+        let left = usize::try_from(self.size - span.from).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; self.block_bytes.min(left)];
+        let got = self.file.read_at(&mut bytes, span.from)?;
+        bytes.truncate(got);
+        let got = got.min(room.len());
+        room[..got].copy_from_slice(&bytes[..got]);
+        let start = span.from;
+        self.state().block = Some(Arc::new(Block { start, bytes }));
+        Ok(got)
+    }
+}
+
+#[pymethods]
+impl Reader {
+    #[getter]
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn tell(&self) -> u64 {
+        self.state().position
+    }
+
+    #[pyo3(signature = (offset, whence=0))]
+    fn seek(&self, offset: i64, whence: u8) -> PyResult<u64> {
+        let mut state = self.state();
+        let base = match whence {
+            0 => 0,
+            1 => state.position,
+            2 => self.size,
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "whence={other}: it is 0, 1 or 2"
+                )));
+            }
+        };
+        let position = base
+            .checked_add_signed(offset)
+            .ok_or_else(|| PyValueError::new_err("a position before the first byte"))?;
+        state.position = position;
+        Ok(position)
+    }
+
+    #[pyo3(signature = (size=-1))]
+    fn read<'py>(&self, py: Python<'py>, size: Option<i64>) -> PyResult<Bound<'py, PyBytes>> {
+        let wanted = size
+            .and_then(|size| u64::try_from(size).ok())
+            .unwrap_or(u64::MAX);
+        let span = self.take(wanted);
+        if isize::try_from(span.length).is_err() {
+            return Err(PyOverflowError::new_err("more than memory can hold"));
+        }
+        let mut got = 0;
+        let bytes = PyBytes::new_with(py, span.length, |room| {
+            got = py.detach(|| self.fill(&span, room))?;
+            Ok(())
+        })?;
+        match got == span.length {
+            true => Ok(bytes),
+            false => Ok(PyBytes::new(py, &bytes.as_bytes()[..got])),
+        }
+    }
+
+    fn readinto(&self, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let mut bytes = Bytes::writable(buffer)?;
+        let room = bytes.as_mut_slice();
+        let span = self.take(room.len() as u64);
+        let room = &mut room[..span.length];
+        Ok(buffer.py().detach(|| self.fill(&span, room))?)
+    }
+
+    /// What can be had at the position without a read, one byte at least but at the end: for `readline`.
+    #[pyo3(signature = (size=0))]
+    fn peek<'py>(&self, py: Python<'py>, size: usize) -> PyResult<Bound<'py, PyBytes>> {
+        const LINE: u64 = 64 << 10;
+        let _ = size;
+        let (from, block) = {
+            let state = self.state();
+            (state.position, state.block.clone())
+        };
+        let length = LINE.min(self.size.saturating_sub(from)) as usize;
+        if let Some(block) = &block
+            && let Some(at) = from.checked_sub(block.start)
+            && let Some(known) = block.bytes.get(at as usize..)
+            && !known.is_empty()
+        {
+            return Ok(PyBytes::new(py, &known[..known.len().min(length)]));
+        }
+        let span = Span {
+            from,
+            length,
+            follows: true,
+            block: None,
+        };
+        let mut got = 0;
+        let bytes = PyBytes::new_with(py, length, |room| {
+            got = py.detach(|| self.fill(&span, room))?;
+            Ok(())
+        })?;
+        Ok(PyBytes::new(py, &bytes.as_bytes()[..got]))
+    }
+}
