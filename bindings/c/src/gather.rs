@@ -8,7 +8,8 @@ use crate::{
 use odafs::{IntoRequest, ReadRequest};
 use std::ffi::c_void;
 
-/// Ranges that are handed over together: what describes them is allocated once for each call, and stays in the cache.
+/// Ranges that are handed over together: as many as the client works on at once. What describes them is allocated once for
+/// each call. With more at a time the first calls take several times as long, because the policy learns from each call once.
 const TOGETHER: usize = 512;
 
 /// A part of a file.

@@ -63,7 +63,7 @@ static void reading(void)
 
 static void gathering(void)
 {
-    enum { COUNT = 3000, BYTES = 200 };
+    enum { COUNT = 20000, BYTES = 200 }; /* more than go together */
     odafs_file *file = odafs_open(client, "data", O_RDONLY, 0);
     CHECK(file);
     odafs_range *ranges = calloc(COUNT, sizeof *ranges);

@@ -66,7 +66,7 @@ impl Bytes {
 
     /// Of an array of 64-bit numbers in the machine's order.
     pub fn as_numbers(&self) -> PyResult<&[u64]> {
-        if self.len() % 8 != 0 || !self.view.buf.cast::<u64>().is_aligned() {
+        if !self.len().is_multiple_of(8) || !self.view.buf.cast::<u64>().is_aligned() {
             return Err(PyBufferError::new_err("no array of 64-bit numbers"));
         }
         if self.len() == 0 {

@@ -4,7 +4,8 @@ use crate::{buffer::Bytes, client::Attributes, error::Error, reader::Reader};
 use odafs::ReadRequest;
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
 
-/// Ranges that are handed over together.
+/// Ranges that are handed over together: as many as the client works on at once. What describes them is allocated once for
+/// each call. With more at a time the first calls take several times as long, because the policy learns from each call once.
 const TOGETHER: usize = 512;
 
 #[pyclass(frozen, module = "odafs", name = "File")]

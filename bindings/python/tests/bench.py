@@ -51,7 +51,12 @@ def one_page(url, path):
 
 
 def gather(url, path):
-    file = odafs.connect(url).open("data")
+    for cache in ("off", "close-to-open"):
+        gather_with(url, path, cache)
+
+
+def gather_with(url, path, cache):
+    file = odafs.connect(url, cache=cache).open("data")
     with open(path, "rb") as local:
         rows = numpy.frombuffer(mmap.mmap(local.fileno(), 0, access=mmap.ACCESS_READ), numpy.uint8).reshape(-1, 256)
     random = numpy.random.default_rng(2)
@@ -71,7 +76,7 @@ def gather(url, path):
         rows[wanted[at[0] % 4]]
 
     mine, other = in_turns(ours, theirs)
-    print(f"gather of 10,000 rows of 256 B: {mine * 1e6:.0f} us, numpy of mmap {other * 1e6:.0f} us, {other / mine:.2f} of its speed")
+    print(f"gather of 10,000 rows of 256 B, cache {cache}: {mine * 1e6:.0f} us, numpy {other * 1e6:.0f} us: {other / mine:.2f} of its speed")
 
 
 def cat_ranges(url, path):
