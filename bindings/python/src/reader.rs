@@ -87,6 +87,9 @@ impl Reader {
 
     /// Fills `room`. The file ended before if fewer bytes come: it is shorter than when it was opened.
     fn fill(&self, span: &Span, room: &mut [u8]) -> Result<usize, Error> {
+        if room.is_empty() {
+            return Ok(0);
+        }
         let known = span
             .block
             .as_ref()
@@ -98,7 +101,7 @@ impl Reader {
         if !span.follows || room.len() >= self.block_bytes {
             return Ok(self.file.read_at(room, span.from)?);
         }
-        let left = usize::try_from(self.size - span.from).unwrap_or(usize::MAX);
+        let left = usize::try_from(self.size.saturating_sub(span.from)).unwrap_or(usize::MAX);
         let mut bytes = vec![0; self.block_bytes.min(left)];
         let got = self.file.read_at(&mut bytes, span.from)?;
         bytes.truncate(got);

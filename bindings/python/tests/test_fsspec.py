@@ -38,6 +38,7 @@ def test_positions(fs, data):
         assert b"".join(iter(lambda: file.read(1000), b"")) == data
         file.seek(7)
         assert file.readline() == data[7 : data.index(b"\n", 7) + 1]
+        assert file.seek(9, 2) == len(data) + 9 and file.read(5) == b"" and file.read(5) == b"" and file.tell() == len(data) + 9
         with pytest.raises(ValueError):
             file.seek(-1)
         with pytest.raises(OSError):
