@@ -1,20 +1,57 @@
 //! The socket of `odafs+shm:///PATH`: that on which `odafs serve` listens where it is told no other.
 
-use rustix::process::geteuid;
+use rustix::{
+    io::Errno,
+    net::{self, AddressFamily, SocketAddrUnix, SocketType},
+    process::geteuid,
+};
 use std::{
-    env,
+    env, io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 const SOCKET: &str = "odafs.sock";
 
-/// The first that is there, of this user's own server and of root's; if none is, the one that this user's would make.
-pub fn find() -> PathBuf {
+/// The first that is there and answers, of this user's own server and of root's; if none is there, the one that this user's
+/// would make, which the message is to name.
+///
+/// # Errors
+/// None is to be trusted, and one is in a place where others may have put it.
+pub fn find() -> io::Result<PathBuf> {
     let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    let mut candidates = candidates(runtime, geteuid().as_raw());
-    let there = candidates.iter().position(|socket| trusted(socket));
-    candidates.swap_remove(there.unwrap_or(0))
+    choose(
+        candidates(runtime, geteuid().as_raw()),
+        geteuid().as_raw(),
+        is_stale,
+    )
+}
+
+fn choose(
+    mut candidates: Vec<PathBuf>,
+    uid: u32,
+    is_stale: impl Fn(&Path) -> bool,
+) -> io::Result<PathBuf> {
+    let places: Vec<_> = candidates.iter().map(|path| place(path, uid)).collect();
+    let held = |at: &usize| places[*at] == Place::Held;
+    let there = || (0..candidates.len()).filter(held);
+    // A server that was killed leaves its socket, which is not to hide another. One by itself is named all the same.
+    let found = there()
+        .find(|at| !is_stale(&candidates[*at]))
+        .or_else(|| there().next());
+    if found.is_none()
+        && let Some(at) = places.iter().position(|place| *place == Place::Untrusted)
+    {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "{} may be another user's: its directory is to be a directory of this user or of root that nobody else may \
+                 write; remove it, or name the socket in the URL (odafs+shm:///SOCKET?/PATH)",
+                candidates[at].display()
+            ),
+        ));
+    }
+    Ok(candidates.swap_remove(found.unwrap_or(0)))
 }
 
 /// `serve` chooses the first for itself: `default_socket` of cli/src/listeners.rs.
@@ -30,14 +67,38 @@ fn candidates(runtime: Option<PathBuf>, uid: u32) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Whether it is there, in a directory that nobody but this user and root may write: anyone may make one below /tmp.
-fn trusted(socket: &Path) -> bool {
+/// What is known of a candidate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// Neither it nor anything that others made.
+    Empty,
+    /// It is there, where nobody but this user and root could put it.
+    Held,
+    /// Its directory is another's, or open to others: anyone may make one below /tmp.
+    Untrusted,
+}
+
+fn place(socket: &Path, uid: u32) -> Place {
     let directory = socket
         .parent()
         .and_then(|parent| parent.symlink_metadata().ok());
-    let owners = [0, geteuid().as_raw()];
-    directory.is_some_and(|found| owners.contains(&found.uid()) && found.mode() & 0o022 == 0)
-        && socket.exists()
+    let Some(found) = directory else {
+        return Place::Empty;
+    };
+    if !found.is_dir() || ![0, uid].contains(&found.uid()) || found.mode() & 0o022 != 0 {
+        return Place::Untrusted;
+    }
+    match socket.exists() {
+        true => Place::Held,
+        false => Place::Empty,
+    }
+}
+
+/// Whether nobody listens on it.
+fn is_stale(socket: &Path) -> bool {
+    let tried = net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)
+        .and_then(|ours| net::connect(&ours, &SocketAddrUnix::new(socket)?));
+    tried == Err(Errno::CONNREFUSED)
 }
 
 #[cfg(test)]
@@ -61,15 +122,56 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_directory_that_others_may_write_is_not_trusted() {
+    /// A directory of this mode, with a file where the socket would be, and that file.
+    fn held(mode: u32) -> (tempfile::TempDir, PathBuf) {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join(SOCKET);
-        assert!(!trusted(&socket), "nothing is there");
         fs::write(&socket, "").unwrap();
-        for (mode, is_trusted) in [(0o700, true), (0o755, true), (0o777, false)] {
-            fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(trusted(&socket), is_trusted, "{mode:o}");
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
+        (directory, socket)
+    }
+
+    fn chosen(candidates: &[&PathBuf]) -> io::Result<PathBuf> {
+        let candidates = candidates.iter().map(|path| PathBuf::from(path)).collect();
+        choose(candidates, geteuid().as_raw(), |_| false)
+    }
+
+    #[test]
+    fn what_others_may_have_put_there_is_not_taken() {
+        let (_own, own) = held(0o700);
+        let (_readable, readable) = held(0o755);
+        let (_open, open) = held(0o777);
+        let missing = own.with_file_name("none").join(SOCKET);
+        assert_eq!(chosen(&[&missing]).unwrap(), missing, "for the message");
+        assert_eq!(chosen(&[&missing, &readable]).unwrap(), readable);
+        assert_eq!(chosen(&[&open, &own]).unwrap(), own);
+        for candidates in [&[&open][..], &[&missing, &open], &[&open, &missing]] {
+            let refused = chosen(candidates).unwrap_err();
+            assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+            assert!(refused.to_string().contains(open.to_str().unwrap()));
         }
+        // Another user's, whatever its mode; so is one of whom nothing is known but a link.
+        let stranger = geteuid().as_raw() + 1;
+        let foreign = choose(vec![own.clone()], stranger, |_| false);
+        assert_eq!(foreign.is_err(), !geteuid().is_root());
+        let link = readable.with_file_name("link");
+        std::os::unix::fs::symlink(own.parent().unwrap(), &link).unwrap();
+        assert!(chosen(&[&link.join(SOCKET)]).is_err());
+    }
+
+    #[test]
+    fn a_socket_that_a_dead_server_left_hides_no_other() {
+        let (_first, first) = held(0o700);
+        let (_second, second) = held(0o700);
+        let uid = geteuid().as_raw();
+        let both = vec![first.clone(), second.clone()];
+        let chosen = choose(both.clone(), uid, |path| path == first).unwrap();
+        assert_eq!(chosen, second);
+        assert_eq!(choose(both, uid, |_| true).unwrap(), first);
+        fs::remove_file(&first).unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(&first).unwrap();
+        assert!(!is_stale(&first));
+        drop(listener);
+        assert!(is_stale(&first));
     }
 }

@@ -83,9 +83,13 @@ impl Link {
             #[cfg(not(shuttle))]
             ServerAddress::Shm(socket) => Ok(Self::Fabric(Arc::new(Shm(socket.clone())), rdma)),
             #[cfg(not(shuttle))]
-            ServerAddress::DefaultShm => {
-                Ok(Self::Fabric(Arc::new(Shm(default_socket::find())), rdma))
-            }
+            ServerAddress::DefaultShm => match default_socket::find() {
+                Ok(socket) => Ok(Self::Fabric(Arc::new(Shm(socket)), rdma)),
+                Err(source) => Err(ConnectError::Unreachable {
+                    server: url.server.to_string(),
+                    source,
+                }),
+            },
             #[cfg(not(shuttle))]
             ServerAddress::Tcp(host) => {
                 let host = host.clone();
@@ -279,16 +283,34 @@ impl Host {
         &self,
         connect: impl Fn(std::net::SocketAddr) -> io::Result<T>,
     ) -> io::Result<T> {
-        use std::net::ToSocketAddrs as _;
-        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host's name has no address");
-        for address in (self.name.as_str(), self.port).to_socket_addrs()? {
+        let mut failed = None;
+        for address in self.addresses()? {
             match connect(address) {
                 Ok(pair) => return Ok(pair),
-                Err(error) => failed = error,
+                Err(error) => failed = Some(error),
             }
         }
-        Err(failed)
+        Err(failed.unwrap_or_else(no_address))
     }
+}
+
+impl Host {
+    /// Its addresses. A name that nobody knows is a host that cannot be reached: the resolver's numbers are not the system's.
+    pub(crate) fn addresses(&self) -> io::Result<impl Iterator<Item = std::net::SocketAddr>> {
+        use std::net::ToSocketAddrs as _;
+        (self.name.as_str(), self.port)
+            .to_socket_addrs()
+            .map_err(|error| match error.raw_os_error() {
+                Some(_) => error,
+                None => io::Error::new(io::ErrorKind::HostUnreachable, error),
+            })
+    }
+}
+
+/// The resolver knew the name, and of no address.
+pub(crate) fn no_address() -> io::Error {
+    let told = "the host's name has no address";
+    io::Error::new(io::ErrorKind::HostUnreachable, told)
 }
 
 #[cfg(not(shuttle))]

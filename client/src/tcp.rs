@@ -15,7 +15,7 @@ use odafs_fabric::{
 };
 use std::{
     io::{self, Read as _, Write as _},
-    net::{TcpStream, ToSocketAddrs as _},
+    net::TcpStream,
     time::Duration,
 };
 
@@ -38,18 +38,18 @@ pub struct TcpTransport {
 impl TcpTransport {
     /// Connects to the first of the host's addresses that answers.
     pub fn connect(host: &Host, wait: Wait, deadline: Nanos) -> io::Result<Self> {
-        let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host's name has no address");
-        for address in (host.name.as_str(), host.port).to_socket_addrs()? {
+        let mut failed = None;
+        for address in host.addresses()? {
             let left = deadline
                 .since(clock::now())
                 .duration()
                 .max(Duration::from_millis(1));
             match dial(address, left) {
                 Ok(stream) => return Self::over(stream, wait),
-                Err(error) => failed = error,
+                Err(error) => failed = Some(error),
             }
         }
-        Err(failed)
+        Err(failed.unwrap_or_else(crate::link::no_address))
     }
 
     fn over(stream: TcpStream, wait: Wait) -> io::Result<Self> {
