@@ -49,6 +49,14 @@ pub fn write(file: &File, data: &[u8], offset: u64, stable: Stable) -> Result<()
     if data.is_empty() {
         return Ok(());
     }
+    if offset.checked_add(data.len() as u64).is_none() {
+        return Err(WriteError::Server {
+            verb: "write",
+            path: file.path().to_owned(),
+            offset,
+            status: Status(nfs3::Status::FBig.code()),
+        });
+    }
     if file.state().unstable.lock().bytes + data.len() as u64 > UNSTABLE_MAX {
         sync(file)?;
     }

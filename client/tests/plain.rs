@@ -492,3 +492,14 @@ fn many_threads_read_side_by_side() {
     assert_eq!(counted.bytes_read, 1800 * 777);
     assert!(counted.cache_bytes <= 100_000);
 }
+
+#[test]
+fn a_write_beyond_the_last_offset_is_refused() {
+    let fake = Fake::start();
+    let file = connect(&fake, options()).create("a").unwrap();
+    for (offset, bytes) in [(u64::MAX, 1), (u64::MAX - 4095, 5000)] {
+        let refused = file.write_at(&vec![1; bytes], offset).unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::FileTooLarge);
+    }
+    assert_eq!(fake.content("a"), b"");
+}
