@@ -14,5 +14,7 @@ odafs_binary() {
         ODAFS=$newest
     fi
     [ -x "$ODAFS" ] || fail "no program at $ODAFS"
+    # For scripts that go elsewhere.
+    ODAFS=$(realpath "$ODAFS")
     export ODAFS
 }
