@@ -556,8 +556,9 @@ int odafs_chmod(const struct odafs_client *client, const char *path, uint32_t mo
 struct odafs_ring *odafs_ring_new(uint32_t entries, uint32_t threads);
 
 /*
- Waits until all that was submitted is done, drops the completions that nobody fetched, and frees the ring. NULL is
- nothing to do.
+ Waits until all that has begun is done, fails what has not (ECANCELED: it is not done, and nobody is told), drops the
+ completions that nobody fetched, and frees the ring. To have all of it done fetch the completions first. NULL is nothing
+ to do.
 
  Safety:
  `ring` is NULL, or came from odafs_ring_new() and is not used again.

@@ -48,10 +48,14 @@ pub(crate) unsafe fn array<'a, T>(
 ///
 /// # Safety
 /// NULL, or so many that nobody else uses for `'a`.
-unsafe fn counts<'a>(counts: *mut usize, count: usize) -> Option<&'a mut [usize]> {
-    // SAFETY: not NULL; the rest is the caller's word.
-    (!counts.is_null() && count > 0)
-        .then(|| unsafe { std::slice::from_raw_parts_mut(counts, count) })
+unsafe fn counts<'a>(counts: *mut usize, count: usize) -> Result<Option<&'a mut [usize]>, Error> {
+    if counts.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: the caller's word.
+    unsafe { array(counts, count, "counts")? };
+    // SAFETY: not NULL, aligned, and of a length that can be; the rest is the caller's word.
+    Ok((count > 0).then(|| unsafe { std::slice::from_raw_parts_mut(counts, count) }))
 }
 
 /// How long all ranges are together, which have to fit in `room` bytes.
@@ -93,7 +97,7 @@ pub unsafe extern "C" fn odafs_read_ranges(
                 handle(file, "file")?.to_read()?,
                 array(ranges, count, "ranges")?,
                 memory(buffer, bytes)?,
-                self::counts(counts, count),
+                self::counts(counts, count)?,
             )
         };
         sum(ranges, bytes)?;
@@ -140,7 +144,7 @@ pub unsafe extern "C" fn odafs_read_ranges_buffer(
                 handle(file, "file")?.to_read()?,
                 array(ranges, count, "ranges")?,
                 handle(buffer, "buffer")?,
-                self::counts(counts, count),
+                self::counts(counts, count)?,
             )
         };
         let mut memory = buffer.take()?;

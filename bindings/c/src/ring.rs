@@ -8,7 +8,7 @@ use crate::{
     file::{data, memory, odafs_file},
     gather::array,
 };
-use odafs::{File, ReadRequest};
+use odafs::{File, ReadError, ReadRequest};
 use rustix::{
     event::{EventfdFlags, eventfd},
     fd::{AsRawFd as _, OwnedFd},
@@ -16,6 +16,7 @@ use rustix::{
 use std::{
     collections::VecDeque,
     ffi::{c_int, c_void},
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
@@ -136,10 +137,10 @@ impl Shared {
     fn work(&self) {
         let mut queues = self.lock();
         loop {
+            if queues.ending {
+                return;
+            }
             let Some(first) = queues.submissions.pop_front() else {
-                if queues.ending {
-                    return;
-                }
                 queues = self
                     .submitted
                     .wait(queues)
@@ -159,32 +160,47 @@ impl Shared {
                 jobs.extend(queues.submissions.pop_front());
             }
             drop(queues);
-            self.complete(run(jobs));
+            self.run(&jobs);
             queues = self.lock();
         }
     }
 }
 
-/// Does jobs: one of any kind, or reads of one file.
-fn run(jobs: Vec<Job>) -> Vec<Done> {
-    if jobs.len() > 1 {
-        let mut requests: Vec<_> = jobs
-            .iter()
-            // SAFETY: checked when it was submitted; the ring's until it completes, and no two jobs share one.
-            .map(|job| ReadRequest::new(job.offset, unsafe { job.memory() }))
-            .collect();
-        let read = catch_unwind(AssertUnwindSafe(|| jobs[0].file.read_batch(&mut requests)));
-        if matches!(read, Ok(Ok(()))) {
-            let bytes: Vec<_> = requests.iter().map(|request| request.bytes).collect();
-            let done = |(job, bytes): (&Job, usize)| Done {
-                user_data: job.user_data,
-                result: Ok(bytes),
+impl Shared {
+    /// Does jobs: one of any kind, or reads of one file.
+    fn run(&self, jobs: &[Job]) {
+        if let [_, _, ..] = jobs {
+            let mut requests: Vec<_> = jobs
+                .iter()
+                // SAFETY: checked when it was submitted; the ring's until it completes, and no two jobs share one.
+                .map(|job| ReadRequest::new(job.offset, unsafe { job.memory() }))
+                .collect();
+            let read = catch_unwind(AssertUnwindSafe(|| jobs[0].file.read_batch(&mut requests)));
+            let failed = match read {
+                Ok(Ok(())) => {
+                    let bytes: Vec<_> = requests.iter().map(|request| request.bytes).collect();
+                    let done = jobs.iter().zip(bytes);
+                    return self.complete(done.map(|(job, bytes)| job.ended(Ok(bytes))));
+                }
+                // The server refused one: each says for itself.
+                Ok(Err(ReadError::Server { .. })) => None,
+                // It took its time already, and so would each of them.
+                Ok(Err(error)) => Some(Error::from(error)),
+                Err(panic) => Some(panicked(&*panic)),
             };
-            return jobs.iter().zip(bytes).map(done).collect();
+            if let Some(error) = failed {
+                return self.complete(jobs.iter().map(|job| job.ended(Err(error.clone()))));
+            }
+        }
+        for job in jobs {
+            let cancelled = self.lock().ending;
+            self.complete([if cancelled {
+                job.cancelled()
+            } else {
+                job.run()
+            }]);
         }
     }
-    // One of many failed: each says for itself.
-    jobs.iter().map(Job::run).collect()
 }
 
 impl Job {
@@ -210,10 +226,21 @@ impl Job {
                 Ok(0)
             }
         }));
+        self.ended(done.unwrap_or_else(|panic| Err(panicked(&*panic))))
+    }
+
+    fn ended(&self, result: Result<usize, Error>) -> Done {
         Done {
             user_data: self.user_data,
-            result: done.unwrap_or_else(|panic| Err(panicked(&*panic))),
+            result,
         }
+    }
+
+    fn cancelled(&self) -> Done {
+        self.ended(Err(Error::new(
+            libc::ECANCELED,
+            "the ring was freed before this began",
+        )))
     }
 }
 
@@ -257,7 +284,7 @@ pub extern "C" fn odafs_ring_new(entries: u32, threads: u32) -> *mut odafs_ring 
 }
 
 impl Drop for odafs_ring {
-    /// All that was submitted is done first: its buffers are the program's again.
+    /// What has begun is done first: its buffers are the program's again. The rest never begins.
     fn drop(&mut self) {
         self.shared.lock().ending = true;
         self.shared.submitted.notify_all();
@@ -267,8 +294,9 @@ impl Drop for odafs_ring {
     }
 }
 
-/// Waits until all that was submitted is done, drops the completions that nobody fetched, and frees the ring. NULL is
-/// nothing to do.
+/// Waits until all that has begun is done, fails what has not (ECANCELED: it is not done, and nobody is told), drops the
+/// completions that nobody fetched, and frees the ring. To have all of it done fetch the completions first. NULL is nothing
+/// to do.
 ///
 /// # Safety
 /// `ring` is NULL, or came from odafs_ring_new() and is not used again.
@@ -324,13 +352,19 @@ pub unsafe extern "C" fn odafs_ring_submit(
                 "the ring is full: fetch completions with odafs_ring_wait first",
             ));
         }
-        let (mut done, mut jobs, mut wrong) = (Vec::new(), Vec::new(), None);
+        let mut batch = Submitting {
+            shared,
+            room,
+            done: Vec::new(),
+            jobs: Vec::new(),
+        };
+        let mut wrong = None;
         for submission in &submissions[..room] {
             // SAFETY: the caller's word.
             match unsafe { submission.job() } {
                 Ok(job) => match job.at_once() {
-                    Some(ended) => done.push(ended),
-                    None => jobs.push(job),
+                    Some(ended) => batch.done.push(ended),
+                    None => batch.jobs.push(job),
                 },
                 Err(error) => {
                     wrong = Some(error);
@@ -338,25 +372,40 @@ pub unsafe extern "C" fn odafs_ring_submit(
                 }
             }
         }
-        let taken = done.len() + jobs.len();
-        let many = jobs.len() > 1;
-        let any = !jobs.is_empty();
-        {
-            let mut queues = shared.lock();
-            queues.held -= room - taken;
-            queues.submissions.extend(jobs);
-        }
-        match (any, many) {
-            (_, true) => shared.submitted.notify_all(),
-            (true, _) => shared.submitted.notify_one(),
-            _ => {}
-        }
-        shared.complete(done);
+        let taken = batch.done.len() + batch.jobs.len();
+        drop(batch);
         match wrong {
             Some(error) if taken == 0 => Err(error),
             _ => Ok(taken as libc::ssize_t),
         }
     })
+}
+
+/// What is taken of a call's submissions. It goes to the queues however the call ends, a panic included.
+struct Submitting<'r> {
+    shared: &'r Shared,
+    /// Submissions that are counted as held.
+    room: usize,
+    done: Vec<Done>,
+    jobs: Vec<Job>,
+}
+
+impl Drop for Submitting<'_> {
+    fn drop(&mut self) {
+        let (done, jobs) = (mem::take(&mut self.done), mem::take(&mut self.jobs));
+        let queued = jobs.len();
+        {
+            let mut queues = self.shared.lock();
+            queues.held -= self.room - done.len() - queued;
+            queues.submissions.extend(jobs);
+        }
+        match queued {
+            0 => {}
+            1 => self.shared.submitted.notify_one(),
+            _ => self.shared.submitted.notify_all(),
+        }
+        self.shared.complete(done);
+    }
 }
 
 impl odafs_submission {
@@ -401,10 +450,7 @@ impl Job {
         let bytes = self
             .file
             .try_read_at(unsafe { self.memory() }, self.offset)?;
-        Some(Done {
-            user_data: self.user_data,
-            result: Ok(bytes),
-        })
+        Some(self.ended(Ok(bytes)))
     }
 }
 
