@@ -1,20 +1,40 @@
 //! Memory of Python's objects: bytes, bytearray, memoryview, NumPy arrays.
 //!
-//! An object whose buffer is held can neither be moved nor freed. It can be *used* by other threads, as soon as the
-//! interpreter's lock is released: Python has no word to keep them out, and its own `readinto` has the same fault. Nothing here
-//! or in the client depends on what the bytes are while a read is under way: it only stores to them, and a byte may have any
-//! value. So a program that writes to a buffer while it is read into gets a mix of both there, and harms nothing else.
+//! An object whose buffer is held can neither be moved nor freed, but other threads use it as soon as the interpreter's lock is
+//! released: Python has no word to keep them out. So no Rust slice is ever made of it, and the client never sees it. It is
+//! copied from and to private memory, while the lock is held; the lock is released only for what happens in private memory.
 
-use pyo3::{exceptions::PyBufferError, ffi, prelude::*};
-use std::{ffi::c_int, mem::MaybeUninit};
+use pyo3::{
+    exceptions::{PyBufferError, PyTypeError},
+    ffi,
+    prelude::*,
+};
+use std::{cell::Cell, ffi::CStr, ffi::c_int, mem::MaybeUninit};
 
-/// The bytes of an object, in one piece.
+/// Bytes of private memory that a thread keeps, and that large transfers are cut into.
+pub const PIECE: usize = 1 << 20;
+
+thread_local! {
+    static KEPT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Lends `length` bytes of private memory, of any content. What is longer than [`PIECE`] is not kept.
+pub fn private<T>(length: usize, what: impl FnOnce(&mut [u8]) -> T) -> T {
+    let mut kept = KEPT.take();
+    if kept.len() < length {
+        kept.resize(length, 0);
+    }
+    let done = what(&mut kept[..length]);
+    if kept.len() <= PIECE {
+        KEPT.set(kept);
+    }
+    done
+}
+
+/// The bytes of an object, in one piece. It is neither `Send` nor `Sync`: it is used only while the lock is held.
 pub struct Bytes {
     view: ffi::Py_buffer,
 }
-
-// SAFETY: an exporter's memory stays where it is until `PyBuffer_Release`, whichever thread looks at it.
-unsafe impl Send for Bytes {}
 
 impl Bytes {
     /// To be read from.
@@ -22,9 +42,17 @@ impl Bytes {
         Self::get(object, ffi::PyBUF_SIMPLE)
     }
 
-    /// To be written to.
+    /// To be written to. An array of references to objects is refused: bytes are no references.
     pub fn writable(object: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Self::get(object, ffi::PyBUF_WRITABLE)
+        let told = ffi::PyBUF_WRITABLE | ffi::PyBUF_ND | ffi::PyBUF_FORMAT;
+        // Types that have no format, NumPy's dates among them, have bytes all the same.
+        let bytes = Self::get(object, told).or_else(|_| Self::get(object, ffi::PyBUF_WRITABLE))?;
+        if bytes.has_objects() {
+            return Err(PyTypeError::new_err(
+                "an array of Python objects: only plain data can be read into",
+            ));
+        }
+        Ok(bytes)
     }
 
     fn get(object: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Self> {
@@ -42,44 +70,61 @@ impl Bytes {
         Ok(bytes)
     }
 
+    /// Whether an `O` is in the format, outside of the names of fields (`:name:`).
+    fn has_objects(&self) -> bool {
+        if self.view.format.is_null() {
+            return false;
+        }
+        // SAFETY: the exporter's format ends with a NUL and stays as long as the view.
+        let format = unsafe { CStr::from_ptr(self.view.format) };
+        let outside = format.to_bytes().split(|byte| *byte == b':').step_by(2);
+        outside.flatten().any(|byte| *byte == b'O')
+    }
+
     pub fn len(&self) -> usize {
         self.view.len.try_into().unwrap_or(0)
     }
 
-    pub fn as_slice(&self) -> &[u8] {
-        if self.len() == 0 {
-            return &[];
+    /// Puts bytes at `at`. Panics if they do not fit there.
+    pub fn put(&mut self, _: Python<'_>, at: usize, bytes: &[u8]) {
+        assert!(at <= self.len() && bytes.len() <= self.len() - at && self.view.readonly == 0);
+        if !bytes.is_empty() {
+            // SAFETY: within memory of the view, which the exporter has agreed to be written to; `bytes` is private, so the two
+            // do not overlap; the lock keeps Python's threads out.
+            unsafe {
+                let to = self.view.buf.cast::<u8>().add(at);
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+            }
         }
-        // SAFETY: so many bytes in one piece, which are there as long as the view; see above for who else uses them.
-        unsafe { std::slice::from_raw_parts(self.view.buf.cast(), self.len()) }
     }
 
-    /// Of one that is writable.
-    pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        if self.len() == 0 {
-            return &mut [];
+    /// Copies what is at `at` to private memory. Panics if there is not as much.
+    pub fn copy_to(&self, _: Python<'_>, at: usize, to: &mut [u8]) {
+        assert!(at <= self.len() && to.len() <= self.len() - at);
+        if !to.is_empty() {
+            // SAFETY: as above, the other way.
+            unsafe {
+                let from = self.view.buf.cast::<u8>().add(at);
+                std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len());
+            }
         }
-        debug_assert_eq!(self.view.readonly, 0);
-        // SAFETY: as above, and the exporter has agreed to be written to.
-        unsafe { std::slice::from_raw_parts_mut(self.view.buf.cast(), self.len()) }
     }
 
-    /// Of an array of 64-bit numbers in the machine's order.
-    pub fn as_numbers(&self) -> PyResult<&[u64]> {
-        if !self.len().is_multiple_of(8) || !self.view.buf.cast::<u64>().is_aligned() {
+    /// The 64-bit numbers of an array of them, in the machine's order.
+    pub fn numbers(&self, py: Python<'_>) -> PyResult<Vec<u64>> {
+        if !self.len().is_multiple_of(8) {
             return Err(PyBufferError::new_err("no array of 64-bit numbers"));
         }
-        if self.len() == 0 {
-            return Ok(&[]);
-        }
-        // SAFETY: aligned, so many in one piece; a number may have any value.
-        Ok(unsafe { std::slice::from_raw_parts(self.view.buf.cast(), self.len() / 8) })
+        let mut bytes = vec![0; self.len()];
+        self.copy_to(py, 0, &mut bytes);
+        let (numbers, _) = bytes.as_chunks();
+        Ok(numbers.iter().copied().map(u64::from_ne_bytes).collect())
     }
 }
 
 impl Drop for Bytes {
     fn drop(&mut self) {
-        // The lock is held, or is taken again: a view is dropped where it was made.
+        // The lock is held: a view is dropped where it was made.
         Python::attach(|_| {
             // SAFETY: a view that was filled and is released once.
             unsafe { ffi::PyBuffer_Release(&mut self.view) }

@@ -238,6 +238,11 @@ impl Client {
         self.on(py, |client| client.symlink(target, path))
     }
 
+    /// A further name of a file; an error if the name exists.
+    fn link(&self, py: Python<'_>, existing: PathBuf, path: PathBuf) -> PyResult<()> {
+        self.on(py, |client| client.hard_link(existing, path))
+    }
+
     fn readlink(&self, py: Python<'_>, path: PathBuf) -> PyResult<std::ffi::OsString> {
         Ok(self.on(py, |client| client.readlink(path))?.into())
     }

@@ -1,8 +1,17 @@
 //! Open files.
 
-use crate::{buffer::Bytes, client::Attributes, error::Error, reader::Reader};
+use crate::{
+    buffer::{Bytes, PIECE, private},
+    client::Attributes,
+    error::Error,
+    reader::Reader,
+};
 use odafs::ReadRequest;
-use pyo3::{exceptions::PyValueError, prelude::*, types::PyBytes};
+use pyo3::{
+    exceptions::{PyOverflowError, PyValueError},
+    prelude::*,
+    types::PyBytes,
+};
 
 /// Ranges that are handed over together: as many as the client works on at once. What describes them is allocated once for
 /// each call. With more at a time the first calls take several times as long, because the policy learns from each call once.
@@ -30,22 +39,44 @@ impl File {
         self.file.path()
     }
 
-    /// Fills a buffer, as far as the file goes; how many bytes came.
+    /// Fills a buffer, as far as the file goes; how many bytes came. A failure may leave the first of them there.
     #[pyo3(signature = (buffer, offset=0))]
     fn read_into(&self, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
+        let py = buffer.py();
         let mut bytes = Bytes::writable(buffer)?;
-        let room = bytes.as_mut_slice();
-        let read = || self.file.read_at(room, offset);
-        Ok(buffer.py().detach(read).map_err(Error::from)?)
+        let (all, mut at) = (bytes.len(), 0);
+        while at < all {
+            let Some(from) = offset.checked_add(at as u64) else {
+                break;
+            };
+            let length = PIECE.min(all - at);
+            let got = private(length, |room| -> Result<usize, Error> {
+                let got = py.detach(|| self.file.read_at(room, from))?;
+                bytes.put(py, at, &room[..got]);
+                Ok(got)
+            })?;
+            at += got;
+            if got < length {
+                break;
+            }
+        }
+        Ok(at)
     }
 
     /// The same where it needs no waiting, else None.
     #[pyo3(signature = (buffer, offset=0))]
     fn try_read_into(&self, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<Option<usize>> {
+        let py = buffer.py();
         let mut bytes = Bytes::writable(buffer)?;
-        let room = bytes.as_mut_slice();
-        let read = || self.file.try_read_at(room, offset);
-        Ok(buffer.py().detach(read))
+        // Only what is within a page needs no waiting.
+        if bytes.len() > PIECE {
+            return Ok(None);
+        }
+        Ok(private(bytes.len(), |room| {
+            let got = py.detach(|| self.file.try_read_at(room, offset))?;
+            bytes.put(py, 0, &room[..got]);
+            Some(got)
+        }))
     }
 
     /// Up to so many bytes.
@@ -81,15 +112,13 @@ impl File {
         buffer: &Bound<'_, PyAny>,
         counts: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<usize> {
-        let offsets = Bytes::of(offsets)?;
-        let offsets = offsets.as_numbers()?;
-        let lengths = Bytes::of(lengths)?;
-        let lengths = lengths.as_numbers()?;
+        let offsets = Bytes::of(offsets)?.numbers(py)?;
+        let lengths = Bytes::of(lengths)?.numbers(py)?;
         let mut buffer = Bytes::writable(buffer)?;
         let mut counts = counts.map(Bytes::writable).transpose()?;
-        let length_of = |at: usize| match lengths {
-            [one] => *one,
-            many => many[at],
+        let length_of = |at: usize| match lengths[..] {
+            [one] => one,
+            _ => lengths[at],
         };
         let wrong = |what: &str| Err(PyValueError::new_err(what.to_owned()));
         if lengths.len() != 1 && lengths.len() != offsets.len() {
@@ -105,42 +134,65 @@ impl File {
         {
             return wrong("there is one count of 64 bits for each range");
         }
-        let room = buffer.as_mut_slice();
-        let mut told = counts.as_mut().map(|counts| counts.as_mut_slice());
-        let read = move || -> Result<usize, Error> {
-            let mut rest = room;
-            let mut all = 0;
-            let mut requests = Vec::with_capacity(offsets.len().min(TOGETHER));
-            for (number, offsets) in offsets.chunks(TOGETHER).enumerate() {
-                requests.clear();
-                for (at, offset) in offsets.iter().enumerate() {
-                    let length = length_of(number * TOGETHER + at) as usize;
-                    let (here, after) = rest.split_at_mut(length);
+        let (mut first, mut placed, mut all) = (0, 0, 0);
+        while first < offsets.len() {
+            let (mut end, mut length) = (first, 0);
+            while end < offsets.len() && end - first < TOGETHER {
+                let more = length_of(end) as usize;
+                if end > first && length + more > PIECE {
+                    break;
+                }
+                length += more;
+                end += 1;
+            }
+            private(length, |mut rest| -> Result<(), Error> {
+                let mut requests = Vec::with_capacity(end - first);
+                for (at, offset) in offsets[first..end].iter().enumerate() {
+                    let (here, after) = rest.split_at_mut(length_of(first + at) as usize);
                     rest = after;
                     requests.push(ReadRequest::new(*offset, here));
                 }
-                self.file.read_batch(&mut requests)?;
+                py.detach(|| self.file.read_batch(&mut requests))?;
                 for (at, request) in requests.iter().enumerate() {
+                    buffer.put(py, placed, &request.buf[..request.bytes]);
+                    placed += request.buf.len();
                     all += request.bytes;
-                    if let Some(told) = &mut told {
-                        let at = (number * TOGETHER + at) * 8;
-                        told[at..at + 8].copy_from_slice(&(request.bytes as u64).to_ne_bytes());
+                    if let Some(counts) = &mut counts {
+                        let count = (request.bytes as u64).to_ne_bytes();
+                        counts.put(py, (first + at) * 8, &count);
                     }
                 }
-            }
-            Ok(all)
-        };
-        Ok(py.detach(read)?)
+                Ok(())
+            })?;
+            first = end;
+        }
+        Ok(all)
     }
 
     /// Writes all of a buffer.
     #[pyo3(signature = (data, offset=0))]
     fn write_at(&self, data: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
+        let py = data.py();
+        // These never change.
+        if let Ok(data) = data.cast::<PyBytes>() {
+            let bytes = data.as_bytes();
+            py.detach(|| self.file.write_at(bytes, offset))
+                .map_err(Error::from)?;
+            return Ok(bytes.len());
+        }
         let bytes = Bytes::of(data)?;
-        let held = bytes.as_slice();
-        let write = || self.file.write_at(held, offset);
-        data.py().detach(write).map_err(Error::from)?;
-        Ok(bytes.len())
+        let mut at = 0;
+        while at < bytes.len() {
+            let too_far = || PyOverflowError::new_err("beyond the last byte that a file can have");
+            let to = offset.checked_add(at as u64).ok_or_else(too_far)?;
+            let length = PIECE.min(bytes.len() - at);
+            private(length, |piece| -> Result<(), Error> {
+                bytes.copy_to(py, at, piece);
+                Ok(py.detach(|| self.file.write_at(piece, to))?)
+            })?;
+            at += length;
+        }
+        Ok(at)
     }
 
     fn sync(&self, py: Python<'_>) -> PyResult<()> {

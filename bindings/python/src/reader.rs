@@ -4,7 +4,10 @@
 //! objects whose methods are not written in Python, as long as `seek` and the start of `read` do not give the interpreter's
 //! lock away. So this is one, and a read takes its position, and moves it, before it gives the lock away.
 
-use crate::{buffer::Bytes, error::Error};
+use crate::{
+    buffer::{Bytes, private},
+    error::Error,
+};
 use pyo3::{
     exceptions::{PyOverflowError, PyValueError},
     prelude::*,
@@ -85,6 +88,23 @@ impl Reader {
         }
     }
 
+    /// A read that was taken has ended: the position goes to where it got, if nobody has moved it meanwhile.
+    fn ended(&self, span: &Span, got: usize) {
+        let (taken, got) = (span.from + span.length as u64, span.from + got as u64);
+        let mut state = self.state();
+        if got != taken && state.position == taken {
+            state.position = got;
+            state.ended = got;
+        }
+    }
+
+    /// Does a read that was taken.
+    fn read_span(&self, py: Python<'_>, span: &Span, room: &mut [u8]) -> Result<usize, Error> {
+        let read = py.detach(|| self.fill(span, room));
+        self.ended(span, *read.as_ref().unwrap_or(&0));
+        read
+    }
+
     /// Fills `room`. The file ended before if fewer bytes come: it is shorter than when it was opened.
     fn fill(&self, span: &Span, room: &mut [u8]) -> Result<usize, Error> {
         if room.is_empty() {
@@ -125,7 +145,7 @@ impl Reader {
     }
 
     #[pyo3(signature = (offset, whence=0))]
-    fn seek(&self, offset: i64, whence: u8) -> PyResult<u64> {
+    fn seek(&self, offset: i64, whence: i64) -> PyResult<u64> {
         let mut state = self.state();
         let base = match whence {
             0 => 0,
@@ -155,9 +175,11 @@ impl Reader {
         }
         let mut got = 0;
         let bytes = PyBytes::new_with(py, span.length, |room| {
-            got = py.detach(|| self.fill(&span, room))?;
+            got = self.read_span(py, &span, room)?;
             Ok(())
-        })?;
+        });
+        // Also where there was no memory for it.
+        let bytes = bytes.inspect_err(|_| self.ended(&span, 0))?;
         match got == span.length {
             true => Ok(bytes),
             false => Ok(PyBytes::new(py, &bytes.as_bytes()[..got])),
@@ -165,11 +187,14 @@ impl Reader {
     }
 
     fn readinto(&self, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let py = buffer.py();
         let mut bytes = Bytes::writable(buffer)?;
-        let room = bytes.as_mut_slice();
-        let span = self.take(room.len() as u64);
-        let room = &mut room[..span.length];
-        Ok(buffer.py().detach(|| self.fill(&span, room))?)
+        let span = self.take(bytes.len() as u64);
+        Ok(private(span.length, |room| -> Result<usize, Error> {
+            let got = self.read_span(py, &span, room)?;
+            bytes.put(py, 0, &room[..got]);
+            Ok(got)
+        })?)
     }
 
     /// What can be had at the position without a read, one byte at least but at the end: for `readline`.

@@ -90,9 +90,15 @@ class File:
         return pieces
 
     async def aread_into(self, buffer, offset=0):
-        """As read_into. What needs no waiting is read at once; the buffer is the reader's until this has ended."""
+        """As read_into. What needs no waiting is read at once. When it was cancelled, nothing is written to the buffer."""
         got = self.try_read_into(buffer, offset)
-        return got if got is not None else await asyncio.to_thread(self.read_into, buffer, offset)
+        if got is not None:
+            return got
+        with memoryview(buffer) as view, view.cast("B") as room:
+            # The thread goes on after a cancellation: it reads into memory of its own.
+            data = await asyncio.to_thread(self.read_at, room.nbytes, offset)
+            room[: len(data)] = data
+        return len(data)
 
     async def aread_at(self, length, offset):
         """As read_at, beside other tasks."""
@@ -112,10 +118,27 @@ class File:
 
 
 class Client:
-    """A connection to one export. Any number of threads may use it at a time, and share its caches."""
+    """A connection to one export. Any number of threads may use it at a time, and share its caches.
+
+    Options, all by name:
+    deadline      seconds that a call may take, reconnecting included (30)
+    memory_bytes  for cached pages and references (64 MiB)
+    route         "policy", "rpc", "guarded" or "one-sided"
+    cache         "close-to-open" or "off": every read sees the server
+    wait          "adaptive", "spin" or "sleep": how a thread waits for an answer
+    lanes         connections of each kind at most (8)
+    identity      our X25519 secret key, 32 bytes, for servers that admit clients by key
+    server_key    the server's public key: a server with another one is refused
+
+    Methods: open, create, stat, scandir, mkdir, rmdir, remove, rename, link, symlink, readlink, truncate, chmod, statistics,
+    aopen. A signal such as Ctrl-C is handled when the call under way has ended: the deadline bounds it.
+    """
 
     def __init__(self, url, **options):
         self._client = _native.Client(url, **options)
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *(name for name in dir(self._client) if not name.startswith("_"))})
 
     def __repr__(self):
         return f"<odafs.Client {self.url}>"

@@ -3,10 +3,12 @@ URL."""
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import posixpath
 import secrets
+import sys
 
 from fsspec.spec import AbstractFileSystem
 
@@ -91,14 +93,22 @@ class OdafsFileSystem(AbstractFileSystem):
             found = []
             for name, known in self.client.scandir(path):
                 child = posixpath.join(path, os.fspath(name))
-                try:
-                    if known is None or known.kind == "link":
-                        known = self.client.stat(child)
-                except FileNotFoundError:
-                    if known is None:
-                        continue
-                found.append(self._info(child, known))
+                if known is None or known.kind == "link":
+                    known = self._followed(child) or known
+                if known is not None:
+                    found.append(self._info(child, known))
         return found if detail else [entry["name"] for entry in found]
+
+    def _followed(self, path):
+        """What a link leads to, or None where it leads nowhere or to a directory: no walk goes through links, which may lead
+        in circles."""
+        try:
+            known = self.client.stat(path)
+            if known.kind == "directory":
+                known = self.client.stat(path, follow_symlinks=False)
+            return known
+        except OSError:
+            return None
 
     def exists(self, path, **kwargs):
         try:
@@ -106,6 +116,11 @@ class OdafsFileSystem(AbstractFileSystem):
             return True
         except (FileNotFoundError, NotADirectoryError):
             return False
+        except OSError as failed:
+            # A name that no file can have.
+            if failed.errno in (errno.ENAMETOOLONG, errno.EINVAL, errno.ELOOP):
+                return False
+            raise
 
     def created(self, path):
         raise NotImplementedError("NFS version 3 tells no time of creation")
@@ -152,20 +167,39 @@ class OdafsFileSystem(AbstractFileSystem):
         self.rm_file(path)
 
     def rm(self, path, recursive=False, maxdepth=None):
-        for one in [path] if isinstance(path, str) else path:
-            one = self._strip_protocol(one)
+        if maxdepth is not None:
+            raise NotImplementedError("rm removes whole directories: leave maxdepth out")
+        given = [path] if isinstance(path, (str, os.PathLike)) else path
+        for one in [found for path in given for found in self._expanded(path)]:
             if self.client.stat(one, follow_symlinks=False).kind != "directory":
                 self.rm_file(one)
                 continue
             if not recursive:
                 raise IsADirectoryError(21, "a directory (recursive=True removes it)", one)
-            for name, known in self.client.scandir(one):
-                child = posixpath.join(one, os.fspath(name))
-                if known is not None and known.kind == "directory":
-                    self.rm(child, recursive=True)
-                else:
-                    self.rm_file(child)
-            self.client.rmdir(one)
+            self._rm_tree(one)
+
+    def _expanded(self, path):
+        """A path that exists stands for itself; else what it matches as a pattern."""
+        path = self._strip_protocol(path)
+        try:
+            self.client.stat(path, follow_symlinks=False)
+            return [path]
+        except FileNotFoundError:
+            found = self.glob(path) if any(sign in path for sign in "*?[") else []
+            if not found:
+                raise
+            return found
+
+    def _rm_tree(self, directory):
+        for name, known in self.client.scandir(directory):
+            child = posixpath.join(directory, os.fspath(name))
+            if known is None:
+                known = self.client.stat(child, follow_symlinks=False)
+            if known.kind == "directory":
+                self._rm_tree(child)
+            else:
+                self.rm_file(child)
+        self.client.rmdir(directory)
 
     def mv(self, path1, path2, recursive=False, maxdepth=None, **kwargs):
         self.client.rename(self._strip_protocol(path1), self._strip_protocol(path2))
@@ -215,7 +249,13 @@ class OdafsFileSystem(AbstractFileSystem):
             file.write(value)
 
     def _open(self, path, mode="rb", block_size=None, autocommit=True, cache_options=None, **kwargs):
+        server, _ = _split(os.fspath(path))
+        if server is not None and server != self.server:
+            raise ValueError(f"{path} is on {server}, and this file system is of {self.server}")
         path = self._strip_protocol(path)
+        mode = "r+b" if mode == "rb+" else mode
+        if not autocommit and mode in ("ab", "r+b"):
+            raise ValueError(f"mode {mode!r} changes a file in place: it has no transaction")
         if mode == "rb":
             return OdafsReader(self, path, block_size or self.block_size)
         return OdafsFile(self, path, mode, block_size or self.block_size, autocommit)
@@ -291,13 +331,17 @@ class OdafsFile(io.RawIOBase):
     """A file at a position, to write: `r+b`, `wb`, `xb`, `ab`. One thread at a time may use it.
 
     What `wb` and `xb` write goes to a file beside, which takes the name when it is closed: readers see the old content or all
-    of the new. If the program fails before, or `discard` is called, the old one stays.
+    of the new. The old one stays if the `with` of this file ends by an exception, if it is closed while an exception is
+    handled or passes (as that of `fsspec.open` and of text mode), if nobody closes it, or if `discard` is called. `ab` writes
+    at the end as it is at each store; two who append at a time may overwrite each other.
     """
 
     def __init__(self, fs, path, mode, block_size, autocommit):
         super().__init__()
         self.fs, self.path, self.mode, self.blocksize = fs, path, mode, block_size
         self._position, self._part, self._pending, self._pending_at = 0, None, bytearray(), 0
+        # An exception that was being handled when it was opened is none of ours.
+        self._handled = sys.exc_info()[1]
         self._autocommit, self._reads, self._exclusive = autocommit, mode == "r+b", mode == "xb"
         client = fs.client
         if mode == "r+b":
@@ -311,20 +355,34 @@ class OdafsFile(io.RawIOBase):
             raise ValueError(f"mode {mode!r}: it is one of rb, r+b, wb, xb and ab")
 
     def _replace(self, client, path):
+        self._target = path = self._resolved(client, path)
         try:
-            kind = client.stat(path).kind
+            known = client.stat(path)
         except FileNotFoundError:
-            kind = None
-        if kind == "directory":
+            known = None
+        if known is not None and known.kind == "directory":
             raise IsADirectoryError(21, "a directory", path)
-        if kind is not None and self._exclusive:
+        if known is not None and self._exclusive:
             raise FileExistsError(17, "it exists already", path)
         directory, name = posixpath.split(path)
         # As those of an object store, files bring their directories with them.
         self.fs.makedirs(directory, exist_ok=True)
-        part = posixpath.join(directory, f".{name[:200]}.{secrets.token_hex(6)}.part")
-        self._file = client.create(part, exclusive=True)
+        part = posixpath.join(directory, f".{secrets.token_hex(8)}.part")
+        # Nobody else may read what replaces a private file.
+        self._file = client.create(part, mode=0o600, exclusive=True)
         self._part = part
+        self._mode = known.mode & 0o7777 if known is not None else 0o644
+
+    def _resolved(self, client, path):
+        """Where links at the end of a path lead: they stay, and what they lead to is replaced."""
+        for _ in range(40):
+            try:
+                if self._exclusive or client.stat(path, follow_symlinks=False).kind != "link":
+                    return path
+            except FileNotFoundError:
+                return path
+            path = posixpath.join(posixpath.dirname(path), os.fspath(client.readlink(path)))
+        raise OSError(errno.ELOOP, "too many links", path)
 
     details = property(lambda self: self.fs.info(self.path))
     full_name = property(lambda self: self.fs.unstrip_protocol(self.path))
@@ -347,6 +405,8 @@ class OdafsFile(io.RawIOBase):
         return self._position
 
     def seek(self, offset, whence=0):
+        if whence not in (0, 1, 2):
+            raise ValueError(f"whence={whence}: it is 0, 1 or 2")
         base = (0, self._position, None)[whence]
         position = (self.size if base is None else base) + offset
         if position < 0:
@@ -366,17 +426,19 @@ class OdafsFile(io.RawIOBase):
         if self.closed:
             raise ValueError(f"{self.path} is closed")
         data = memoryview(data).cast("B")
-        if self._pending_at + len(self._pending) != self._position:
+        # What fails fails before the data is taken: a caller may try again.
+        if self._pending_at + len(self._pending) != self._position or len(self._pending) >= self.blocksize:
             self._store()
             self._pending_at = self._position
         self._pending += data
         self._position += len(data)
-        if len(self._pending) >= self.blocksize:
-            self._store()
         return len(data)
 
     def _store(self):
         if self._pending:
+            if self.mode == "ab":
+                self._pending_at = self._file.stat().size
+                self._position = self._pending_at + len(self._pending)
             self._file.write_at(self._pending, self._pending_at)
             self._pending = bytearray()
         self._pending_at = self._position
@@ -393,11 +455,18 @@ class OdafsFile(io.RawIOBase):
 
     def commit(self):
         """Gives what was written its name."""
-        if self._part is not None:
-            if self._exclusive and self.fs.exists(self.path):
+        if self._part is None:
+            return
+        client = self.fs.client
+        self._store()
+        client.chmod(self._part, self._mode)
+        if self._exclusive:
+            try:
+                client.link(self._part, self._target)
+            finally:
                 self.discard()
-                raise FileExistsError(17, "it exists already", self.path)
-            self.fs.client.rename(self._part, self.path)
+        else:
+            client.rename(self._part, self._target)
             self._part = None
 
     def discard(self):
@@ -405,25 +474,42 @@ class OdafsFile(io.RawIOBase):
         self._pending = bytearray()
         if self._part is not None:
             part, self._part = self._part, None
-            self.fs.client.remove(part)
+            try:
+                self.fs.client.remove(part)
+            except OSError:
+                # It is hidden, and harms nobody; what made us give up matters more.
+                pass
 
     def close(self):
         if self.closed:
             return
+        raised = sys.exc_info()[1]
         try:
+            if self._part is not None and raised is not None and raised is not self._handled:
+                self.discard()
+                return
             self._store()
             self._file.sync()
             if self._autocommit:
                 self.commit()
+        except BaseException:
+            self.discard()
+            raise
         finally:
+            self._pending = bytearray()
             super().close()
 
     def __exit__(self, kind, *raised):
-        if kind is not None and self._part is not None:
-            self.discard()
-            super().close()
-        else:
+        if kind is None:
             self.close()
+            return
+        try:
+            if self._part is not None:
+                self.discard()
+            self.close()
+        except OSError:
+            # The program's own exception says more.
+            pass
 
     def __del__(self):
         # Nobody closed it. What replaces a file is not known to be whole; the rest is where it belongs.
