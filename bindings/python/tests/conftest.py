@@ -9,12 +9,12 @@ import pytest
 
 
 class Server:
-    def __init__(self, work, directory):
+    def __init__(self, work, directory, *options):
         self.directory = directory
         self.socket = work / "odafs.sock"
         self.command = [
             os.environ["ODAFS"], "serve", str(directory), "--nfs", "127.0.0.1:0", "--rdma", "127.0.0.1:0",
-            "--shm", str(self.socket), "--state", str(work / "state"), "--cache", "256MiB", "--until-stdin-ends",
+            "--shm", str(self.socket), "--state", str(work / "state"), "--cache", "256MiB", "--until-stdin-ends", *options,
         ]  # fmt: skip
         self.start()
 

@@ -1,8 +1,10 @@
 """What went wrong once."""
 
+import asyncio
 import os
 import threading
 
+import conftest
 import fsspec
 import numpy
 import odafs
@@ -113,3 +115,67 @@ def test_a_read_that_fails_is_read_again(server, data):
     assert at < len(data)
     server.start()
     assert file.read() == data[at:]
+
+
+def test_exports_that_have_a_name(tmp_path):
+    directory = tmp_path / "served"
+    directory.mkdir()
+    (directory / "file").write_bytes(b"here")
+    server = conftest.Server(tmp_path, directory, "--export", "/named")
+    try:
+        with fsspec.open(f"{server.url}/named/file") as file:
+            assert file.read() == b"here"
+        fs = fsspec.filesystem("odafs+shm", server=server.url, skip_instance_cache=True)
+        assert fs.ls("/named", detail=False) == ["/named/file"]
+    finally:
+        server.stop()
+
+
+def test_a_write_that_fails_takes_no_data(server):
+    fs = fsspec.filesystem("odafs+shm", server=server.url, deadline=0.5, block_size=10, skip_instance_cache=True)
+    (server.directory / "file").write_bytes(b"")
+    file = fs.open("/file", "r+b")
+    file.write(b"0123456789")
+    server.kill()
+    with pytest.raises(OSError):
+        file.write(b"abc")
+    server.start()
+    file.write(b"abc")
+    file.close()
+    assert (server.directory / "file").read_bytes() == b"0123456789abc"
+
+
+def test_the_programs_own_exception_is_what_it_sees(server):
+    fs = fsspec.filesystem("odafs+shm", server=server.url, deadline=0.5, skip_instance_cache=True)
+    with pytest.raises(ZeroDivisionError):
+        with fs.open("/file", "wb") as file:
+            file.write(b"half of")
+            server.kill()
+            1 / 0
+    server.start()
+
+
+def test_what_is_appended_goes_to_the_end(fs, server):
+    (server.directory / "file").write_bytes(b"1")
+    with fs.open("/file", "ab") as file:
+        file.write(b"3")
+        with open(server.directory / "file", "ab") as other:
+            other.write(b"2")
+    assert (server.directory / "file").read_bytes() == b"123"
+
+
+def test_a_cancelled_read_leaves_the_buffer_alone(server, data):
+    async def main():
+        file = odafs.connect(f"{server.url}/", cache="off", deadline=10).open("data")
+        server.kill()
+        buffer = bytearray(9000)
+        task = asyncio.create_task(file.aread_into(buffer, 0))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        server.start()
+        assert await file.aread_at(5, 0) == data[:5]
+        return buffer
+
+    assert asyncio.run(main()) == bytes(9000)

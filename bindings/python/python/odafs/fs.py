@@ -9,6 +9,8 @@ import os
 import posixpath
 import secrets
 import sys
+import threading
+from urllib.parse import quote
 
 from fsspec.spec import AbstractFileSystem
 
@@ -39,9 +41,31 @@ class OdafsFileSystem(AbstractFileSystem):
 
     def __init__(self, server="odafs+shm://", block_size=_BLOCK, deadline=30.0, cache="close-to-open", **storage_options):
         super().__init__(**storage_options)
-        self.server = server
+        self.server = _split(f"{server}/")[0]
         self.block_size = block_size
-        self.client = Client(f"{server}/", deadline=deadline, cache=cache)
+        self._options = {"deadline": deadline, "cache": cache}
+        self._lock, self._client, self._first = threading.Lock(), None, "/"
+        # fsspec calls it of the class too, which knows no server.
+        self._strip_protocol = self._path_here
+
+    @property
+    def client(self):
+        """Connects with the first path that is used: a server may have exports of several names."""
+        with self._lock:
+            if self._client is None:
+                self._client = Client(self.server + quote(os.fsencode(self._first)), **self._options)
+            return self._client
+
+    def _path_here(self, path):
+        """The path on this server, of a path or of a URL; those of other servers are refused."""
+        if isinstance(path, list):
+            return [self._path_here(one) for one in path]
+        server = _split(os.fspath(path))[0]
+        if server is not None and server.removesuffix(":20049") != self.server.removesuffix(":20049"):
+            raise ValueError(f"{path} is on {server}, and this file system is of {self.server}")
+        path = type(self)._strip_protocol(path)
+        self._first = path
+        return path
 
     @classmethod
     def _strip_protocol(cls, path):
@@ -249,9 +273,6 @@ class OdafsFileSystem(AbstractFileSystem):
             file.write(value)
 
     def _open(self, path, mode="rb", block_size=None, autocommit=True, cache_options=None, **kwargs):
-        server, _ = _split(os.fspath(path))
-        if server is not None and server != self.server:
-            raise ValueError(f"{path} is on {server}, and this file system is of {self.server}")
         path = self._strip_protocol(path)
         mode = "r+b" if mode == "rb+" else mode
         if not autocommit and mode in ("ab", "r+b"):
