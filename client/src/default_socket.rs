@@ -132,7 +132,7 @@ mod tests {
     }
 
     fn chosen(candidates: &[&PathBuf]) -> io::Result<PathBuf> {
-        let candidates = candidates.iter().map(|path| PathBuf::from(path)).collect();
+        let candidates = candidates.iter().map(PathBuf::from).collect();
         choose(candidates, geteuid().as_raw(), |_| false)
     }
 
