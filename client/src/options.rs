@@ -24,9 +24,6 @@ pub struct Options {
     pub wait: Wait,
     /// Whether pages are kept in this process between reads.
     pub cache: Cache,
-    /// Whether another thread may change the buffer of a read while that goes on, as programs in other languages can. Pages
-    /// that are kept then never come from the caller's buffer, which costs one more copy of each.
-    pub shared_buffers: bool,
     /// Bytes that the data cache and the directory of references share.
     pub memory_bytes: u64,
     /// How long any one call may take, reconnecting and retrying included.
@@ -62,7 +59,6 @@ impl Default for Options {
             route: Route::Policy,
             wait: Wait::default(),
             cache: Cache::CloseToOpen,
-            shared_buffers: false,
             memory_bytes: 64 << 20,
             deadline: Duration::from_secs(30),
             lanes: 8,

@@ -135,7 +135,7 @@ impl PageRead<'_> {
         let ended = if !self.steps.keeps() {
             let length = buf.len().min(valid.saturating_sub(self.within));
             self.fetch(&step, self.within, &mut buf[..length])
-        } else if buf.len() == size.bytes() && !shared.options.shared_buffers {
+        } else if buf.len() == size.bytes() {
             self.fetch_and_keep(&step, &mut buf[..valid])
         } else {
             let mut aside = [0; PageSize::MIN.bytes()];
