@@ -219,8 +219,8 @@ impl Arena {
         Ok(Pinned::counted(state, frame))
     }
 
-    /// Fetches what [`Arena::pin`] looks at for the frame that holds `address`, and what a copy of `length` bytes from
-    /// there will not find fetched by the processor itself: the first lines, and those of the second half of a page.
+    /// Fetches what [`Arena::pin`] looks at for the frame that holds `address`, and the first lines of a copy of `length`
+    /// bytes from there: the processor fetches the others by itself.
     #[inline]
     pub fn prefetch(&self, address: u64, length: u32) {
         if let Some(frame) = self.frame_at(address) {
@@ -230,7 +230,6 @@ impl Arena {
             for line in (0..length.min(FIRST_BYTES)).step_by(64) {
                 self.data.prefetch(at + line);
             }
-            self.data.fetch_ahead(at, length);
         }
     }
 

@@ -9,22 +9,6 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 #[cfg(shuttle)]
 const CHUNK: usize = 512;
 
-/// How far the processor fetches by itself once a copy has begun: not beyond a multiple of this.
-#[cfg(all(target_arch = "x86_64", not(miri), not(shuttle)))]
-const STREAM_BYTES: usize = 2048;
-
-/// Fetches the second half of a page while the processor finds out by itself that the first is copied: a cold page
-/// then takes a fifth less time. To begin anywhere else gains nothing.
-#[cfg(all(target_arch = "x86_64", not(miri), not(shuttle)))]
-#[inline]
-pub fn fetch_ahead(from: *const u8, length: usize) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    for line in (STREAM_BYTES..length.min(2 * STREAM_BYTES)).step_by(64) {
-        // SAFETY: a prefetch of any address is harmless.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(from.wrapping_add(line).cast()) };
-    }
-}
-
 /// Copies `into.len()` bytes out of shared memory.
 ///
 /// # Safety
@@ -41,7 +25,6 @@ pub unsafe fn load(from: *const u8, into: &mut [u8]) {
     {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
         if into.len() >= 16 {
-            fetch_ahead(from, into.len());
             // SAFETY: the caller vouches for `from`, `into` is a slice; both have at least 16 bytes.
             return unsafe { assembly::copy(into.as_mut_ptr(), from, into.len()) };
         }
@@ -81,7 +64,6 @@ pub unsafe fn store(into: *mut u8, from: &[u8]) {
 pub unsafe fn across(into: *mut u8, from: *const u8, length: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri), not(shuttle)))]
     if length >= 16 {
-        fetch_ahead(from, length);
         // SAFETY: the caller vouches for both; they have at least 16 bytes.
         return unsafe { assembly::copy(into, from, length) };
     }

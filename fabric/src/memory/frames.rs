@@ -101,7 +101,7 @@ impl Frames {
         self.memory.prefetch(frame as usize * STRIDE);
     }
 
-    /// Fetches ahead what is known of a frame and its first half; a copy of it fetches the second.
+    /// Fetches ahead what is known of a frame and its first half.
     #[inline]
     pub fn prefetch_to_load(&self, frame: u32) {
         let at = frame as usize * STRIDE;

@@ -195,17 +195,6 @@ impl Mapping {
         self.base.as_ptr().wrapping_add(offset)
     }
 
-    /// Fetches the second half of a page that is about to be copied; out of bounds it does nothing.
-    #[inline]
-    pub fn fetch_ahead(&self, offset: usize, length: usize) {
-        #[cfg(all(target_arch = "x86_64", not(miri), not(shuttle)))]
-        if self.holds(offset, length) {
-            copy::fetch_ahead(self.base.as_ptr().wrapping_add(offset), length);
-        }
-        #[cfg(not(all(target_arch = "x86_64", not(miri), not(shuttle))))]
-        let _ = (offset, length);
-    }
-
     /// Fetches the cache lines of a range for writing, away from who has read them; out of bounds it does nothing.
     #[inline]
     pub fn prefetch_to_write(&self, offset: usize, length: usize) {
