@@ -436,7 +436,7 @@ pub(crate) struct Sequence {
 impl Sequence {
     /// How many pages to fill from `page` on, when `wanted` are asked for and at most `limit` are allowed.
     /// Each run that begins where (or shortly after) the last one ended is twice as long.
-    pub(crate) fn run(&self, page: u64, wanted: u32, limit: u32) -> u32 {
+    pub(crate) fn next_run(&self, page: u64, wanted: u32, limit: u32) -> u32 {
         let expected = self.expected.load(Ordering::Relaxed);
         let last = self.run.load(Ordering::Relaxed);
         // Requests of one reader may overtake each other.
@@ -448,11 +448,14 @@ impl Sequence {
         } else {
             wanted
         };
-        let run = run.clamp(1, limit.max(1));
+        run.clamp(1, limit.max(1))
+    }
+
+    /// A run of `run` pages from `page` on is filled.
+    pub(crate) fn filled(&self, page: u64, run: u32) {
         self.expected
             .store(page + u64::from(run), Ordering::Relaxed);
         self.run.store(run, Ordering::Relaxed);
-        run
     }
 }
 
@@ -466,7 +469,8 @@ mod tests {
         let mut page = 0;
         let mut runs = Vec::new();
         for _ in 0..6 {
-            let run = sequence.run(page, 1, 32);
+            let run = sequence.next_run(page, 1, 32);
+            sequence.filled(page, run);
             runs.push(run);
             page += u64::from(run);
         }
@@ -479,7 +483,8 @@ mod tests {
         let mut page: u64 = 77;
         for _ in 0..100 {
             page = page.wrapping_mul(6_364_136_223_846_793_005) % 1_000_003;
-            assert_eq!(sequence.run(page + 100, 1, 32), 1);
+            assert_eq!(sequence.next_run(page + 100, 1, 32), 1);
+            sequence.filled(page + 100, 1);
         }
     }
 }

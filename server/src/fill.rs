@@ -4,7 +4,7 @@ use odafs_fabric::sync::{Arc, Mutex};
 
 use crate::export::Export;
 use crate::file::{File, Leaf, PageLock};
-use crate::store::StoreError;
+use crate::read::{Effort, ReadFailed};
 
 /// Memory for reads of the store, kept for the next one.
 #[derive(Default)]
@@ -54,14 +54,15 @@ impl Drop for Filled<'_> {
 /// Reads `first`, which is locked and not in memory, and up to `run - 1` pages after it, as far as nobody is
 /// at them and they are not in memory either. `size` is the file's; `first` begins before it. All page locks
 /// are held from the store's read until the pages are in memory. Pages for which there is no frame are read
-/// nevertheless.
+/// nevertheless. Without [`Effort::MayBlock`] only what the store has at hand.
 pub(crate) fn fill<'e>(
     export: &'e Export,
     file: &Arc<File>,
     first: PageLock<'_>,
     run: u32,
     size: u64,
-) -> Result<Filled<'e>, StoreError> {
+    effort: Effort,
+) -> Result<Filled<'e>, ReadFailed> {
     let page = export.page();
     let start = page.start(first.page());
     let pages_left = (size - start).div_ceil(page.bytes() as u64);
@@ -69,7 +70,7 @@ pub(crate) fn fill<'e>(
     let leaves: Vec<Arc<Leaf>> = (first.page() + 1..first.page() + run)
         .map(|next| file.leaf(next))
         .collect();
-    let filled = fill_run(export, file, first, &leaves, size);
+    let filled = fill_run(export, file, first, &leaves, size, effort);
     if !matches!(&filled, Ok(filled) if !filled.short) {
         // Leaves that were made for nothing. One is in the list for each of its pages.
         let mut leaves = leaves;
@@ -88,7 +89,8 @@ fn fill_run<'e>(
     mut first: PageLock<'_>,
     leaves: &[Arc<Leaf>],
     size: u64,
-) -> Result<Filled<'e>, StoreError> {
+    effort: Effort,
+) -> Result<Filled<'e>, ReadFailed> {
     let page = export.page();
     let start = page.start(first.page());
     let mut others = lock_absent(first.page() + 1, leaves);
@@ -99,9 +101,14 @@ fn fill_run<'e>(
         bytes: export.buffers().take(length),
         short: false,
     };
-    let read = export
-        .store()
-        .read_at(file.object(), start, &mut filled.bytes)?;
+    let (store, object) = (export.store(), file.object());
+    let read = match effort {
+        Effort::MayBlock => store
+            .read_at(object, start, &mut filled.bytes)
+            .map_err(|error| error.status)?,
+        Effort::ResidentOnly if store.read_at_hand(object, start, &mut filled.bytes) => length,
+        Effort::ResidentOnly => return Err(ReadFailed::NotResident),
+    };
     filled.short = read < length;
     filled.bytes[read..].fill(0);
 

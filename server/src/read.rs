@@ -14,7 +14,7 @@ use crate::store::{Credential, may_read};
 /// How far a call may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Only what is in memory and not locked: for threads that poll. Never blocks.
+    /// Only what is in memory and not locked, the store's memory included: for threads that poll. Never blocks.
     ResidentOnly,
     /// Waits for locks and for the store.
     MayBlock,
@@ -61,6 +61,8 @@ impl From<Status> for ReadFailed {
 const POLLED_BYTES_MAX: u32 = 64 << 10;
 /// The most that it pins for one call, for others to move.
 const POLLED_PINNED_BYTES_MAX: u32 = 1 << 20;
+/// The most that it fills for one call.
+const POLLED_FILL_BYTES_MAX: u64 = 64 << 10;
 /// How often a read that met an outside truncation is tried again.
 const TRIES: usize = 3;
 
@@ -148,30 +150,34 @@ fn pass(
     if effort == Effort::ResidentOnly && count > target.polled_bytes_max() {
         return Err(ReadFailed::NotResident);
     }
-    let mut short = false;
+    let (mut short, mut filled) = (false, false);
     let mut done = 0;
     let mut near: Option<Arc<Leaf>> = None;
     while done < count {
         let wanted = Wanted {
             offset: range.offset + u64::from(done),
             count: count - done,
+            size: attributes.size,
         };
         let page = export.page().index(wanted.offset);
         let leaf = match (effort, near.take()) {
             // Nobody prunes a leaf that is held.
             (Effort::ResidentOnly, Some(near)) if near.holds(page) => near,
-            (Effort::ResidentOnly, _) => file.find_leaf(page).ok_or(ReadFailed::NotResident)?,
-            (Effort::MayBlock, _) => file.leaf(page),
+            _ => file.leaf(page),
         };
         let leaf = &*near.insert(leaf);
         let lock = leaf
             .lock_with(Leaf::slot(page), effort)
             .ok_or(ReadFailed::NotResident)?;
-        done += match (lock.frame(), effort) {
-            (Some(frame), _) => hit(export, &lock, frame, wanted, target, done),
-            (None, Effort::ResidentOnly) => return Err(ReadFailed::NotResident),
-            (None, Effort::MayBlock) => {
-                let missed = miss(export, file, lock, wanted, attributes.size, target, done);
+        done += match lock.frame() {
+            Some(frame) => hit(export, &lock, frame, wanted, target, done),
+            // A thread that polls fills once for a call.
+            None if filled && effort == Effort::ResidentOnly => {
+                return Err(ReadFailed::NotResident);
+            }
+            None => {
+                filled = true;
+                let missed = miss(export, file, lock, wanted, effort, target, done);
                 file.prune(leaf);
                 let (bytes, found_short) = missed?;
                 short |= found_short;
@@ -217,11 +223,12 @@ pub(crate) fn check_right(
     }
 }
 
-/// What is still to be read, all before the end of the file.
+/// What is still to be read, all before the end of the file, which has `size` bytes.
 #[derive(Clone, Copy)]
 struct Wanted {
     offset: u64,
     count: u32,
+    size: u64,
 }
 
 /// The page is in memory: as much as it holds of what is wanted.
@@ -251,7 +258,7 @@ fn miss(
     file: &Arc<File>,
     lock: PageLock<'_>,
     wanted: Wanted,
-    size: u64,
+    effort: Effort,
     target: &mut impl Target,
     done: u32,
 ) -> Result<(u32, bool), ReadFailed> {
@@ -259,8 +266,13 @@ fn miss(
     let within = page.within(wanted.offset);
     let span = (within + wanted.count as usize).div_ceil(page.bytes()) as u32;
     let limit = export.read_ahead_pages();
-    let run = file.sequence().run(lock.page(), span.min(limit), limit);
-    let filled = fill::fill(export, file, lock, run, size).map_err(|error| error.status)?;
+    let first = lock.page();
+    let run = file.sequence().next_run(first, span.min(limit), limit);
+    if effort == Effort::ResidentOnly && page.start(run.into()) > POLLED_FILL_BYTES_MAX {
+        return Err(ReadFailed::NotResident);
+    }
+    let filled = fill::fill(export, file, lock, run, wanted.size, effort)?;
+    file.sequence().filled(first, run);
     let bytes = &filled.bytes()[within..];
     let length = bytes.len().min(wanted.count as usize);
     target.take_bytes(done, &bytes[..length]);

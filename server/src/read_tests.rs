@@ -70,6 +70,32 @@ fn a_polling_thread_is_told_to_go_elsewhere() {
 }
 
 #[test]
+fn a_polling_thread_fills_what_the_store_has_at_hand() {
+    let world = World::new(64);
+    let content = pattern(30 * PAGE as usize);
+    let file = world.file("a", &content);
+    let polled = |page, pages| {
+        let (at, length) = (page * PAGE, pages * PAGE);
+        let read = world.try_read(&file, at, length as u32, Effort::ResidentOnly);
+        read.map(|(data, _)| assert_eq!(data, content[at as usize..(at + length) as usize]))
+    };
+    let fills = || world.export.metrics().fills.get();
+    // The store of this test has every other read at hand.
+    assert_eq!(polled(5, 1), Err(ReadFailed::NotResident));
+    assert_eq!((polled(5, 1), fills()), (Ok(()), 1));
+    assert_eq!((polled(5, 1), fills()), (Ok(()), 1));
+    // What was refused is no part of a scan, what was filled is one.
+    assert_eq!(polled(6, 1), Err(ReadFailed::NotResident));
+    assert_eq!((polled(6, 1), fills()), (Ok(()), 2));
+    assert_eq!((polled(7, 1), fills()), (Ok(()), 2));
+    // One fill for a call: page 22 is missing, and so are those behind page 23.
+    world.read(&file, 23 * PAGE, PAGE as u32);
+    assert_eq!(polled(22, 3), Err(ReadFailed::NotResident));
+    assert_eq!(polled(22, 3), Err(ReadFailed::NotResident));
+    assert_eq!(polled(22, 1), Ok(()));
+}
+
+#[test]
 fn a_scan_fills_ahead() {
     let world = World::new(512);
     let file = world.file("a", &pattern(256 * PAGE as usize));

@@ -256,6 +256,7 @@ impl Store for Advancing {
         mode_decides(object: ObjectId) -> Result<bool>;
         readlink(object: ObjectId) -> Result<Vec<u8>>;
         read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
+        read_at_hand(object: ObjectId, offset: u64, data: &mut [u8]) -> bool;
         sync(object: ObjectId, data_only: bool) -> Result<()>;
         wants_sync() -> bool;
         statfs(object: ObjectId) -> Result<Space>;

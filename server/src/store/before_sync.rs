@@ -49,6 +49,7 @@ forward! {
     lookup_at_hand(who: &Credential, directory: ObjectId, name: &[u8]) -> Option<Result<Found>>;
     readlink(object: ObjectId) -> Result<Vec<u8>>;
     read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
+    read_at_hand(object: ObjectId, offset: u64, data: &mut [u8]) -> bool;
     write_from(who: &Credential, object: ObjectId, offset: u64, data: &Gather<'_>) -> Result<usize>;
     sync(object: ObjectId, data_only: bool) -> Result<()>, syncs object;
     wants_sync() -> bool;

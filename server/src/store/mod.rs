@@ -365,6 +365,12 @@ pub trait Store: Send + Sync {
     /// the right to read.
     fn read_at(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
 
+    /// As [`Store::read_at`], from memory. False: that takes waiting, or the file ends before; `data` then holds anything.
+    fn read_at_hand(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> bool {
+        let _ = (object, offset, data);
+        false
+    }
+
     /// Writes all of `data`, or fewer bytes (at least one) if the space ran out in between. Each byte is taken once. The
     /// owner may write whatever the mode says (RFC 1813 section 4.4). Without data, who may not write is still refused.
     fn write_from(

@@ -72,6 +72,10 @@ impl Store for Mortal {
         self.alive(|s| s.read_at(object, offset, data))
     }
 
+    fn read_at_hand(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> bool {
+        self.alive(|s| Ok(s.read_at_hand(object, offset, data))) == Ok(true)
+    }
+
     fn write_from(
         &self,
         who: &Credential,

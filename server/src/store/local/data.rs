@@ -7,7 +7,7 @@ use odafs_common::wire::nfs3::{FileType, Status};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use rustix::fs::{Access, fdatasync, fstat, fsync, readlinkat, syncfs};
-use rustix::io::{Errno, pread};
+use rustix::io::{Errno, IoSliceMut, ReadWriteFlags, pread, preadv2};
 
 use super::descriptors::{Descriptor, Use};
 use super::identity::Judge;
@@ -45,6 +45,23 @@ impl LocalStore {
             }
         }
         Ok(count)
+    }
+
+    /// What an open file has in the kernel's page cache.
+    pub(super) fn read_cached(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> bool {
+        let wanted = data.len();
+        let inside = offset.saturating_add(wanted as u64) <= OFFSET_MAX;
+        let file = self.descriptors.find(object, Use::Read);
+        let Some(file) = file.filter(|file| inside && file.kind == FileType::Regular) else {
+            return false;
+        };
+        let read = preadv2(
+            &*file,
+            &mut [IoSliceMut::new(data)],
+            offset,
+            ReadWriteFlags::NOWAIT,
+        );
+        read == Ok(wanted)
     }
 
     pub(super) fn write(

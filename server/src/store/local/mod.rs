@@ -252,6 +252,10 @@ impl Store for LocalStore {
         self.read(object, offset, data)
     }
 
+    fn read_at_hand(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> bool {
+        self.read_cached(object, offset, data)
+    }
+
     fn write_from(
         &self,
         who: &Credential,

@@ -255,6 +255,14 @@ impl Store for MemoryStore {
         Ok(count)
     }
 
+    fn read_at_hand(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> bool {
+        if !self.tree.lock().is_at_hand(Operation::Read) {
+            return false;
+        }
+        let wanted = data.len();
+        self.read_at(object, offset, data) == Ok(wanted)
+    }
+
     fn write_from(
         &self,
         who: &Credential,

@@ -41,6 +41,8 @@ pub(super) struct Tree {
     pub watched: BTreeSet<ObjectId>,
     pub events: VecDeque<OutsideEvent>,
     pub interrupted: bool,
+    /// The next call that asks is told so.
+    pub at_hand: bool,
 }
 
 impl Tree {
@@ -61,6 +63,7 @@ impl Tree {
             watched: BTreeSet::new(),
             events: VecDeque::new(),
             interrupted: false,
+            at_hand: false,
         };
         let owner = Credential::of(0, 0, &[]);
         let body = Body::Directory(Names::new(ROOT));
@@ -80,6 +83,18 @@ impl Tree {
             .entry(operation)
             .or_default()
             .push_back(status);
+    }
+
+    /// Whether a call of that kind needs no waiting: every other one, unless a test has plans for it.
+    pub fn is_at_hand(&mut self, operation: Operation) -> bool {
+        fn planned<T>(plans: Option<&VecDeque<T>>) -> bool {
+            plans.is_some_and(|plans| !plans.is_empty())
+        }
+        let at_hand = self.at_hand;
+        self.at_hand = !at_hand;
+        at_hand
+            && !planned(self.meddlers.get(&operation))
+            && !planned(self.failures.get(&operation))
     }
 
     /// The failure that a test has asked for.

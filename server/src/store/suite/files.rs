@@ -27,6 +27,13 @@ pub(super) fn bytes(store: &dyn Store) {
     assert_eq!(&tail[..2], b"nd");
     assert_eq!(store.read_at(object, 10_003, &mut tail).unwrap(), 0);
     assert_eq!(store.read_at(object, u64::MAX - 3, &mut tail).unwrap(), 0);
+    for (offset, length) in [(0, 10_003), (9_000, 1_003), (10_001, 3), (u64::MAX - 3, 8)] {
+        let mut at_hand = vec![1; length];
+        let end = (offset as usize).saturating_add(length);
+        if store.read_at_hand(object, offset, &mut at_hand) {
+            assert_eq!(data.get(offset as usize..end), Some(&*at_hand));
+        }
+    }
     assert_eq!(store.write_at(&me(), object, 5, b"").unwrap(), 0);
     refused(
         store.write_at(&me(), object, u64::MAX - 3, b"far away"),
