@@ -206,7 +206,7 @@ impl Keeper {
             core.index.insert(hash, frame);
         }
         self.held += 1;
-        self.order.insert(frame, hash, self.limit)
+        self.order.insert(frame, hash, core, self.limit)
     }
 
     /// Drops a block.

@@ -9,7 +9,8 @@
 //!                     +-- not used --> gone
 //! ```
 //!
-//! What is read once passes through a tenth of the memory and leaves the rest alone. A hit only counts a use, up to
+//! What is read once passes through a tenth of the memory and leaves the rest alone. A page that is read again soon after it
+//! went comes to the main queue if that has room, or one that was not used since it was looked at last. A hit only counts a use, up to
 //! [`USES_MAX`], and only of a page that is no longer new ([`newness`]): small reads that follow each other in one page are one
 //! use of it. How it compares is printed by the test `contest`, and stands in docs/BENCHMARKS.md.
 
@@ -25,6 +26,8 @@ const REMEMBERED: u32 = 9;
 const NEW: u32 = 64;
 /// One part in so many of the memory, as much more of which would have kept a page: its return is told.
 const LATE: u32 = 8;
+/// Used pages of the main queue that a page which returns may find, until it counts as new.
+const CHALLENGED: u32 = 3;
 /// Used pages that are passed over for one eviction, at most: a lock is held meanwhile.
 const PASSED_MAX: u32 = 256;
 
@@ -71,11 +74,33 @@ pub fn newness(capacity: u32) -> u64 {
 impl Order {
     /// A page came into a place that had none, in a cache for so many. True if it went of late: an eighth more memory would
     /// have kept it.
-    pub fn insert(&mut self, place: u32, hash: u64, capacity: u32) -> bool {
+    pub fn insert(&mut self, place: u32, hash: u64, places: &impl Places, capacity: u32) -> bool {
         let age = self.gone.take(hash);
         let returns = age.is_some_and(|age| age < capacity / 10 * REMEMBERED + 1);
-        self.push(place, returns);
+        let in_main = returns && self.main_gives_way(places, capacity);
+        self.push(place, in_main);
         age.is_some_and(|age| age <= capacity / LATE)
+    }
+
+    /// Is there a page in the main queue to give way to one that returns? Those that were used since they were looked at last
+    /// do not, but have a use less: a loop that is a little longer than the memory would else take all from each other.
+    fn main_gives_way(&mut self, places: &impl Places, capacity: u32) -> bool {
+        if self.main.length < capacity - capacity / SMALL {
+            return true;
+        }
+        for _ in 0..CHALLENGED {
+            let Some(place) = self.main.first.checked_sub(1) else {
+                return true;
+            };
+            let uses = places.uses(place);
+            if uses == 0 {
+                return true;
+            }
+            self.remove(place);
+            places.set_uses(place, uses - 1);
+            self.push(place, true);
+        }
+        false
     }
 
     /// A page is taken from its place.
@@ -151,7 +176,7 @@ impl Order {
     }
 
     fn evicts_from_small(&self, capacity: u32) -> bool {
-        self.small.length > capacity / SMALL || self.main.length == 0
+        self.small.length >= (capacity / SMALL).max(1) || self.main.length == 0
     }
 
     fn push(&mut self, place: u32, in_main: bool) {

@@ -77,7 +77,7 @@ impl Shadow {
             Some(free) => *free = held,
             None => self.names.0.push(held),
         }
-        self.order.insert(place, name, self.capacity);
+        self.order.insert(place, name, &self.names, self.capacity);
         self.places.insert(name, place);
     }
 
