@@ -60,6 +60,8 @@ impl Reading<'_> {
     /// Counts each request under the slowest route that any of its parts took, and tells the policy of it.
     pub fn account(&self, parts: &[Part<'_>], ranges: &[Range<usize>]) {
         let took_ns = self.asked.took_ns().filter(|_| !self.disturbed);
+        // What one of them took: they are compared with reads that are alone, too.
+        let took_ns = took_ns.map(|ns| ns / ranges.len().max(1) as u64);
         let mut told = Told::default();
         let lane = self.asked.lane();
         let counts = self.shared.lanes.counts(lane);

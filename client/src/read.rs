@@ -54,6 +54,10 @@ pub struct Reading<'a> {
     pub size: PageSize,
     /// What the read is to do.
     pub asked: Asked,
+    /// Its class.
+    class: SizeClass,
+    /// The policy was told how what was asked has ended.
+    told: bool,
     /// Its pages are kept, and asked for as a whole.
     pub keeps: bool,
     /// Somebody wants to know which way it went.
@@ -122,8 +126,7 @@ fn read_on(
     let shared = file.shared();
     let session = shared.session();
     let size = shared.page(session.as_deref());
-    let bytes = requests.iter().map(|request| request.buf.len()).sum();
-    let class = SizeClass::of(bytes);
+    let class = class_of(requests);
     let asked = asked.unwrap_or_else(|| shared.ask(file.state(), class));
     let mut reading = Reading {
         shared,
@@ -131,6 +134,8 @@ fn read_on(
         session,
         size,
         asked,
+        class,
+        told: false,
         keeps: false,
         traced: trace.is_some(),
         refused,
@@ -144,6 +149,13 @@ fn read_on(
         reading.batch(file, batch, trace.as_deref_mut())?;
     }
     Ok(())
+}
+
+/// The class of requests that are read together: that of one which asks for as much as they do in the mean. A gather of many
+/// small ranges is not one long read.
+fn class_of(requests: &[ReadRequest<'_>]) -> SizeClass {
+    let bytes: usize = requests.iter().map(|request| request.buf.len()).sum();
+    SizeClass::of(bytes.div_ceil(requests.len().max(1)))
 }
 
 /// How many requests make up a batch of at most [`PARTS_MAX`] parts; at least one.
@@ -190,6 +202,12 @@ impl Reading<'_> {
         requests: &mut [ReadRequest<'_>],
         trace: Option<&mut Vec<trace::Step>>,
     ) -> Result<(), ReadError> {
+        if self.told {
+            self.asked = self.shared.ask(self.file, self.class);
+            self.keeps = self.steps().keeps();
+            self.disturbed = false;
+        }
+        self.told = true;
         let began = clock::now();
         let (mut parts, ranges) = self.cut(requests, began);
         self.look(&mut parts);
@@ -368,5 +386,22 @@ impl Reading<'_> {
         } else {
             Vec::new()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gather_is_of_the_class_of_its_ranges() {
+        let mut rows = vec![[0; 256]; 10_000];
+        let requests: Vec<_> = (0..)
+            .zip(&mut rows)
+            .map(|(at, row)| ReadRequest::new(at * 256, row))
+            .collect();
+        assert_eq!(class_of(&requests), SizeClass::of(256));
+        assert_eq!(class_of(&requests[..1]), SizeClass::of(256));
+        assert_eq!(class_of(&[]), SizeClass::of(0));
     }
 }
