@@ -39,8 +39,12 @@ use odafs_fabric::{clock, sync::Arc};
 
 /// Parts that are worked on together: 4 MiB of 4 KiB pages.
 const PARTS_MAX: usize = 1024;
-/// Cache lines of the next page that are fetched while one is copied.
-const PREFETCH_LINES: u32 = 8;
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// Cache lines of a part that are fetched ahead.
+const PREFETCH_LINES: usize = 8;
+/// Bytes of the parts that are copied between fetching one ahead and copying it: several, where they are small.
+const PREFETCH_BYTES: usize = 2048;
 
 /// What a read works with.
 pub struct Reading<'a> {
@@ -287,14 +291,19 @@ impl Reading<'_> {
         let mut scratch = self.scratch();
         // What comes this way alone has mostly been refused once already.
         let alone = parts.len() == 1;
+        let mean = parts.iter().map(|part| part.buf.len()).sum::<usize>() / parts.len().max(1);
+        let ahead = (PREFETCH_BYTES / mean.max(1)).clamp(1, PREFETCH_LINES);
         for at in 0..parts.len() {
             if let Some(Part {
                 step: Step::Load(next),
                 within,
+                buf,
                 ..
-            }) = parts.get(at + 1)
+            }) = parts.get(at + ahead)
             {
-                view.prefetch(next.address + *within as u64, PREFETCH_LINES);
+                let lines = buf.len().div_ceil(LINE) + 1;
+                let lines = lines.min(PREFETCH_LINES) as u32;
+                view.prefetch(next.address + *within as u64, lines);
             }
             let part = &mut parts[at];
             let Step::Load(location) = part.step else {
