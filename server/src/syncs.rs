@@ -1,5 +1,6 @@
 //! Syncs of one file, shared: one serves all whose bytes were written before it began.
 
+use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Condvar, Mutex, OnceLock};
 
 use crate::store::StoreError;
@@ -13,6 +14,8 @@ pub(crate) type Synced = Result<[u8; 8], StoreError>;
 pub(crate) struct Syncs {
     state: Mutex<State>,
     ended: Condvar,
+    /// Those that failed.
+    failures: AtomicU64,
 }
 
 #[derive(Default)]
@@ -25,6 +28,11 @@ struct State {
 }
 
 impl Syncs {
+    /// How many have failed so far: whoever was told of one may have been told of bytes that others wrote.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::SeqCst)
+    }
+
     /// Waits for a sync that begins from now on. `sync`, told whether the times matter, is called if nobody else's is.
     pub(crate) fn share(&self, with_times: bool, sync: impl FnOnce(bool) -> Synced) -> Synced {
         let mut state = self.state.lock();
@@ -42,6 +50,9 @@ impl Syncs {
         drop(state);
         let turn = Turn(self);
         let synced = sync(with_times);
+        if synced.is_err() {
+            self.failures.fetch_add(1, Ordering::SeqCst);
+        }
         let _ = begun.set(synced);
         drop(turn);
         synced
@@ -67,7 +78,6 @@ mod tests {
     use odafs_fabric::sync::thread;
 
     use super::*;
-    use crate::export::Export;
     use crate::read::Effort;
     use crate::store::{BeforeSync, Operation};
     use crate::testing::{World, owner};
@@ -132,27 +142,40 @@ mod tests {
         assert!(syncs.share(false, |_| Ok([0; 8])).is_ok());
     }
 
-    /// The kernel tells one of those who sync that bytes were lost. It may be another than the one whose bytes they were.
+    /// The kernel tells one of those who sync that bytes were lost. It may be another than the one whose bytes they were, who
+    /// then must not be told that they are stable; nor to write them again, over what others may have written since.
     #[test]
-    fn a_stable_write_is_asked_for_again_if_anothers_sync_has_failed_since() {
-        let export: &OnceLock<Arc<Export>> = Box::leak(Box::default());
+    fn a_stable_write_fails_if_anothers_sync_of_the_file_has_failed_since() {
+        type Meanwhile = Mutex<Option<Box<dyn FnOnce() + Send>>>;
+        let meanwhile: &Meanwhile = Box::leak(Box::default());
         let world = World::behind(64, |store| {
-            // As another's sync that fails behind the write's data and ahead of its own sync.
+            // Behind the write's data and ahead of its own sync.
             Arc::new(BeforeSync::new(store, |_| {
-                if let Some(export) = export.get() {
-                    export.change_verifier();
+                let act = meanwhile.lock().take();
+                if let Some(act) = act {
+                    act();
                 }
             }))
         });
-        let file = world.file("a", &[7; 10_000]);
+        let (file, other) = (world.file("a", &[7; 10_000]), world.file("b", &[7; 10]));
+        let failing = |file: &Arc<crate::file::File>| -> Box<dyn FnOnce() + Send> {
+            let (export, file) = (Arc::clone(&world.export), Arc::clone(file));
+            Box::new(move || {
+                file.syncs().failures.fetch_add(1, Ordering::SeqCst);
+                export.change_verifier();
+            })
+        };
         let put = |stable| {
             let written = write(&world.export, &owner(), &file, 0, b"x", stable);
             written.map_err(|refused| refused.error.status).map(drop)
         };
-        assert_eq!(put(Stable::FileSync), Ok(()));
-        assert!(export.set(Arc::clone(&world.export)).is_ok(), "once");
-        assert_eq!(put(Stable::FileSync), Err(Status::Jukebox));
-        assert_eq!(put(Stable::DataSync), Err(Status::Jukebox));
+        for stable in [Stable::FileSync, Stable::DataSync] {
+            assert_eq!(put(stable), Ok(()));
+            *meanwhile.lock() = Some(failing(&file));
+            assert_eq!(put(stable), Err(Status::Io));
+            *meanwhile.lock() = Some(failing(&other));
+            assert_eq!(put(stable), Ok(()), "another file's");
+        }
         assert_eq!(put(Stable::Unstable), Ok(()), "its verifier says it");
     }
 

@@ -87,7 +87,7 @@ pub fn write<'d>(
         .filter(|end| *end <= SIZE_MAX)
         .ok_or_else(|| Refused::unchanged(export, file, Status::FBig))?;
     // From before the data: if a sync fails in between, the client will see that the verifier is another.
-    let verifier = export.verifier();
+    let (verifier, failures) = (export.verifier(), file.syncs().failures());
     let settle = || match stable {
         Stable::Unstable if !export.store().wants_sync() => Ok(verifier),
         _ => sync(export, file, stable != Stable::FileSync),
@@ -109,11 +109,11 @@ pub fn write<'d>(
                 data,
             };
             let (count, wcc) = put.run(end)?;
-            let settled = settle().map_err(|error| Refused { error, wcc })?;
-            // Someone else's sync has failed meanwhile, and may have been told of the loss of these bytes: they must
-            // come again before they count as stable.
-            if stable != Stable::Unstable && settled != verifier {
-                let error = Status::Jukebox.into();
+            settle().map_err(|error| Refused { error, wcc })?;
+            // Someone else's sync of the file has failed meanwhile, and may have been told of the loss of these bytes. To
+            // ask for them again would be wrong: they may be there, and others may have written over them since.
+            if stable != Stable::Unstable && file.syncs().failures() != failures {
+                let error = Status::Io.into();
                 return Err(Refused { error, wcc });
             }
             (count, wcc)
