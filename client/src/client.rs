@@ -10,6 +10,7 @@ use crate::{
     options::{Eager, Options},
     path::{Place, Walk},
     read_dir::ReadDir,
+    record::{Initial, Operation},
     references,
     route::{Choice, SizeClass},
     shared::Shared,
@@ -149,7 +150,19 @@ impl Client {
     /// # Errors
     /// There is none, it is a directory, or the call failed.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File, PathError> {
-        let (verb, path) = ("open", path.as_ref());
+        let path = path.as_ref();
+        let size = |file: &File| file.state().attributes().map_or(0, |known| known.size);
+        let before = |file: &File| Initial::Bytes(size(file));
+        self.recorded(
+            path,
+            |file| Operation::Open { file },
+            before,
+            || self.open_at(path),
+        )
+    }
+
+    fn open_at(&self, path: &Path) -> Result<File, PathError> {
+        let verb = "open";
         let found = self.walk(verb).find(path, true)?;
         if found.attributes.kind == nfs3::FileType::Directory {
             return Err(NfsError::from(nfs3::Status::IsDir).at(verb, &shown(path)));
@@ -201,7 +214,13 @@ impl Client {
         path: impl AsRef<Path>,
         options: &CreateOptions,
     ) -> Result<File, PathError> {
-        let (verb, path) = ("create", path.as_ref());
+        let path = path.as_ref();
+        let of = |file| Operation::Create { file };
+        self.recorded(path, of, |_| Initial::Absent, || self.make(path, options))
+    }
+
+    fn make(&self, path: &Path, options: &CreateOptions) -> Result<File, PathError> {
+        let verb = "create";
         let place = self.walk(verb).place(path)?;
         let size = options.truncate.then_some(0);
         let attributes = nfs3::SetAttributes {
@@ -243,11 +262,7 @@ impl Client {
     /// # Errors
     /// There is no such file, or the call failed.
     pub fn stat(&self, path: impl AsRef<Path>) -> Result<Metadata, PathError> {
-        Ok(self
-            .walk("stat")
-            .find(path.as_ref(), true)?
-            .attributes
-            .into())
+        self.stat_at(path.as_ref(), true)
     }
 
     /// What is known about a file or about a symbolic link itself.
@@ -255,11 +270,14 @@ impl Client {
     /// # Errors
     /// As [`stat`](Self::stat).
     pub fn stat_link(&self, path: impl AsRef<Path>) -> Result<Metadata, PathError> {
-        Ok(self
-            .walk("stat")
-            .find(path.as_ref(), false)?
-            .attributes
-            .into())
+        self.stat_at(path.as_ref(), false)
+    }
+
+    fn stat_at(&self, path: &Path, follows: bool) -> Result<Metadata, PathError> {
+        let of = |file| Operation::Stat { file };
+        self.recorded(path, of, Metadata::initial, || {
+            Ok(self.walk("stat").find(path, follows)?.attributes.into())
+        })
     }
 
     /// The entries of a directory, without `.` and `..`, fetched as they are asked for.
@@ -267,7 +285,13 @@ impl Client {
     /// # Errors
     /// There is no such directory, or the call failed.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir, PathError> {
-        let (verb, path) = ("list", path.as_ref());
+        let path = path.as_ref();
+        let of = |file| Operation::List { file };
+        self.recorded(path, of, |_| Initial::Directory, || self.list(path))
+    }
+
+    fn list(&self, path: &Path) -> Result<ReadDir, PathError> {
+        let verb = "list";
         let directory = self.walk(verb).find(path, true)?;
         let path = shown(path);
         if directory.attributes.kind != nfs3::FileType::Directory {
@@ -285,9 +309,18 @@ impl Client {
     /// # Errors
     /// It exists, its parent does not, or the call failed.
     pub fn mkdir(&self, path: impl AsRef<Path>) -> Result<(), PathError> {
-        self.on_name("mkdir", path.as_ref(), |nfs, at| {
-            nfs.make_directory(&at.directory, &at.name, 0o755).map(drop)
-        })
+        let path = path.as_ref();
+        let of = |file| Operation::Mkdir { file };
+        self.recorded(
+            path,
+            of,
+            |()| Initial::Absent,
+            || {
+                self.on_name("mkdir", path, |nfs, at| {
+                    nfs.make_directory(&at.directory, &at.name, 0o755).map(drop)
+                })
+            },
+        )
     }
 
     /// Removes a file or a symbolic link.
@@ -295,9 +328,18 @@ impl Client {
     /// # Errors
     /// There is none, it is a directory, or the call failed.
     pub fn remove(&self, path: impl AsRef<Path>) -> Result<(), PathError> {
-        self.on_name("remove", path.as_ref(), |nfs, at| {
-            nfs.remove(&at.directory, &at.name, Removed::File)
-        })
+        let path = path.as_ref();
+        let of = |file| Operation::Remove { file };
+        self.recorded(
+            path,
+            of,
+            |()| Initial::Bytes(0),
+            || {
+                self.on_name("remove", path, |nfs, at| {
+                    nfs.remove(&at.directory, &at.name, Removed::File)
+                })
+            },
+        )
     }
 
     /// Removes an empty directory.
@@ -305,9 +347,18 @@ impl Client {
     /// # Errors
     /// There is none, it is not empty, or the call failed.
     pub fn rmdir(&self, path: impl AsRef<Path>) -> Result<(), PathError> {
-        self.on_name("rmdir", path.as_ref(), |nfs, at| {
-            nfs.remove(&at.directory, &at.name, Removed::Directory)
-        })
+        let path = path.as_ref();
+        let of = |file| Operation::Rmdir { file };
+        self.recorded(
+            path,
+            of,
+            |()| Initial::Directory,
+            || {
+                self.on_name("rmdir", path, |nfs, at| {
+                    nfs.remove(&at.directory, &at.name, Removed::Directory)
+                })
+            },
+        )
     }
 
     /// Renames; what bears the new name is replaced.
@@ -315,10 +366,17 @@ impl Client {
     /// # Errors
     /// There is no such file, or the call failed.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), PathError> {
-        let to = self.walk("rename").place(to.as_ref())?;
-        self.on_name("rename", from.as_ref(), |nfs, from| {
-            nfs.rename((&from.directory, &from.name), (&to.directory, &to.name))
-        })
+        let names = (from.as_ref(), to.as_ref());
+        self.recorded_pair(
+            names,
+            |from, to| Operation::Rename { from, to },
+            || {
+                let to = self.walk("rename").place(names.1)?;
+                self.on_name("rename", names.0, |nfs, from| {
+                    nfs.rename((&from.directory, &from.name), (&to.directory, &to.name))
+                })
+            },
+        )
     }
 
     /// Makes a symbolic link at `path` that points to `target`.
@@ -359,10 +417,17 @@ impl Client {
         existing: impl AsRef<Path>,
         new: impl AsRef<Path>,
     ) -> Result<(), PathError> {
-        let existing = self.walk("link").find(existing.as_ref(), false)?;
-        self.on_name("link", new.as_ref(), |nfs, at| {
-            nfs.link(&existing.handle, &at.directory, &at.name)
-        })
+        let names = (existing.as_ref(), new.as_ref());
+        self.recorded_pair(
+            names,
+            |from, to| Operation::Link { from, to },
+            || {
+                let existing = self.walk("link").find(names.0, false)?;
+                self.on_name("link", names.1, |nfs, at| {
+                    nfs.link(&existing.handle, &at.directory, &at.name)
+                })
+            },
+        )
     }
 
     fn on_name(
@@ -384,7 +449,16 @@ impl Client {
         path: impl AsRef<Path>,
         changes: &Changes,
     ) -> Result<Metadata, PathError> {
-        let (verb, path) = ("set attributes", path.as_ref());
+        let path = path.as_ref();
+        let of = |file| match changes.size {
+            Some(length) => Operation::Truncate { file, length },
+            None => Operation::Attributes { file },
+        };
+        self.recorded(path, of, Metadata::initial, || self.change(path, changes))
+    }
+
+    fn change(&self, path: &Path, changes: &Changes) -> Result<Metadata, PathError> {
+        let verb = "set attributes";
         let found = self.walk(verb).find(path, true)?;
         let at = |error: NfsError| error.at(verb, &shown(path));
         let state = self.shared.file(found.handle);

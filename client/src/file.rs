@@ -7,7 +7,9 @@ use crate::{
     error::{PathError, ReadError, WriteError},
     metadata::Metadata,
     nfs::NfsError,
-    read, references,
+    read,
+    record::{Operation, length_of},
+    references,
     route::{Order, SizeClass},
     session::Session,
     shared::Shared,
@@ -17,7 +19,7 @@ use crate::{
 };
 use odafs_common::wire::nfs3::Stable;
 use odafs_fabric::sync::Arc;
-use std::ops::Range;
+use std::{ops::Range, path::Path};
 
 /// Pages of which references are asked for at once, at most: 256 MiB.
 const WILL_NEED_PAGES: u64 = 65_536;
@@ -30,13 +32,16 @@ pub struct File {
     client: Client,
     state: Arc<FileState>,
     path: Arc<str>,
-    /// The session in which it was opened: at hand without a lock as long as it is the present one.
+    /// The session in which it was opened: at hand without a lock as long as it is the present one. None where reads are
+    /// recorded: so that is looked at by no read that has a session at hand.
     session: Option<Arc<Session>>,
 }
 
 impl File {
     pub(crate) fn new(client: Client, state: Arc<FileState>, path: Arc<str>) -> Self {
-        let session = client.shared().session();
+        let shared = client.shared();
+        let records = shared.options.record.is_some();
+        let session = shared.session().filter(|_| !records);
         Self {
             client,
             state,
@@ -74,6 +79,13 @@ impl File {
     /// # Errors
     /// The file is gone, or the call failed.
     pub fn metadata(&self) -> Result<Metadata, PathError> {
+        let of = |file| Operation::Stat { file };
+        let path = Path::new(&*self.path);
+        self.client
+            .recorded(path, of, Metadata::initial, || self.fetch_metadata())
+    }
+
+    fn fetch_metadata(&self) -> Result<Metadata, PathError> {
         match self.shared().nfs().attributes(&self.state.handle) {
             Ok(attributes) => {
                 self.state.revalidate(&attributes);
@@ -221,7 +233,7 @@ impl File {
     /// The server refused it, or the call failed. A write whose call failed may have been done, or be done yet: it may be
     /// sent again by [`sync`](Self::sync), together with earlier ones that the server lost.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), WriteError> {
-        write::write(self, data, offset, Stable::Unstable)
+        self.write(data, offset, Stable::Unstable)
     }
 
     /// Writes all of `data` at `offset`; it is on the server's stable storage when this returns.
@@ -229,7 +241,17 @@ impl File {
     /// # Errors
     /// As [`write_at`](Self::write_at).
     pub fn write_stable_at(&self, data: &[u8], offset: u64) -> Result<(), WriteError> {
-        write::write(self, data, offset, Stable::FileSync)
+        self.write(data, offset, Stable::FileSync)
+    }
+
+    fn write(&self, data: &[u8], offset: u64, stable: Stable) -> Result<(), WriteError> {
+        let length = length_of(data.len());
+        let of = |file| Operation::Write {
+            file,
+            offset,
+            length,
+        };
+        self.recorded_change(of, || write::write(self, data, offset, stable))
     }
 
     /// Brings all that was written through this client to stable storage; what a restart of the server lost is sent
@@ -238,7 +260,7 @@ impl File {
     /// # Errors
     /// The server refused it, the call failed, or lost data could not be sent again.
     pub fn sync(&self) -> Result<(), WriteError> {
-        write::sync(self)
+        self.recorded_change(|file| Operation::Sync { file }, || write::sync(self))
     }
 
     /// Says that these ranges, in bytes, will be read soon: the references of their pages are asked for, as far as those are in

@@ -46,6 +46,8 @@
 //! # }
 //! ```
 //!
+//! What a program does can be recorded, to be replayed by `odafs bench replay`: [`record`].
+//!
 //! [`Client`] and [`File`] are cheap to clone and may be used from many threads at once; async programs use
 //! `odafs::tokio`. [`Options`] choose routes, caching, deadlines and how a thread waits. Against a server without the
 //! ODAFS program the same calls speak plain NFS version 3.
@@ -78,6 +80,7 @@
 //! | `calls`, `pipeline`, `pool`, `procedure`, `silence` | RPC: one call, many calls, servers that do not answer |
 //! | `link`, `transport`, `tcp`, `rdma` | connections that carry calls: messages of a fabric, TCP, RPC-over-RDMA |
 //! | `nfs`, `mount`, `handle` | NFS version 3 and MOUNT |
+//! | `record` | traces of what a client does, and their text |
 //! | `url`, `default_socket`, `error`, `errno` | addresses, and what goes wrong |
 #![forbid(unsafe_code)]
 
@@ -118,6 +121,7 @@ mod read_into;
 mod read_page;
 mod read_pair;
 mod read_rpc;
+pub mod record;
 mod references;
 mod route;
 mod session;

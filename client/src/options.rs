@@ -1,5 +1,6 @@
 //! What a caller may ask of a client. Every field has a default that suits a first program.
 
+use crate::record::Recorder;
 use odafs_common::session::Identity;
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub struct Options {
     pub identity: Option<[u8; 32]>,
     /// The server's X25519 public key; when given, a server with another one is refused.
     pub server_key: Option<[u8; 32]>,
+    /// Where what the client does is recorded, if anywhere. Reads then take somewhat longer; `None` costs them nothing.
+    pub record: Option<Recorder>,
     /// Seed of the policy's probe jitter. The same seed and the same inputs take the same routes.
     pub seed: u64,
 }
@@ -69,6 +72,7 @@ impl Default for Options {
             credential: Credential::of_process(),
             identity: None,
             server_key: None,
+            record: None,
             seed: 0,
         }
     }

@@ -26,7 +26,7 @@ use crate::{
     read_into,
     read_page::{self, Ended, Waits},
     read_pair::PairFailed,
-    read_rpc,
+    read_rpc, record,
     route::SizeClass,
     session::Session,
     shared::{Asked, Shared},
@@ -101,7 +101,12 @@ pub fn read_into(
     requests: &mut [IntoRequest],
 ) -> Result<(), ReadError> {
     if read_into::pays(file.shared(), requests) {
-        return read_into::read(file, buffer, requests);
+        let call = |requests: &mut [IntoRequest]| read_into::read(file, buffer, requests);
+        return file.recorded_reads(requests, call, |request| record::Asked {
+            offset: request.offset,
+            bytes: request.range.len(),
+            got: request.bytes,
+        });
     }
     for request in requests {
         let into = &mut buffer[request.range.clone()];
@@ -121,6 +126,21 @@ pub fn read_many(
 
 /// The same, for a read that has asked already, or whose first part was read directly and `refused`.
 fn read_on(
+    file: &File,
+    requests: &mut [ReadRequest<'_>],
+    trace: Option<&mut Vec<trace::Step>>,
+    asked: Option<Asked>,
+    refused: Option<(Exception, u64)>,
+) -> Result<(), ReadError> {
+    let call = |requests: &mut [ReadRequest<'_>]| in_batches(file, requests, trace, asked, refused);
+    file.recorded_reads(requests, call, |request| record::Asked {
+        offset: request.offset,
+        bytes: request.buf.len(),
+        got: request.bytes,
+    })
+}
+
+fn in_batches(
     file: &File,
     requests: &mut [ReadRequest<'_>],
     mut trace: Option<&mut Vec<trace::Step>>,

@@ -8,6 +8,7 @@ use crate::{
     part::{Failed, Step},
     read_rpc,
     route::{Choice, SizeClass},
+    session::Session,
     shared::Asked,
     steps::{Found, Steps},
     trace::Why,
@@ -57,18 +58,41 @@ pub struct Fetched {
 /// Reads, if one page holds all that is wanted.
 #[inline]
 pub fn read(file: &File, buf: &mut [u8], offset: u64, waits: Waits) -> Ended {
-    let shared = file.shared();
     if buf.is_empty() {
         return Ended::Read(0);
     }
-    let present;
-    let session = match file.session_at_hand() {
-        Some(session) => Some(&**session),
-        None => {
-            present = shared.session();
-            present.as_deref()
+    match file.session_at_hand() {
+        Some(session) => read_in(file, Some(&**session), buf, offset, waits),
+        None => without_session_at_hand(file, buf, offset, waits),
+    }
+}
+
+/// The same where a session has to be looked for, there is none, or reads are recorded.
+fn without_session_at_hand(file: &File, buf: &mut [u8], offset: u64, waits: Waits) -> Ended {
+    let session = file.shared().session();
+    let began = file.records_from();
+    let asked = (offset, buf.len());
+    let ended = read_in(file, session.as_deref(), buf, offset, waits);
+    if let Some(began) = began {
+        match &ended {
+            Ended::Read(bytes) => file.note_read(began, asked, Ok(*bytes)),
+            Ended::Failed(_) => file.note_read(began, asked, Err(())),
+            // It goes on in `read`, and is recorded there.
+            Ended::LongerWay(_) | Ended::Refused(..) => {}
         }
-    };
+    }
+    ended
+}
+
+#[inline(always)]
+fn read_in(
+    file: &File,
+    session: Option<&Session>,
+    buf: &mut [u8],
+    offset: u64,
+    waits: Waits,
+) -> Ended {
+    let shared = file.shared();
     let size = shared.page(session);
     let within = size.within(offset);
     if within + buf.len() > size.bytes() {

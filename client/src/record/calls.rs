@@ -1,0 +1,176 @@
+//! What a client's calls tell a recorder.
+
+use super::{
+    format::{Initial, Operation},
+    recorder::{Recorder, length_of},
+};
+use crate::{
+    client::Client,
+    error::{PathError, ReadError, WriteError},
+    file::File,
+    metadata::{FileKind, Metadata},
+    shared::Shared,
+};
+use odafs_fabric::clock::{self, Nanos};
+use std::{os::unix::ffi::OsStrExt as _, path::Path};
+
+/// One read of a call: its first byte, how many were asked for, and how many came.
+pub struct Asked {
+    pub offset: u64,
+    pub bytes: usize,
+    pub got: usize,
+}
+
+impl Metadata {
+    /// What a trace says bears the name.
+    pub(crate) fn initial(&self) -> Initial {
+        match self.kind {
+            FileKind::Directory => Initial::Directory,
+            _ => Initial::Bytes(self.size),
+        }
+    }
+}
+
+impl Shared {
+    /// The path of a name from the export's root: a relative one starts at the URL's path.
+    fn from_root(&self, path: &Path) -> Vec<u8> {
+        let path = path.as_os_str().as_bytes();
+        match path.starts_with(b"/") {
+            true => path.to_vec(),
+            false => [&self.url.path, path].join(&b'/'),
+        }
+    }
+}
+
+impl Client {
+    /// Calls, and records that an operation was done on the name. What bore it before is told if the call succeeds.
+    pub(crate) fn recorded<T>(
+        &self,
+        path: &Path,
+        of: impl FnOnce(u32) -> Operation,
+        before: impl FnOnce(&T) -> Initial,
+        call: impl FnOnce() -> Result<T, PathError>,
+    ) -> Result<T, PathError> {
+        let shared = self.shared();
+        let Some(recorder) = &shared.options.record else {
+            return call();
+        };
+        let began = clock::now();
+        let result = call();
+        recorder.note(began, result.is_err(), |names| {
+            let initial = result.as_ref().map_or(Initial::Absent, before);
+            Some(of(names.number(&shared.from_root(path), initial)?))
+        });
+        result
+    }
+
+    /// The same of an operation on two names, of which the first is a file's.
+    pub(crate) fn recorded_pair<T>(
+        &self,
+        (from, to): (&Path, &Path),
+        of: fn(u32, u32) -> Operation,
+        call: impl FnOnce() -> Result<T, PathError>,
+    ) -> Result<T, PathError> {
+        let shared = self.shared();
+        let Some(recorder) = &shared.options.record else {
+            return call();
+        };
+        let began = clock::now();
+        let result = call();
+        recorder.note(began, result.is_err(), |names| {
+            let initial = match result {
+                Ok(_) => Initial::Bytes(0),
+                Err(_) => Initial::Absent,
+            };
+            let from = names.number(&shared.from_root(from), initial)?;
+            let to = names.number(&shared.from_root(to), Initial::Absent)?;
+            Some(of(from, to))
+        });
+        result
+    }
+}
+
+impl File {
+    fn recorder(&self) -> Option<&Recorder> {
+        self.shared().options.record.as_ref()
+    }
+
+    /// The time, where reads are recorded.
+    pub(crate) fn records_from(&self) -> Option<Nanos> {
+        self.recorder().map(|_| clock::now())
+    }
+
+    fn note(&self, began: Nanos, failed: bool, of: impl FnOnce(u32) -> Operation) {
+        let Some(recorder) = self.recorder() else {
+            return;
+        };
+        recorder.note(began, failed, |names| {
+            let path = self.shared().from_root(Path::new(self.path()));
+            let size = self.state().attributes().map_or(0, |known| known.size);
+            Some(of(names.number(&path, Initial::Bytes(size))?))
+        });
+    }
+
+    /// Records the reads of a call.
+    pub(crate) fn note_reads(
+        &self,
+        began: Nanos,
+        failed: bool,
+        reads: impl Iterator<Item = Asked>,
+    ) {
+        for (number, read) in reads.enumerate() {
+            let length = length_of(read.bytes);
+            self.note(began, failed, |file| Operation::Read {
+                file,
+                offset: read.offset,
+                length,
+                got: length_of(read.got).min(length),
+                together: number > 0,
+            });
+        }
+    }
+
+    /// Records one read, if it ended.
+    pub(crate) fn note_read(
+        &self,
+        began: Nanos,
+        (offset, bytes): (u64, usize),
+        got: Result<usize, ()>,
+    ) {
+        let read = Asked {
+            offset,
+            bytes,
+            got: got.unwrap_or(0),
+        };
+        self.note_reads(began, got.is_err(), std::iter::once(read));
+    }
+
+    /// Calls, and records a batch of reads.
+    pub(crate) fn recorded_reads<R>(
+        &self,
+        requests: &mut [R],
+        call: impl FnOnce(&mut [R]) -> Result<(), ReadError>,
+        asked: impl Fn(&R) -> Asked,
+    ) -> Result<(), ReadError> {
+        let Some(began) = self.records_from() else {
+            return call(requests);
+        };
+        let result = call(requests);
+        self.note_reads(began, result.is_err(), requests.iter().map(asked));
+        result
+    }
+
+    /// Calls, and records a change of the file.
+    pub(crate) fn recorded_change(
+        &self,
+        of: impl FnOnce(u32) -> Operation,
+        call: impl FnOnce() -> Result<(), WriteError>,
+    ) -> Result<(), WriteError> {
+        let Some(began) = self.records_from() else {
+            return call();
+        };
+        let result = call();
+        self.note(began, result.is_err(), of);
+        result
+    }
+}

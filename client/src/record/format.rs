@@ -1,0 +1,477 @@
+//! The text of a trace, version 1, as `docs/TRACES.md` has it. No IO.
+
+use std::fmt;
+
+/// The first line of a trace.
+pub const HEADER: &str = "odafs-trace 1";
+/// Names of a trace, at most.
+pub const NAMES_MAX: usize = 1 << 20;
+/// Operations of a trace, at most.
+pub const ENTRIES_MAX: usize = 1 << 24;
+/// Threads of a trace, at most.
+pub const THREADS_MAX: u32 = 256;
+/// Bytes of one read or write, at most.
+pub const LENGTH_MAX: u32 = 1 << 30;
+/// Bytes of a name's path, at most, as the file system has it.
+pub const PATH_MAX: usize = 4096;
+/// Bytes of a line, at most: a path may take three for each of its own.
+const LINE_MAX: usize = 3 * PATH_MAX + 64;
+
+/// A trace: names, and what was done with them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// The names; operations tell them by their index.
+    pub names: Vec<Name>,
+    /// The operations: those of a thread in the order in which it made them.
+    pub entries: Vec<Entry>,
+}
+
+/// A name of a file or a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    /// What bore the name before the first operation.
+    pub initial: Initial,
+    /// Its path from the root that all names share, `.` for that root itself. It has no empty component, no `.` or `..`.
+    pub path: Vec<u8>,
+}
+
+/// What bore a name before the first operation on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Initial {
+    /// Nothing.
+    Absent,
+    /// A directory.
+    Directory,
+    /// A file of so many bytes.
+    Bytes(u64),
+}
+
+/// One operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// When it began, in nanoseconds since the recording did.
+    pub begin_ns: u64,
+    /// How long it took in nanoseconds, if that is known.
+    pub took_ns: Option<u64>,
+    /// Who did it, from 0 on, below [`THREADS_MAX`].
+    pub thread: u32,
+    /// What.
+    pub operation: Operation,
+    /// It failed.
+    pub failed: bool,
+}
+
+/// What was done. `file` and the like are indexes of [`Trace::names`]; lengths and offsets are bytes.
+#[allow(missing_docs, reason = "the line above tells what the fields are")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// A file was opened.
+    Open { file: u32 },
+    /// A file was made, or cut to nothing.
+    Create { file: u32 },
+    /// `length` bytes were asked for and `got` came.
+    Read {
+        file: u32,
+        offset: u64,
+        length: u32,
+        got: u32,
+        /// In one call with the read before it of the same thread.
+        together: bool,
+    },
+    /// Bytes were written.
+    Write { file: u32, offset: u64, length: u32 },
+    /// What was written was brought to stable storage.
+    Sync { file: u32 },
+    /// A file got another length.
+    Truncate { file: u32, length: u64 },
+    /// Attributes were asked for.
+    Stat { file: u32 },
+    /// Attributes other than the length were changed.
+    Attributes { file: u32 },
+    /// A directory was listed.
+    List { file: u32 },
+    /// A directory was made.
+    Mkdir { file: u32 },
+    /// A directory was removed.
+    Rmdir { file: u32 },
+    /// A file was removed.
+    Remove { file: u32 },
+    /// A name was changed.
+    Rename { from: u32, to: u32 },
+    /// A file got a further name.
+    Link { from: u32, to: u32 },
+}
+
+impl Operation {
+    /// As lines have it.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Open { .. } => "open",
+            Self::Create { .. } => "create",
+            Self::Read { together, .. } => match together {
+                false => "read",
+                true => "read+",
+            },
+            Self::Write { .. } => "write",
+            Self::Sync { .. } => "sync",
+            Self::Truncate { .. } => "truncate",
+            Self::Stat { .. } => "stat",
+            Self::Attributes { .. } => "attributes",
+            Self::List { .. } => "list",
+            Self::Mkdir { .. } => "mkdir",
+            Self::Rmdir { .. } => "rmdir",
+            Self::Remove { .. } => "remove",
+            Self::Rename { .. } => "rename",
+            Self::Link { .. } => "link",
+        }
+    }
+
+    /// The name that it is about first, and the second if there is one.
+    pub fn names(&self) -> (u32, Option<u32>) {
+        match *self {
+            Self::Open { file }
+            | Self::Create { file }
+            | Self::Read { file, .. }
+            | Self::Write { file, .. }
+            | Self::Sync { file }
+            | Self::Truncate { file, .. }
+            | Self::Stat { file }
+            | Self::Attributes { file }
+            | Self::List { file }
+            | Self::Mkdir { file }
+            | Self::Rmdir { file }
+            | Self::Remove { file } => (file, None),
+            Self::Rename { from, to } | Self::Link { from, to } => (from, Some(to)),
+        }
+    }
+
+    /// Whether it changes files or directories.
+    pub fn changes(&self) -> bool {
+        !matches!(
+            self,
+            Self::Open { .. } | Self::Read { .. } | Self::Stat { .. } | Self::List { .. }
+        )
+    }
+}
+
+/// A line that is not of the format.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {what}")]
+pub struct TraceError {
+    /// Its number, from 1 on.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl Trace {
+    /// Reads a trace.
+    ///
+    /// # Errors
+    /// The first line that is not of the format.
+    pub fn parse(text: &[u8]) -> Result<Self, TraceError> {
+        let mut trace = Self::default();
+        let mut lines = text.split(|byte| *byte == b'\n').zip(1..);
+        let at = |line| move |what| TraceError { line, what };
+        match lines.next() {
+            Some((first, _)) if first.trim_ascii_end() == HEADER.as_bytes() => {}
+            _ => return Err(at(1)(format!("this is no trace: {HEADER:?} is missing"))),
+        }
+        // The last operation of each thread was a read that another may be together with.
+        let mut reads = [None; THREADS_MAX as usize];
+        for (text, line) in lines {
+            let text = match std::str::from_utf8(text) {
+                _ if text.len() > LINE_MAX => Err(format!("longer than {LINE_MAX} bytes")),
+                Ok(text) => Ok(text.trim_end()),
+                Err(_) => Err("not text".to_owned()),
+            };
+            let text = text.map_err(at(line))?;
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            trace.line(text, &mut reads).map_err(at(line))?;
+        }
+        Ok(trace)
+    }
+
+    /// Takes a line that is neither empty nor a comment.
+    fn line(
+        &mut self,
+        text: &str,
+        reads: &mut [Option<u32>; THREADS_MAX as usize],
+    ) -> Result<(), String> {
+        if let Some(name) = text.strip_prefix("name ") {
+            let name = self.name(name)?;
+            self.names.push(name);
+            return Ok(());
+        }
+        let entry = self.entry(text)?;
+        let last = &mut reads[entry.thread as usize];
+        match entry.operation {
+            Operation::Read { file, together, .. } => {
+                if together && *last != Some(file) {
+                    return Err(format!(
+                        "read+ does not follow a read of name {file} by thread {}",
+                        entry.thread
+                    ));
+                }
+                *last = Some(file);
+            }
+            _ => *last = None,
+        }
+        self.entries.push(entry);
+        Ok(())
+    }
+
+    fn name(&self, text: &str) -> Result<Name, String> {
+        let mut words = Words::of(text);
+        let number: usize = words.number("NUMBER", NAMES_MAX as u64 - 1)? as usize;
+        if number != self.names.len() {
+            return Err(format!(
+                "name {number} where name {} is due",
+                self.names.len()
+            ));
+        }
+        let initial = match words.next("SIZE")? {
+            "absent" => Initial::Absent,
+            "directory" => Initial::Directory,
+            size => Initial::Bytes(number_of(size, "SIZE", i64::MAX as u64)?),
+        };
+        let path = decoded(words.next("PATH")?)?;
+        words.end()?;
+        Ok(Name { initial, path })
+    }
+
+    fn entry(&self, text: &str) -> Result<Entry, String> {
+        if self.entries.len() >= ENTRIES_MAX {
+            return Err(format!("more than {ENTRIES_MAX} operations"));
+        }
+        let mut words = Words::of(text);
+        let begin_ns = words.number("TIME", i64::MAX as u64)?;
+        let took_ns = match words.next("TOOK")? {
+            "-" => None,
+            took => Some(number_of(took, "TOOK", i64::MAX as u64)?),
+        };
+        let thread = words.number("THREAD", u64::from(THREADS_MAX) - 1)? as u32;
+        let verb = words.next("OPERATION")?;
+        let file = words.name(self)?;
+        let operation = match verb {
+            "open" => Operation::Open { file },
+            "create" => Operation::Create { file },
+            "read" | "read+" => {
+                let (offset, length) = words.range()?;
+                Operation::Read {
+                    file,
+                    offset,
+                    length,
+                    got: words.number("GOT", u64::from(length))? as u32,
+                    together: verb == "read+",
+                }
+            }
+            "write" => {
+                let (offset, length) = words.range()?;
+                Operation::Write {
+                    file,
+                    offset,
+                    length,
+                }
+            }
+            "sync" => Operation::Sync { file },
+            "truncate" => Operation::Truncate {
+                file,
+                length: words.number("LENGTH", i64::MAX as u64)?,
+            },
+            "stat" => Operation::Stat { file },
+            "attributes" => Operation::Attributes { file },
+            "list" => Operation::List { file },
+            "mkdir" => Operation::Mkdir { file },
+            "rmdir" => Operation::Rmdir { file },
+            "remove" => Operation::Remove { file },
+            "rename" => Operation::Rename {
+                from: file,
+                to: words.name(self)?,
+            },
+            "link" => Operation::Link {
+                from: file,
+                to: words.name(self)?,
+            },
+            _ => return Err(format!("{verb:?} is no operation")),
+        };
+        let failed = words.left.peek() == Some(&"failed");
+        if failed {
+            words.left.next();
+        }
+        words.end()?;
+        Ok(Entry {
+            begin_ns,
+            took_ns,
+            thread,
+            operation,
+            failed,
+        })
+    }
+}
+
+/// The words of a line.
+struct Words<'a> {
+    left: std::iter::Peekable<std::str::SplitAsciiWhitespace<'a>>,
+}
+
+impl<'a> Words<'a> {
+    fn of(text: &'a str) -> Self {
+        Self {
+            left: text.split_ascii_whitespace().peekable(),
+        }
+    }
+
+    fn next(&mut self, what: &str) -> Result<&'a str, String> {
+        self.left.next().ok_or_else(|| format!("{what} is missing"))
+    }
+
+    fn number(&mut self, what: &str, most: u64) -> Result<u64, String> {
+        number_of(self.next(what)?, what, most)
+    }
+
+    fn name(&mut self, trace: &Trace) -> Result<u32, String> {
+        let number = self.number("NAME", NAMES_MAX as u64)?;
+        match (number as usize) < trace.names.len() {
+            true => Ok(number as u32),
+            false => Err(format!("name {number} was not told before")),
+        }
+    }
+
+    fn range(&mut self) -> Result<(u64, u32), String> {
+        let offset = self.number("OFFSET", i64::MAX as u64 - u64::from(LENGTH_MAX))?;
+        Ok((offset, self.number("LENGTH", u64::from(LENGTH_MAX))? as u32))
+    }
+
+    fn end(&mut self) -> Result<(), String> {
+        match self.left.next() {
+            None => Ok(()),
+            Some(word) => Err(format!("{word:?} is too much")),
+        }
+    }
+}
+
+/// Digits alone: no sign.
+fn number_of(word: &str, what: &str, most: u64) -> Result<u64, String> {
+    let digits = word.bytes().all(|byte| byte.is_ascii_digit());
+    match word.parse() {
+        Ok(number) if digits && number <= most => Ok(number),
+        _ => Err(format!("{what} is {word:?}, not a number up to {most}")),
+    }
+}
+
+/// The path of its text, if it may be one.
+fn decoded(text: &str) -> Result<Vec<u8>, String> {
+    let (mut path, bytes) = (Vec::with_capacity(text.len()), text.as_bytes());
+    let digit = |at: usize| {
+        let byte = bytes.get(at)?;
+        (*byte as char).to_digit(16)
+    };
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        match (byte, digit(at + 1), digit(at + 2)) {
+            (b'%', Some(high), Some(low)) => {
+                path.push((high * 16 + low) as u8);
+                at += 3;
+            }
+            (b'%', ..) => return Err(format!("PATH {text:?} has % without two digits")),
+            _ => {
+                path.push(byte);
+                at += 1;
+            }
+        }
+    }
+    match is_path(&path) {
+        true => Ok(path),
+        false => Err(format!(
+            "PATH {text:?} is none: it is relative, has no `.`, `..` or NUL, and {PATH_MAX} bytes at most"
+        )),
+    }
+}
+
+fn is_path(path: &[u8]) -> bool {
+    let component = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
+    path == b"." || (path.len() <= PATH_MAX && path.split(|byte| *byte == b'/').all(component))
+}
+
+/// The path that names have: components alone, joined by `/`. `..` takes one away. `None`: too long, or it has a NUL.
+pub fn path_of(path: &[u8]) -> Option<Vec<u8>> {
+    let mut parts: Vec<&[u8]> = Vec::new();
+    for part in path.split(|byte| *byte == b'/') {
+        match part {
+            b"" | b"." => {}
+            b".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    let path = match parts.is_empty() {
+        true => b".".to_vec(),
+        false => parts.join(&b'/'),
+    };
+    is_path(&path).then_some(path)
+}
+
+/// The line of a name, with its number.
+pub fn name_line(number: u32, name: &Name) -> impl fmt::Display + '_ {
+    struct Line<'a>(u32, &'a Name);
+    impl fmt::Display for Line<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            let Self(number, Name { initial, path }) = self;
+            match initial {
+                Initial::Absent => write!(f, "name {number} absent ")?,
+                Initial::Directory => write!(f, "name {number} directory ")?,
+                Initial::Bytes(bytes) => write!(f, "name {number} {bytes} ")?,
+            }
+            for &byte in path {
+                match byte.is_ascii_graphic() && byte != b'%' {
+                    true => write!(f, "{}", byte as char)?,
+                    false => write!(f, "%{byte:02x}")?,
+                }
+            }
+            Ok(())
+        }
+    }
+    Line(number, name)
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.begin_ns)?;
+        match self.took_ns {
+            Some(took) => write!(f, "{took}")?,
+            None => f.write_str("-")?,
+        }
+        let (first, second) = self.operation.names();
+        write!(f, " {} {} {first}", self.thread, self.operation.verb())?;
+        match (self.operation, second) {
+            (
+                Operation::Read {
+                    offset,
+                    length,
+                    got,
+                    ..
+                },
+                _,
+            ) => write!(f, " {offset} {length} {got}")?,
+            (Operation::Write { offset, length, .. }, _) => write!(f, " {offset} {length}")?,
+            (Operation::Truncate { length, .. }, _) => write!(f, " {length}")?,
+            (_, Some(to)) => write!(f, " {to}")?,
+            _ => {}
+        }
+        f.write_str(if self.failed { " failed" } else { "" })
+    }
+}
+
+impl fmt::Display for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{HEADER}")?;
+        for (name, number) in self.names.iter().zip(0..) {
+            writeln!(f, "{}", name_line(number, name))?;
+        }
+        self.entries
+            .iter()
+            .try_for_each(|entry| writeln!(f, "{entry}"))
+    }
+}
