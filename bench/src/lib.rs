@@ -9,6 +9,7 @@
 pub mod breakdown;
 pub mod busy;
 pub mod clock;
+pub mod convert;
 pub mod cpu;
 pub mod demo;
 pub mod distribution;
@@ -25,6 +26,7 @@ pub mod process;
 pub mod progress;
 pub mod random;
 pub mod rates;
+pub mod replay;
 pub mod report;
 pub mod scale;
 pub mod scratch;

@@ -1,6 +1,7 @@
 //! `odafs bench`: measurements.
 
 mod breakdown;
+mod convert;
 mod credits;
 mod designs;
 mod distribution;
@@ -12,6 +13,7 @@ mod peers;
 mod policy;
 mod rates;
 mod registration;
+mod replay;
 mod report;
 mod scale;
 mod throughput;
@@ -43,6 +45,8 @@ pub enum Command {
     Mixed(mixed::Arguments),
     Peers(peers::Arguments),
     Policy(policy::Arguments),
+    Replay(replay::Arguments),
+    Convert(convert::Arguments),
     Report(report::Arguments),
 }
 
@@ -60,6 +64,8 @@ pub fn run(command: Command) -> Result<()> {
         Command::Distribution(arguments) => distribution::run(arguments),
         Command::Mixed(arguments) => mixed::run(arguments),
         Command::Scale(arguments) => scale::run(arguments),
+        Command::Replay(arguments) => replay::run(arguments),
+        Command::Convert(arguments) => convert::run(arguments),
         Command::Report(arguments) => report::run(arguments),
         Command::Peers(arguments) => peers::run(arguments),
         Command::Policy(arguments) => policy::run(arguments),

@@ -1,0 +1,310 @@
+//! `odafs bench convert`: traces of others as ours (docs/TRACES.md). No IO but lines that are read.
+
+mod published;
+mod strace;
+#[cfg(test)]
+mod strace_tests;
+
+use std::collections::HashMap;
+use std::io::BufRead;
+
+use anyhow::{Context as _, Result, bail};
+use odafs::record::{
+    ENTRIES_MAX, Entry, Initial, NAMES_MAX, Name, Operation, THREADS_MAX, Trace, path_of,
+};
+
+/// Bytes of a line of another format, at most.
+const LINE_MAX: usize = 1 << 20;
+/// Bytes of one read or write: longer ones become several, as programs make them.
+const PIECE: u64 = 8 << 20;
+
+/// The format that a trace is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// What `strace -f -y -ttt -T` writes.
+    Strace,
+    /// Block traces of Microsoft Research Cambridge, at SNIA: CSV.
+    Msr,
+    /// Object store traces of IBM, at SNIA.
+    IbmCos,
+}
+
+/// What is kept, and how.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Only names under this directory, which becomes the root (strace).
+    pub under: Vec<u8>,
+    /// Files are at most so long; offsets beyond it begin at 0 again.
+    pub fold: Option<u64>,
+    /// So many operations, at most.
+    pub limit: usize,
+    /// All operations are of one thread, in the order of time.
+    pub one_thread: bool,
+}
+
+/// A converted trace, and what is not in it.
+#[derive(Clone, Debug)]
+pub struct Converted {
+    /// The trace.
+    pub trace: Trace,
+    /// Lines of no meaning here.
+    pub skipped: u64,
+}
+
+/// Converts.
+///
+/// # Errors
+/// A line cannot be read or is not of the format, with its number.
+pub fn convert(format: Format, mut input: impl BufRead, kept: &Kept) -> Result<Converted> {
+    let mut builder = Builder::new(kept.clone());
+    let mut strace = strace::Strace::default();
+    let (mut line, mut number) = (Vec::new(), 0u64);
+    while builder.entries.len() < builder.kept.limit {
+        line.clear();
+        number += 1;
+        let most = LINE_MAX as u64 + 1;
+        let bytes = std::io::Read::take(&mut input, most).read_until(b'\n', &mut line)?;
+        if bytes == 0 {
+            break;
+        }
+        if bytes > LINE_MAX {
+            bail!("line {number}: longer than {LINE_MAX} bytes");
+        }
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end();
+        let taken = match format {
+            Format::Strace => strace.line(text, &mut builder),
+            Format::Msr => published::msr(text, &mut builder),
+            Format::IbmCos => published::ibm_cos(text, &mut builder),
+        };
+        match taken.with_context(|| format!("line {number}"))? {
+            true => {}
+            false => builder.skipped += 1,
+        }
+    }
+    Ok(builder.finish())
+}
+
+/// What is known of a name while a trace is built.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    /// What bore it before, as far as that is known.
+    initial: Option<Initial>,
+    /// It was written, or another file got it: what is read now says nothing of before.
+    is_changed: bool,
+    /// Whether something bears it now.
+    is_there: Option<bool>,
+    /// Bytes that it has now, as far as is known.
+    end: u64,
+    /// An operation that made it, or opened it, if it was there already.
+    maybe_made: Option<usize>,
+}
+
+/// When something was done, how long it took, and by whom.
+#[derive(Clone, Copy, Debug)]
+struct When {
+    begin_ns: u64,
+    took_ns: Option<u64>,
+    who: u64,
+}
+
+/// A trace that is built.
+struct Builder {
+    kept: Kept,
+    names: Vec<Name>,
+    known: Vec<Known>,
+    by_path: HashMap<Vec<u8>, u32>,
+    entries: Vec<Entry>,
+    threads: HashMap<u64, u32>,
+    skipped: u64,
+}
+
+impl Builder {
+    fn new(mut kept: Kept) -> Self {
+        kept.limit = kept.limit.min(ENTRIES_MAX);
+        Self {
+            kept,
+            names: Vec::new(),
+            known: Vec::new(),
+            by_path: HashMap::new(),
+            entries: Vec::new(),
+            threads: HashMap::new(),
+            skipped: 0,
+        }
+    }
+
+    /// The number of a name; none if it is not kept.
+    fn name(&mut self, path: &[u8]) -> Option<u32> {
+        let path = path_of(path)?;
+        if let Some(&number) = self.by_path.get(&path) {
+            return Some(number);
+        }
+        if self.names.len() >= NAMES_MAX {
+            return None;
+        }
+        let number = self.names.len() as u32;
+        self.by_path.insert(path.clone(), number);
+        self.known.push(Known::default());
+        let initial = Initial::Absent;
+        self.names.push(Name { initial, path });
+        Some(number)
+    }
+
+    fn known(&mut self, name: u32) -> &mut Known {
+        &mut self.known[name as usize]
+    }
+
+    /// Something bears the name now; if it did before, it is of so many bytes, or a directory.
+    fn is_there(&mut self, name: u32, what: Initial) {
+        let known = &mut self.known[name as usize];
+        known.is_there = Some(true);
+        if known.is_changed {
+            return;
+        }
+        match (known.initial, what) {
+            (Some(Initial::Bytes(before)), Initial::Bytes(now)) => {
+                known.initial = Some(Initial::Bytes(before.max(now)));
+            }
+            // It was opened before it was known to be one.
+            (Some(Initial::Bytes(0)), Initial::Directory) => known.initial = Some(what),
+            (None, Initial::Bytes(0)) if known.maybe_made.is_some() => {}
+            (None, _) => {
+                known.initial = Some(what);
+                if let Some(at) = known.maybe_made.take() {
+                    self.entries[at].operation = Operation::Open { file: name };
+                }
+            }
+            (Some(_), _) => {}
+        }
+        if let (Initial::Bytes(bytes), known) = (what, self.known(name)) {
+            known.end = known.end.max(bytes);
+        }
+    }
+
+    /// Nothing bears the name now.
+    fn is_absent(&mut self, name: u32) {
+        let known = self.known(name);
+        known.is_there = Some(false);
+        known.initial.get_or_insert(Initial::Absent);
+        (known.is_changed, known.end) = (true, 0);
+    }
+
+    /// A file of this trace's making bears the name from now on.
+    fn is_made(&mut self, name: u32) {
+        let known = self.known(name);
+        known.is_there = Some(true);
+        known.initial.get_or_insert(Initial::Absent);
+        (known.is_changed, known.end) = (true, 0);
+    }
+
+    fn push(&mut self, when: When, operation: Operation, failed: bool) {
+        let next = self.threads.len() as u32 % THREADS_MAX;
+        let thread = match self.kept.one_thread {
+            true => 0,
+            false => *self.threads.entry(when.who).or_insert(next),
+        };
+        self.entries.push(Entry {
+            begin_ns: when.begin_ns,
+            took_ns: when.took_ns,
+            thread,
+            operation,
+            failed,
+        });
+    }
+
+    /// A file was opened that is made if it is not there. What was there stays.
+    fn open_or_make(&mut self, when: When, file: u32) {
+        let at = self.entries.len();
+        match self.known(file).is_there {
+            Some(true) => self.push(when, Operation::Open { file }, false),
+            Some(false) => {
+                self.is_made(file);
+                self.push(when, Operation::Create { file }, false);
+            }
+            None => {
+                let known = self.known(file);
+                (known.is_there, known.maybe_made) = (Some(true), Some(at));
+                self.push(when, Operation::Create { file }, false);
+            }
+        }
+    }
+
+    /// Reads of `wanted` bytes, of which `got` came.
+    fn read(&mut self, when: When, file: u32, offset: u64, (wanted, got): (u64, u64)) {
+        // A read of as much as may come is no longer than what a client would take for that.
+        let wanted = wanted.min(got.max(PIECE));
+        let (offset, wanted) = self.folded(offset, wanted);
+        let got = got.min(wanted);
+        if got > 0 {
+            self.is_there(file, Initial::Bytes(offset + got));
+        }
+        let mut from = 0;
+        loop {
+            let length = (wanted - from).min(PIECE);
+            let came = got.saturating_sub(from).min(length);
+            let operation = Operation::Read {
+                file,
+                offset: offset + from,
+                length: length as u32,
+                got: came as u32,
+                together: false,
+            };
+            self.push(when, operation, false);
+            from += length;
+            if from >= wanted || came < length {
+                return;
+            }
+        }
+    }
+
+    /// Writes.
+    fn write(&mut self, when: When, file: u32, offset: u64, bytes: u64) {
+        let (offset, bytes) = self.folded(offset, bytes);
+        for from in (0..bytes).step_by(PIECE as usize) {
+            let operation = Operation::Write {
+                file,
+                offset: offset + from,
+                length: (bytes - from).min(PIECE) as u32,
+            };
+            self.push(when, operation, false);
+        }
+        let known = self.known(file);
+        known.is_changed = true;
+        known.end = known.end.max(offset + bytes);
+    }
+
+    /// A range within what a file may have.
+    fn folded(&self, offset: u64, bytes: u64) -> (u64, u64) {
+        let Some(fold) = self.kept.fold else {
+            return (offset.min(1 << 62), bytes);
+        };
+        let bytes = bytes.min(fold);
+        ((offset % fold).min(fold - bytes), bytes)
+    }
+
+    fn finish(mut self) -> Converted {
+        let root = self.entries.iter().map(|entry| entry.begin_ns).min();
+        for (name, known) in self.names.iter_mut().zip(&self.known) {
+            name.initial = known.initial.unwrap_or(Initial::Absent);
+        }
+        let names = &self.names;
+        let is_directory = |name: u32| names[name as usize].initial == Initial::Directory;
+        // Directories are opened by programs, but not here.
+        self.entries.retain(
+            |entry| !matches!(entry.operation, Operation::Open { file } if is_directory(file)),
+        );
+        for entry in &mut self.entries {
+            entry.begin_ns -= root.unwrap_or(0);
+        }
+        if self.kept.one_thread {
+            self.entries.sort_by_key(|entry| entry.begin_ns);
+        }
+        Converted {
+            trace: Trace {
+                names: self.names,
+                entries: self.entries,
+            },
+            skipped: self.skipped,
+        }
+    }
+}

@@ -1,0 +1,359 @@
+//! One pass through a trace by one client.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+use odafs::record::{Entry, Operation, Trace};
+use odafs::{Changes, Client, File, ReadRequest, Statistics};
+
+use crate::clock;
+use crate::histogram::Latencies;
+
+/// How far a pass goes.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Operations of each thread.
+    pub operations: Vec<usize>,
+    /// When no further operation begins.
+    pub until: Option<Instant>,
+    /// Operations begin no earlier than they did.
+    pub as_recorded: bool,
+}
+
+/// What operations of one kind took.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Each.
+    pub latencies: Latencies,
+    /// All together.
+    pub sum_ns: u64,
+}
+
+/// What came of a pass.
+#[derive(Clone, Debug, Default)]
+pub struct Pass {
+    /// By operation.
+    pub tallies: BTreeMap<&'static str, Tally>,
+    /// Operations that each thread did.
+    pub done: Vec<usize>,
+    /// Operations that failed where they did not, or did where they failed, or read another length.
+    pub differs: u64,
+    /// Where reads ended.
+    pub ends: Ends,
+}
+
+/// Where reads ended: each in one of the first three.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ends {
+    /// In the client's data cache.
+    pub cache_hits: u64,
+    /// Read directly.
+    pub direct_hits: u64,
+    /// By RPC.
+    pub rpc_reads: u64,
+    /// Direct tries that were refused.
+    pub stale_hits: u64,
+}
+
+impl Ends {
+    fn between(before: &Statistics, after: &Statistics) -> Self {
+        Self {
+            cache_hits: after.cache_hits - before.cache_hits,
+            direct_hits: after.direct_hits - before.direct_hits,
+            rpc_reads: after.rpc_reads - before.rpc_reads,
+            stale_hits: after.stale_hits - before.stale_hits,
+        }
+    }
+}
+
+/// The operations of each thread, by their places in the trace. Reads in one call are one operation here: its first.
+pub fn threads(trace: &Trace) -> Vec<Vec<usize>> {
+    let mut threads: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (at, entry) in trace.entries.iter().enumerate() {
+        threads.entry(entry.thread).or_default().push(at);
+    }
+    threads.into_values().collect()
+}
+
+/// Bytes of the longest call.
+pub fn buffer_bytes(trace: &Trace) -> u64 {
+    let (mut longest, mut calls) = (0, HashMap::new());
+    for entry in &trace.entries {
+        let (length, together) = match entry.operation {
+            Operation::Read {
+                length, together, ..
+            } => (length, together),
+            Operation::Write { length, .. } => (length, false),
+            _ => continue,
+        };
+        let call: &mut u64 = calls.entry(entry.thread).or_default();
+        *call = u64::from(length) + if together { *call } else { 0 };
+        longest = longest.max(*call);
+    }
+    longest
+}
+
+/// Replays all threads at once.
+///
+/// # Errors
+/// The connection is lost, or a thread panicked.
+pub fn play(
+    client: &Client,
+    trace: &Trace,
+    threads: &[Vec<usize>],
+    limits: &Limits,
+) -> Result<Pass> {
+    let before = client.statistics();
+    let start = Barrier::new(threads.len());
+    let zero = trace.entries.iter().map(|e| e.begin_ns).min().unwrap_or(0);
+    let played = std::thread::scope(|scope| {
+        let players: Vec<_> = threads
+            .iter()
+            .zip(&limits.operations)
+            .map(|(entries, &most)| {
+                let start = &start;
+                scope.spawn(move || {
+                    let mut player = Player {
+                        client,
+                        trace,
+                        files: HashMap::new(),
+                        buffer: Vec::new(),
+                        pass: Pass::default(),
+                    };
+                    start.wait();
+                    let began = Instant::now();
+                    let from = limits.as_recorded.then_some((began, zero));
+                    let done = player.thread(&entries[..most], from, limits.until)?;
+                    player.pass.done = vec![done];
+                    anyhow::Ok(player.pass)
+                })
+            })
+            .collect();
+        let joined = players.into_iter().map(|player| player.join());
+        joined.collect::<Vec<_>>()
+    });
+    let mut pass = Pass::default();
+    for played in played {
+        let played = played.map_err(|_| anyhow!("a thread panicked"))??;
+        pass.done.extend(played.done);
+        pass.differs += played.differs;
+        for (verb, tally) in played.tallies {
+            let all = pass.tallies.entry(verb).or_default();
+            all.latencies.add(&tally.latencies);
+            all.sum_ns += tally.sum_ns;
+        }
+    }
+    pass.ends = Ends::between(&before, &client.statistics());
+    Ok(pass)
+}
+
+/// One thread.
+struct Player<'a> {
+    client: &'a Client,
+    trace: &'a Trace,
+    files: HashMap<u32, File>,
+    buffer: Vec<u8>,
+    pass: Pass,
+}
+
+impl Player<'_> {
+    /// Returns how many entries it did.
+    fn thread(
+        &mut self,
+        entries: &[usize],
+        from: Option<(Instant, u64)>,
+        until: Option<Instant>,
+    ) -> Result<usize> {
+        let mut at = 0;
+        while at < entries.len() {
+            let entry = &self.trace.entries[entries[at]];
+            if let Some((began, zero)) = from {
+                let due = began + Duration::from_nanos(entry.begin_ns - zero);
+                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                break;
+            }
+            let more = entries[at + 1..].iter().take_while(|&&next| {
+                let next = self.trace.entries[next].operation;
+                matches!(next, Operation::Read { together: true, .. })
+            });
+            let call = &entries[at..=at + more.count()];
+            self.entry(entry, call)?;
+            at += call.len();
+        }
+        Ok(at)
+    }
+
+    /// One call: an entry, and the reads together with it.
+    fn entry(&mut self, entry: &Entry, call: &[usize]) -> Result<()> {
+        let operation = entry.operation;
+        // A file that another thread opened, or nobody while it was recorded: that is not timed.
+        let needs = matches!(
+            operation,
+            Operation::Read { .. } | Operation::Write { .. } | Operation::Sync { .. }
+        );
+        let (first, _) = operation.names();
+        if needs && !self.files.contains_key(&first) {
+            match self.client.open(self.path(first)) {
+                Ok(file) => drop(self.files.insert(first, file)),
+                Err(_) => {
+                    self.pass.differs += 1;
+                    return Ok(());
+                }
+            }
+        }
+        let (took_ns, came) = match operation {
+            Operation::Read { .. } => self.read(call),
+            Operation::Write {
+                file,
+                offset,
+                length,
+            } => {
+                self.room(length as usize);
+                let data = &self.buffer[..length as usize];
+                let file = &self.files[&file];
+                timed(|| file.write_at(data, offset).is_ok())
+            }
+            Operation::Sync { file } => timed(|| self.files[&file].sync().is_ok()),
+            Operation::Open { file } | Operation::Create { file } => {
+                let path = self.path(file);
+                let begin = Instant::now();
+                let opened = match operation {
+                    Operation::Create { .. } => self.client.create(path),
+                    _ => self.client.open(path),
+                };
+                let took_ns = clock::nanos(begin, Instant::now());
+                let came = opened.is_ok();
+                match opened {
+                    Ok(opened) => drop(self.files.insert(file, opened)),
+                    Err(_) => drop(self.files.remove(&file)),
+                }
+                (took_ns, came)
+            }
+            _ => timed(|| self.by_name(operation)),
+        };
+        self.pass.differs += u64::from(came == entry.failed);
+        let verb = match operation {
+            Operation::Read { .. } => "read",
+            _ => operation.verb(),
+        };
+        let tally = self.pass.tallies.entry(verb).or_default();
+        tally.latencies.record(took_ns);
+        tally.sum_ns += took_ns;
+        if !came && self.client.ping().is_err() {
+            bail!("the connection was lost at operation {}", call[0] + 1);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, call: &[usize]) -> (u64, bool) {
+        let entries = call.iter().map(|&at| self.trace.entries[at]);
+        let reads: Vec<_> = entries.filter_map(|entry| range(&entry)).collect();
+        let all = reads.iter().map(|read| read.length).sum();
+        self.room(all);
+        let (mut rest, mut requests) = (&mut self.buffer[..all], Vec::new());
+        for read in &reads {
+            let (buf, after) = rest.split_at_mut(read.length);
+            requests.push(ReadRequest::new(read.offset, buf));
+            rest = after;
+        }
+        let file = &self.files[&reads[0].file];
+        let (took_ns, came) = match &mut requests[..] {
+            [one] => timed(|| match file.read_at(one.buf, one.offset) {
+                Ok(bytes) => {
+                    one.bytes = bytes;
+                    true
+                }
+                Err(_) => false,
+            }),
+            many => timed(|| file.read_batch(many).is_ok()),
+        };
+        if came {
+            let pairs = requests.iter().zip(&reads);
+            self.pass.differs += pairs.filter(|(done, read)| done.bytes != read.got).count() as u64;
+        }
+        (took_ns, came)
+    }
+
+    fn by_name(&self, operation: Operation) -> bool {
+        let client = self.client;
+        match operation {
+            Operation::Stat { file } => client.stat_link(self.path(file)).is_ok(),
+            Operation::List { file } => client
+                .read_dir(self.path(file))
+                .is_ok_and(|mut entries| entries.all(|entry| entry.is_ok())),
+            Operation::Mkdir { file } => client.mkdir(self.path(file)).is_ok(),
+            Operation::Rmdir { file } => client.rmdir(self.path(file)).is_ok(),
+            Operation::Remove { file } => client.remove(self.path(file)).is_ok(),
+            Operation::Rename { from, to } => client.rename(self.path(from), self.path(to)).is_ok(),
+            Operation::Link { from, to } => {
+                client.hard_link(self.path(from), self.path(to)).is_ok()
+            }
+            Operation::Truncate { file, length } => self.change(file, Some(length)),
+            Operation::Attributes { file } => self.change(file, None),
+            Operation::Open { .. }
+            | Operation::Create { .. }
+            | Operation::Read { .. }
+            | Operation::Write { .. }
+            | Operation::Sync { .. } => false,
+        }
+    }
+
+    fn change(&self, file: u32, size: Option<u64>) -> bool {
+        let changes = Changes {
+            size,
+            mode: size.is_none().then_some(0o777),
+            ..Changes::default()
+        };
+        self.client
+            .set_attributes(self.path(file), &changes)
+            .is_ok()
+    }
+
+    fn path(&self, name: u32) -> &Path {
+        Path::new(OsStr::from_bytes(&self.trace.names[name as usize].path))
+    }
+
+    fn room(&mut self, bytes: usize) {
+        if self.buffer.len() < bytes {
+            self.buffer.resize(bytes, 1);
+        }
+    }
+}
+
+struct Range {
+    file: u32,
+    offset: u64,
+    length: usize,
+    got: usize,
+}
+
+fn range(entry: &Entry) -> Option<Range> {
+    match entry.operation {
+        Operation::Read {
+            file,
+            offset,
+            length,
+            got,
+            ..
+        } => Some(Range {
+            file,
+            offset,
+            length: length as usize,
+            got: got as usize,
+        }),
+        _ => None,
+    }
+}
+
+fn timed(call: impl FnOnce() -> bool) -> (u64, bool) {
+    let begin = Instant::now();
+    let came = call();
+    (clock::nanos(begin, Instant::now()), came)
+}

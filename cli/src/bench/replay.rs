@@ -1,0 +1,212 @@
+//! `odafs bench replay`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use odafs::record::Trace;
+use odafs_bench::process::Fabric;
+use odafs_bench::replay::{self, Plan, ROUTES, Report, Row};
+use odafs_bench::spread::Spread;
+use odafs_bench::table::{Table, bytes, count, time};
+
+use super::rates::measured;
+use crate::{Usage, output, units};
+
+/// Bytes of a trace's text, at most: it is held in memory.
+const TEXT_MAX: u64 = 256 << 20;
+
+/// A recorded trace, replayed by each route in turn
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs bench replay bench/traces/parquet.trace
+  odafs bench replay mine.trace --fabric tcp --route rpc --route default
+  odafs bench replay mine.trace --seconds 20 --json
+
+The files that the trace finds are made in a scratch directory and served from memory. In each
+round every route replays the trace with a client that has just connected: one thread for each
+that was recorded, each in its order. The routes rpc, guarded, one-sided and policy keep no pages;
+`default` is a client with default options. `x rpc` is the mean against RPC in the same round.
+`differs` counts operations that failed where they did not when recorded, or the other way, or
+that read another length. With --seconds a pass ends where a pass by RPC ends in its share of
+the time. The format of a trace is docs/TRACES.md in the sources; bench/traces has some.")]
+pub struct Arguments {
+    /// The trace
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+    /// Only this route [may be repeated]
+    #[arg(long, value_name = "R", value_parser = PossibleValuesParser::new(ROUTES))]
+    route: Vec<String>,
+    /// The fabric
+    #[arg(long, value_name = "F", default_value = "shm", value_parser = PossibleValuesParser::new(["shm", "tcp"]))]
+    fabric: String,
+    /// One operation after the other, or none before the time at which it was recorded
+    #[arg(long, value_name = "S", default_value = "full", value_parser = PossibleValuesParser::new(["full", "as-recorded"]))]
+    speed: String,
+    /// Memory of the server's page cache [default: room for all files]
+    #[arg(long, value_name = "SIZE", value_parser = units::size)]
+    cache: Option<u64>,
+    /// Bytes that the trace's files and buffers may take
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = units::size)]
+    bytes_max: u64,
+    /// How often every route has its turn
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Each client replays the trace once before the pass that counts
+    #[arg(long)]
+    warm: bool,
+    /// Time for all of it, about [default: what the trace takes]
+    #[arg(long, value_name = "N", value_parser = units::duration)]
+    seconds: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures.
+pub fn run(arguments: Arguments) -> Result<()> {
+    Usage::unless_no_time("--seconds", arguments.seconds)?;
+    let name = arguments.trace.display().to_string();
+    let unread = || format!("cannot read {name}");
+    let length = std::fs::metadata(&arguments.trace)
+        .with_context(unread)?
+        .len();
+    ensure!(
+        length <= TEXT_MAX,
+        "{name} has {}: a trace has {} at most",
+        bytes(length),
+        bytes(TEXT_MAX)
+    );
+    let text = std::fs::read(&arguments.trace).with_context(unread)?;
+    let trace = Trace::parse(&text).with_context(|| name.clone())?;
+    drop(text);
+    let routes = ROUTES.iter().map(|route| (*route).to_owned());
+    let keeps = |route: &String| arguments.route.is_empty() || arguments.route.contains(route);
+    let plan = Plan {
+        routes: routes.filter(keeps).collect(),
+        fabric: match &*arguments.fabric {
+            "tcp" => Fabric::Tcp,
+            _ => Fabric::Shm,
+        },
+        as_recorded: arguments.speed == "as-recorded",
+        cache_bytes: arguments.cache,
+        bytes_max: arguments.bytes_max,
+        rounds: arguments.rounds,
+        warm: arguments.warm,
+        time: arguments.seconds,
+    };
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let steps = plan.routes.len() as u64 * u64::from(plan.rounds);
+    let report = measured(steps, |tick| {
+        replay::run(&plan, program, (name, &trace), tick)
+    })?;
+    match arguments.json {
+        true => output::json(&report),
+        false => print(&report),
+    }
+}
+
+fn print(report: &Report) -> Result<()> {
+    let part = match report.operations < report.recorded {
+        true => format!("the first {} of ", count(report.operations)),
+        false => String::new(),
+    };
+    output::text(&format!(
+        "{}\ncommit {}\n{}: {part}{} operations of {} on {} names, files of {}, over {}{}{}; the median of {} \
+         rounds in turn\n\n",
+        report.machine.sentence(),
+        report.commit,
+        report.trace,
+        count(report.recorded),
+        match report.threads {
+            1 => "one thread".to_owned(),
+            threads => format!("{threads} threads"),
+        },
+        count(report.names),
+        bytes(report.file_bytes),
+        report.fabric,
+        if report.as_recorded {
+            ", at the recorded times"
+        } else {
+            ""
+        },
+        if report.warm {
+            ", the second pass of each client"
+        } else {
+            ""
+        },
+        report.rounds,
+    ))?;
+    output::table(&table(&report.rows))?;
+    output::text("\n")?;
+    output::table(&ends(&report.rows))
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new([
+        "<operation",
+        "<route",
+        "calls",
+        "p50",
+        "p99",
+        "mean",
+        "lowest",
+        "highest",
+        "x rpc",
+        "lowest",
+        "highest",
+    ]);
+    let mut rows: Vec<&Row> = rows.iter().collect();
+    // The routes of an operation beside each other, in their order.
+    rows.sort_by_key(|row| (row.operation != "all", row.operation));
+    for row in rows {
+        let ns = |value: f64| time(value as u64);
+        let mut cells = vec![
+            row.operation.to_owned(),
+            row.route.clone(),
+            count(row.calls),
+            ns(row.p50_ns.median),
+            ns(row.p99_ns.median),
+        ];
+        let mean = row.mean_ns;
+        cells.extend([mean.median, mean.lowest, mean.highest].map(ns));
+        let ratio = |of: fn(Spread) -> f64| {
+            row.mean_to_rpc
+                .map_or_else(String::new, |spread| format!("{:.2}", of(spread)))
+        };
+        cells.extend([
+            ratio(|s| s.median),
+            ratio(|s| s.lowest),
+            ratio(|s| s.highest),
+        ]);
+        table.row(cells);
+    }
+    table
+}
+
+fn ends(rows: &[Row]) -> Table {
+    let mut table = Table::new([
+        "<reads by",
+        "data cache",
+        "direct",
+        "rpc",
+        "refused",
+        "differs",
+    ]);
+    for row in rows {
+        if let Some(ends) = row.ends {
+            let figures = [
+                ends.cache_hits,
+                ends.direct_hits,
+                ends.rpc_reads,
+                ends.stale_hits,
+                ends.differs,
+            ];
+            let cells = std::iter::once(row.route.clone()).chain(figures.map(count));
+            table.row(cells.collect());
+        }
+    }
+    table
+}
