@@ -33,7 +33,7 @@ impl Metadata {
 
 impl Shared {
     /// The path of a name from the export's root: a relative one starts at the URL's path.
-    fn from_root(&self, path: &Path) -> Vec<u8> {
+    fn rooted(&self, path: &Path) -> Vec<u8> {
         let path = path.as_os_str().as_bytes();
         match path.starts_with(b"/") {
             true => path.to_vec(),
@@ -59,7 +59,7 @@ impl Client {
         let result = call();
         recorder.note(began, result.is_err(), |names| {
             let initial = result.as_ref().map_or(Initial::Absent, before);
-            Some(of(names.number(&shared.from_root(path), initial)?))
+            Some(of(names.number(&shared.rooted(path), initial)?))
         });
         result
     }
@@ -82,8 +82,8 @@ impl Client {
                 Ok(_) => Initial::Bytes(0),
                 Err(_) => Initial::Absent,
             };
-            let from = names.number(&shared.from_root(from), initial)?;
-            let to = names.number(&shared.from_root(to), Initial::Absent)?;
+            let from = names.number(&shared.rooted(from), initial)?;
+            let to = names.number(&shared.rooted(to), Initial::Absent)?;
             Some(of(from, to))
         });
         result
@@ -105,7 +105,7 @@ impl File {
             return;
         };
         recorder.note(began, failed, |names| {
-            let path = self.shared().from_root(Path::new(self.path()));
+            let path = self.shared().rooted(Path::new(self.path()));
             let size = self.state().attributes().map_or(0, |known| known.size);
             Some(of(names.number(&path, Initial::Bytes(size))?))
         });
