@@ -291,8 +291,10 @@ mod tests {
     use std::sync::Condvar;
 
     /// What was written, and whether writing is held up.
+    type Written = (Vec<u8>, bool);
+
     #[derive(Clone, Default)]
-    struct Sink(Arc<(Mutex<(Vec<u8>, bool)>, Condvar)>);
+    struct Sink(Arc<(Mutex<Written>, Condvar)>);
 
     impl Sink {
         fn hold(&self, held: bool) {
