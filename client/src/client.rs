@@ -4,6 +4,7 @@ use crate::{
     error::{ConnectError, PathError},
     facts::{FileReferences, Granted, PageReference, ServerFacts},
     file::File,
+    fs::{Cookie, FileSystem},
     link::{Dial, Link},
     metadata::{Changes, CreateOptions, Metadata, Space},
     nfs::{Found, Nfs, NfsError, Removed},
@@ -167,7 +168,7 @@ impl Client {
         if found.attributes.kind == nfs3::FileType::Directory {
             return Err(NfsError::from(nfs3::Status::IsDir).at(verb, &shown(path)));
         }
-        let file = self.file(path, &found);
+        let file = self.file(shown(path), &found);
         if self.shared.options.eager == Eager::OnOpen {
             // References that do not come now come with the reads.
             let _ = file.learn(0, u64::MAX);
@@ -175,12 +176,13 @@ impl Client {
         Ok(file)
     }
 
-    fn file(&self, path: &Path, found: &Found) -> File {
+    /// A file that was just found or made, open: what is cached of it is checked against its attributes.
+    pub(crate) fn file(&self, path: String, found: &Found) -> File {
         let state = self.shared.file(found.handle);
         state.revalidate(&found.attributes);
         // The counter tells two versions apart that have the same times.
         let _ = crate::counter::unchanged_at_once(&self.shared, &state);
-        File::new(self.clone(), state, shown(path).into())
+        File::new(self.clone(), state, path.into())
     }
 
     /// Makes a file, or cuts an existing one to nothing.
@@ -234,10 +236,8 @@ impl Client {
             false => CreateHow::Unchecked(attributes),
         };
         let at = |error: NfsError| error.at(verb, &shown(path));
-        let mut made = self
-            .nfs()
-            .create(&place.directory, &place.name, how)
-            .map_err(at)?;
+        let (directory, name) = (&place.directory, &place.name);
+        let mut made = self.shared.create(directory, name, how).map_err(at)?;
         if options.exclusive {
             let first = nfs3::SetAttributes {
                 mode: Some(options.mode),
@@ -246,15 +246,10 @@ impl Client {
                 mtime: nfs3::SetTime::ServerTime,
                 ..Default::default()
             };
-            let set = self.nfs().set_attributes(&made.handle, first).map_err(at)?;
-            made.attributes = set.after.unwrap_or(made.attributes);
+            let set = self.shared.set_attributes(&made.handle, first, None);
+            made.attributes = set.map_err(at)?;
         }
-        if let Some(known) = self.shared.known_file(&made.handle) {
-            // It was there, and is cut.
-            known.drop_pages();
-            self.shared.directory.forget_range(&known.tree, 0, u64::MAX);
-        }
-        Ok(self.file(path, &made))
+        Ok(self.file(shown(path), &made))
     }
 
     /// What is known about a file; symbolic links are followed.
@@ -293,15 +288,11 @@ impl Client {
     fn list(&self, path: &Path) -> Result<ReadDir, PathError> {
         let verb = "list";
         let directory = self.walk(verb).find(path, true)?;
-        let path = shown(path);
         if directory.attributes.kind != nfs3::FileType::Directory {
-            return Err(NfsError::from(nfs3::Status::NotDir).at(verb, &path));
+            return Err(NfsError::from(nfs3::Status::NotDir).at(verb, &shown(path)));
         }
-        let first = self
-            .nfs()
-            .list(&directory.handle, 0, [0; 8])
-            .map_err(|error| error.at(verb, &path))?;
-        Ok(ReadDir::new(self.clone(), directory.handle, path, first))
+        let files = FileSystem::new(self);
+        ReadDir::new(path, files.readdirplus(&directory.handle, Cookie::START))
     }
 
     /// Makes a directory (mode 0755).
@@ -311,13 +302,18 @@ impl Client {
     pub fn mkdir(&self, path: impl AsRef<Path>) -> Result<(), PathError> {
         let path = path.as_ref();
         let of = |file| Operation::Mkdir { file };
+        let attributes = nfs3::SetAttributes {
+            mode: Some(0o755),
+            ..Default::default()
+        };
         self.recorded(
             path,
             of,
             |()| Initial::Absent,
             || {
                 self.on_name("mkdir", path, |nfs, at| {
-                    nfs.make_directory(&at.directory, &at.name, 0o755).map(drop)
+                    nfs.make_directory(&at.directory, &at.name, attributes)
+                        .map(drop)
                 })
             },
         )
@@ -460,21 +456,10 @@ impl Client {
     fn change(&self, path: &Path, changes: &Changes) -> Result<Metadata, PathError> {
         let verb = "set attributes";
         let found = self.walk(verb).find(path, true)?;
-        let at = |error: NfsError| error.at(verb, &shown(path));
-        let state = self.shared.file(found.handle);
-        state.mark_write();
-        let wcc = self.nfs().set_attributes(&found.handle, changes.into());
-        state.mark_write();
-        if changes.size.is_some() || wcc.is_err() {
-            state.drop_pages();
-            self.shared.directory.forget_range(&state.tree, 0, u64::MAX);
-        }
-        let wcc = wcc.map_err(at)?;
-        state.wrote(&wcc);
-        match wcc.after {
-            Some(after) => Ok(after.into()),
-            None => Ok(self.nfs().attributes(&found.handle).map_err(at)?.into()),
-        }
+        self.shared
+            .set_attributes(&found.handle, changes.into(), None)
+            .map(Metadata::from)
+            .map_err(|error| error.at(verb, &shown(path)))
     }
 
     /// Room on the export's file system.

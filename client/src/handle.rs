@@ -3,7 +3,11 @@
 use odafs_common::wire::nfs3::{FileHandle, MAX_FILE_HANDLE};
 use std::fmt;
 
-/// A file handle (nfs_fh3, RFC 1813 section 2.3.3): at most 64 bytes that mean something to the server alone.
+/// A file handle (nfs_fh3, RFC 1813 section 2.3.3): at most [`Handle::MAX`] bytes that mean something to the server alone.
+///
+/// It names the same file for as long as that exists, whatever becomes of its names, and over a restart of the server. Two
+/// names of one file (hard links) have the same handle. A program may keep its bytes and come back with them later; once
+/// the file is gone, calls fail with `ESTALE`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle {
     length: u8,
@@ -11,9 +15,23 @@ pub struct Handle {
 }
 
 impl Handle {
+    /// The longest handle, in bytes.
+    pub const MAX: usize = MAX_FILE_HANDLE as usize;
+
+    /// A handle of which the bytes were kept. `None` if there are more than [`Handle::MAX`]: no server gave those. Whether
+    /// they are a handle is for the server to say.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        (bytes.len() <= Self::MAX).then(|| Self::from(FileHandle(bytes)))
+    }
+
+    /// Its bytes, to be kept.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
     /// As it is on the wire.
-    pub fn wire(&self) -> FileHandle<'_> {
-        FileHandle(&self.bytes[..usize::from(self.length)])
+    pub(crate) fn wire(&self) -> FileHandle<'_> {
+        FileHandle(self.as_bytes())
     }
 }
 
@@ -32,8 +50,7 @@ impl From<FileHandle<'_>> for Handle {
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.wire()
-            .0
+        self.as_bytes()
             .iter()
             .try_for_each(|byte| write!(f, "{byte:02x}"))
     }

@@ -49,13 +49,15 @@
 //! What a program does can be recorded, to be replayed by `odafs bench replay`: [`record`].
 //!
 //! [`Client`] and [`File`] are cheap to clone and may be used from many threads at once; async programs use
-//! `odafs::tokio`. [`Options`] choose routes, caching, deadlines and how a thread waits. Against a server without the
+//! `odafs::tokio`; what stands in between a program and its files (a mount, another language) uses [`fs`], which knows files
+//! by handle. [`Options`] choose routes, caching, deadlines and how a thread waits. Against a server without the
 //! ODAFS program the same calls speak plain NFS version 3.
 //!
 //! # Examples
 //! Each is a program of a screen, in `client/examples`: `read` (that of the README), `write` (unstable writes and one sync), `batch`
 //! (many reads in flight), `asynchronous` (tokio), `will_need` (references ahead of direct reads), `trace` (the route of a read,
-//! and why), `statistics` (how reads were served) and `watch` (waiting for a change).
+//! and why), `statistics` (how reads were served), `watch` (waiting for a change) and `by_handle` (files by handle, without
+//! paths).
 //!
 //! # Features
 //! | feature | default | what |
@@ -79,6 +81,7 @@
 //! | `session`, `direct` | sessions, and connections for direct reads |
 //! | `calls`, `pipeline`, `pool`, `procedure`, `silence` | RPC: one call, many calls, servers that do not answer |
 //! | `link`, `transport`, `tcp`, `rdma` | connections that carry calls: messages of a fabric, TCP, RPC-over-RDMA |
+//! | [`fs`] | the file system by handle |
 //! | `nfs`, `mount`, `handle` | NFS version 3 and MOUNT |
 //! | `record` | traces of what a client does, and their text |
 //! | `url`, `default_socket`, `error`, `errno` | addresses, and what goes wrong |
@@ -99,6 +102,7 @@ mod errno;
 mod error;
 mod facts;
 mod file;
+pub mod fs;
 mod handle;
 #[cfg(test)]
 mod judge;

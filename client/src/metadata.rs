@@ -1,12 +1,8 @@
 //! What is known about a file, and what may be changed about it.
 
-use crate::nfs::ListedEntry;
+use crate::fs::{self, Attributes};
 use odafs_common::wire::nfs3::{self, SetTime as OnWire};
-use std::{
-    ffi::OsString,
-    os::unix::ffi::OsStringExt as _,
-    time::{Duration, SystemTime},
-};
+use std::{ffi::OsString, time::SystemTime};
 
 /// What a file is (ftype3, RFC 1813 section 2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -150,36 +146,41 @@ pub struct Space {
     pub available_files: u64,
 }
 
-impl From<nfs3::Attributes> for Metadata {
-    fn from(from: nfs3::Attributes) -> Self {
+impl From<Attributes> for Metadata {
+    fn from(from: Attributes) -> Self {
         Self {
-            kind: match from.kind {
-                nfs3::FileType::Regular => FileKind::Regular,
-                nfs3::FileType::Directory => FileKind::Directory,
-                nfs3::FileType::Block => FileKind::BlockDevice,
-                nfs3::FileType::Character => FileKind::CharacterDevice,
-                nfs3::FileType::Symlink => FileKind::Symlink,
-                nfs3::FileType::Socket => FileKind::Socket,
-                nfs3::FileType::Fifo => FileKind::Pipe,
-            },
+            kind: from.kind,
             mode: from.mode,
-            links: from.links,
+            links: from.nlink,
             uid: from.uid,
             gid: from.gid,
             size: from.size,
             used: from.used,
-            device: (from.device.major, from.device.minor),
+            device: from.rdev,
             filesystem_id: from.fsid,
             file_id: from.fileid,
-            accessed: time(from.atime),
-            modified: time(from.mtime),
-            changed: time(from.ctime),
+            accessed: from.atime,
+            modified: from.mtime,
+            changed: from.ctime,
         }
     }
 }
 
-fn time(from: nfs3::Time) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::new(from.seconds.into(), from.nanoseconds.min(999_999_999))
+impl From<nfs3::Attributes> for Metadata {
+    fn from(from: nfs3::Attributes) -> Self {
+        Attributes::from(from).into()
+    }
+}
+
+/// The protocol's seconds end in 2106, and begin in 1970.
+pub fn on_wire(time: SystemTime) -> nfs3::Time {
+    let since = time
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    nfs3::Time {
+        seconds: u32::try_from(since.as_secs()).unwrap_or(u32::MAX),
+        nanoseconds: since.subsec_nanos(),
+    }
 }
 
 impl From<&Changes> for nfs3::SetAttributes {
@@ -196,19 +197,10 @@ impl From<&Changes> for nfs3::SetAttributes {
 }
 
 impl From<When> for OnWire {
-    /// The protocol's seconds end in 2106, and begin in 1970.
     fn from(when: When) -> Self {
         match when {
             When::Now => Self::ServerTime,
-            When::At(time) => {
-                let since = time
-                    .duration_since(SystemTime::UNIX_EPOCH)
-                    .unwrap_or_default();
-                Self::To(nfs3::Time {
-                    seconds: u32::try_from(since.as_secs()).unwrap_or(u32::MAX),
-                    nanoseconds: since.subsec_nanos(),
-                })
-            }
+            When::At(time) => Self::To(on_wire(time)),
         }
     }
 }
@@ -226,11 +218,11 @@ impl From<nfs3::FsStatOk> for Space {
     }
 }
 
-impl From<ListedEntry> for DirEntry {
-    fn from(entry: ListedEntry) -> Self {
+impl From<fs::DirEntry> for DirEntry {
+    fn from(entry: fs::DirEntry) -> Self {
         Self {
-            name: OsString::from_vec(entry.name),
-            file_id: entry.file_id,
+            name: entry.name,
+            file_id: entry.fileid,
             metadata: entry.attributes.map(Metadata::from),
         }
     }

@@ -23,9 +23,11 @@ const fn procedure(name: &'static str, which: P, idempotent: bool) -> Procedure 
 
 const NULL: Procedure = procedure("NULL", P::Null, true);
 const GETATTR: Procedure = procedure("GETATTR", P::GetAttributes, true);
-// Setting attributes to values twice is setting them once; only a guard would tell, and none is sent.
+// Setting attributes to values twice is setting them once; only a guard tells.
 const SETATTR: Procedure = procedure("SETATTR", P::SetAttributes, true);
+const SETATTR_GUARDED: Procedure = procedure("SETATTR", P::SetAttributes, false);
 const LOOKUP: Procedure = procedure("LOOKUP", P::Lookup, true);
+const ACCESS: Procedure = procedure("ACCESS", P::Access, true);
 const READLINK: Procedure = procedure("READLINK", P::ReadLink, true);
 /// READ
 pub const READ: Procedure = procedure("READ", P::Read, true);
@@ -33,11 +35,16 @@ pub const READ: Procedure = procedure("READ", P::Read, true);
 pub const WRITE: Procedure = procedure("WRITE", P::Write, true);
 const CREATE: Procedure = procedure("CREATE", P::Create, false);
 const MKDIR: Procedure = procedure("MKDIR", P::MakeDirectory, false);
+const MKNOD: Procedure = procedure("MKNOD", P::MakeNode, false);
 const SYMLINK: Procedure = procedure("SYMLINK", P::Symlink, false);
 const REMOVE: Procedure = procedure("REMOVE", P::Remove, false);
 const RMDIR: Procedure = procedure("RMDIR", P::RemoveDirectory, false);
 const RENAME: Procedure = procedure("RENAME", P::Rename, false);
 const LINK: Procedure = procedure("LINK", P::Link, false);
+const READDIR: Procedure = Procedure {
+    asks: Asks::count(LISTING_BYTES),
+    ..procedure("READDIR", P::ReadDir, true)
+};
 const READDIRPLUS: Procedure = Procedure {
     asks: Asks::count(LISTING_BYTES),
     ..procedure("READDIRPLUS", P::ReadDirPlus, true)
@@ -46,6 +53,7 @@ const READDIRPLUS: Procedure = Procedure {
 const LISTING_BYTES: u32 = 32 << 10;
 const FSSTAT: Procedure = procedure("FSSTAT", P::FsStat, true);
 const FSINFO: Procedure = procedure("FSINFO", P::FsInfo, true);
+const PATHCONF: Procedure = procedure("PATHCONF", P::PathConf, true);
 /// COMMIT
 pub const COMMIT: Procedure = procedure("COMMIT", P::Commit, true);
 
@@ -107,6 +115,8 @@ pub struct ListedEntry {
     pub file_id: u64,
     /// What is known about it.
     pub attributes: Option<Attributes>,
+    /// What the server calls it.
+    pub handle: Option<Handle>,
     /// Where the listing goes on behind it.
     pub cookie: u64,
 }
@@ -145,18 +155,20 @@ impl Nfs<'_> {
         })
     }
 
-    /// Changes attributes.
+    /// Changes attributes; with a guard only if the `ctime` is that.
     pub fn set_attributes(
         &self,
         file: &Handle,
         attributes: nfs3::SetAttributes,
+        guard: Option<nfs3::Time>,
     ) -> Result<WccData, NfsError> {
         let arguments = nfs3::SetAttributesArgs {
             file: file.wire(),
             attributes,
-            guard: None,
+            guard,
         };
-        self.ask(&SETATTR, &arguments, |r| {
+        let procedure = guard.map_or(&SETATTR, |_| &SETATTR_GUARDED);
+        self.ask(procedure, &arguments, |r| {
             Ok(nfs3::SetAttributesResult::decode(r)?.map_err(|f| f.status))
         })
     }
@@ -179,6 +191,16 @@ impl Nfs<'_> {
     fn known(&self, handle: Handle, attributes: Option<Attributes>) -> Result<Found, NfsError> {
         let attributes = attributes.map_or_else(|| self.attributes(&handle), Ok)?;
         Ok(Found { handle, attributes })
+    }
+
+    /// Which of these rights the caller has: bits of [`nfs3::access`].
+    pub fn access(&self, file: &Handle, access: u32) -> Result<u32, NfsError> {
+        let file = file.wire();
+        self.ask(&ACCESS, &nfs3::AccessArgs { file, access }, |r| {
+            Ok(nfs3::AccessResult::decode(r)?
+                .map(|ok| ok.access)
+                .map_err(|f| f.status))
+        })
     }
 
     /// What a symbolic link says.
@@ -210,21 +232,28 @@ impl Nfs<'_> {
         &self,
         directory: &Handle,
         name: &[u8],
-        mode: u32,
+        attributes: nfs3::SetAttributes,
     ) -> Result<Found, NfsError> {
         let place = DirectoryName {
             directory: directory.wire(),
             name,
         };
-        let attributes = nfs3::SetAttributes {
-            mode: Some(mode),
-            ..Default::default()
+        let arguments = nfs3::MakeDirectoryArgs { place, attributes };
+        self.make(&MKDIR, &arguments, place)
+    }
+
+    /// Makes a device, a socket or a named pipe.
+    pub fn make_node(
+        &self,
+        directory: &Handle,
+        name: &[u8],
+        what: nfs3::MakeNode,
+    ) -> Result<Found, NfsError> {
+        let place = DirectoryName {
+            directory: directory.wire(),
+            name,
         };
-        self.make(
-            &MKDIR,
-            &nfs3::MakeDirectoryArgs { place, attributes },
-            place,
-        )
+        self.make(&MKNOD, &nfs3::MakeNodeArgs { place, what }, place)
     }
 
     /// Makes a symbolic link.
@@ -242,15 +271,13 @@ impl Nfs<'_> {
             mode: Some(0o777),
             ..Default::default()
         };
-        self.make(
-            &SYMLINK,
-            &nfs3::SymlinkArgs {
-                place,
-                attributes,
-                target: Payload(target),
-            },
+        let target = Payload(target);
+        let arguments = nfs3::SymlinkArgs {
             place,
-        )
+            attributes,
+            target,
+        };
+        self.make(&SYMLINK, &arguments, place)
     }
 
     fn make(
@@ -323,15 +350,34 @@ impl Nfs<'_> {
         })
     }
 
-    /// Entries of a directory behind a cookie.
+    /// Entries of a directory behind a cookie; with attributes and handles if `plus` says so.
     pub fn list(
         &self,
         directory: &Handle,
         cookie: u64,
         verifier: [u8; 8],
+        plus: bool,
     ) -> Result<Listing, NfsError> {
-        let (directory_count, max_count) = (8 << 10, LISTING_BYTES);
         let directory = directory.wire();
+        if !plus {
+            let arguments = nfs3::ReadDirArgs {
+                directory,
+                cookie,
+                verifier,
+                count: LISTING_BYTES,
+            };
+            return self.ask(&READDIR, &arguments, |r| {
+                Ok(match nfs3::ReadDirResult::decode(r)? {
+                    Ok(listed) => Ok(Listing {
+                        entries: listed.entries.iter().map(ListedEntry::from).collect(),
+                        verifier: listed.verifier,
+                        eof: listed.eof,
+                    }),
+                    Err(failed) => Err(failed.status),
+                })
+            });
+        }
+        let (directory_count, max_count) = (8 << 10, LISTING_BYTES);
         let arguments = nfs3::ReadDirPlusArgs {
             directory,
             cookie,
@@ -365,6 +411,13 @@ impl Nfs<'_> {
         })
     }
 
+    /// Limits of a file or directory.
+    pub fn path_configuration(&self, file: &Handle) -> Result<nfs3::PathConfOk, NfsError> {
+        self.ask(&PATHCONF, &file.wire(), |r| {
+            Ok(nfs3::PathConfResult::decode(r)?.map_err(|f| f.status))
+        })
+    }
+
     /// Brings what was written to stable storage.
     pub fn commit(&self, file: &Handle) -> Result<nfs3::CommitOk, NfsError> {
         let arguments = nfs3::CommitArgs {
@@ -387,13 +440,24 @@ pub enum Removed {
     Directory,
 }
 
+impl From<&nfs3::Entry<'_>> for ListedEntry {
+    fn from(entry: &nfs3::Entry<'_>) -> Self {
+        Self {
+            name: entry.name.to_vec(),
+            file_id: entry.fileid,
+            attributes: None,
+            handle: None,
+            cookie: entry.cookie,
+        }
+    }
+}
+
 impl From<&nfs3::EntryPlus<'_>> for ListedEntry {
     fn from(plus: &nfs3::EntryPlus<'_>) -> Self {
         Self {
-            name: plus.entry.name.to_vec(),
-            file_id: plus.entry.fileid,
             attributes: plus.attributes,
-            cookie: plus.entry.cookie,
+            handle: plus.file.map(Handle::from),
+            ..Self::from(&plus.entry)
         }
     }
 }

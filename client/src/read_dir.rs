@@ -1,56 +1,23 @@
-//! Listing a directory.
+//! Listing a directory by its path.
 
-use crate::{
-    client::Client,
-    error::PathError,
-    handle::Handle,
-    metadata::DirEntry,
-    nfs::{ListedEntry, Listing},
-};
+use crate::{error::PathError, fs::Entries, metadata::DirEntry};
+use std::path::{Path, PathBuf};
 
-/// The entries of a directory; see [`Client::read_dir`].
+/// The entries of a directory; see [`Client::read_dir`](crate::Client::read_dir).
 #[derive(Debug)]
 pub struct ReadDir {
-    client: Client,
-    directory: Handle,
-    path: String,
-    listing: Ahead,
-    failed: bool,
+    path: PathBuf,
+    entries: Entries,
 }
 
 impl ReadDir {
-    /// The entries of `directory`, of which `first` were listed.
-    pub(crate) fn new(client: Client, directory: Handle, path: String, first: Listing) -> Self {
-        Self {
-            client,
-            directory,
-            path,
-            listing: first.into(),
-            failed: false,
-        }
-    }
-}
-
-/// What was listed and not yet asked for.
-#[derive(Debug)]
-struct Ahead {
-    entries: std::vec::IntoIter<ListedEntry>,
-    verifier: [u8; 8],
-    cookie: u64,
-    eof: bool,
-}
-
-impl From<Listing> for Ahead {
-    fn from(listing: Listing) -> Self {
-        let cookie = listing.entries.last().map_or(0, |entry| entry.cookie);
-        // A listing that has neither entries nor an end would be asked for for ever.
-        let eof = listing.eof || listing.entries.is_empty();
-        Self {
-            entries: listing.entries.into_iter(),
-            verifier: listing.verifier,
-            cookie,
-            eof,
-        }
+    /// The entries of the directory at `path`, of which the first are fetched.
+    pub(crate) fn new(path: &Path, mut entries: Entries) -> Result<Self, PathError> {
+        let path = path.to_owned();
+        entries
+            .fetch()
+            .map_err(|error| error.about("list", &path))?;
+        Ok(Self { path, entries })
     }
 }
 
@@ -58,22 +25,12 @@ impl Iterator for ReadDir {
     type Item = Result<DirEntry, PathError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            match self.listing.entries.next() {
-                Some(entry) if entry.name == b"." || entry.name == b".." => {}
-                Some(entry) => return Some(Ok(entry.into())),
-                None if self.listing.eof || self.failed => return None,
-                None => {
-                    let (cookie, verifier) = (self.listing.cookie, self.listing.verifier);
-                    match self.client.nfs().list(&self.directory, cookie, verifier) {
-                        Ok(listing) => self.listing = listing.into(),
-                        Err(error) => {
-                            self.failed = true;
-                            return Some(Err(error.at("list", &self.path)));
-                        }
-                    }
-                }
-            }
-        }
+        let entry = self
+            .entries
+            .find(|entry| !matches!(entry, Ok(entry) if entry.name == "." || entry.name == ".."))?;
+        Some(match entry {
+            Ok(entry) => Ok(entry.into()),
+            Err(error) => Err(error.about("list", &self.path)),
+        })
     }
 }

@@ -5,6 +5,7 @@
 
 use crate::{
     error::{ConnectError, PathError, ReadError, WriteError},
+    fs::{self, Handle},
     metadata::{DirEntry, Metadata},
     options::Options,
     url::Url,
@@ -76,6 +77,55 @@ impl Client {
     pub async fn read_dir(&self, path: impl AsRef<Path>) -> Result<Vec<DirEntry>, PathError> {
         let (client, path) = (self.blocking.clone(), path.as_ref().to_owned());
         run(move || client.read_dir(path)?.collect()).await
+    }
+}
+
+/// [`fs::FileSystem`] for async programs: every operation is a call to the server, so [`call`](Self::call) does any of them on
+/// a thread that may block.
+///
+/// ```no_run
+/// # async fn example(client: odafs::tokio::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let files = odafs::tokio::FileSystem::new(&client);
+/// let table = files.call(|fs| fs.lookup(&fs.root(), "table")).await?;
+/// let file = files.open(table.handle).await?;
+/// println!("{} bytes", file.read_at(0, 4096).await?.len());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct FileSystem {
+    blocking: fs::FileSystem,
+}
+
+impl FileSystem {
+    /// The files of the export that a client is connected to.
+    pub fn new(client: &Client) -> Self {
+        Self {
+            blocking: fs::FileSystem::new(&client.blocking),
+        }
+    }
+
+    /// The same files for threads.
+    pub fn blocking(&self) -> &fs::FileSystem {
+        &self.blocking
+    }
+
+    /// Does something with the files on a thread that may block. It is done to its end even if the future is dropped.
+    pub async fn call<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&fs::FileSystem) -> T + Send + 'static,
+    ) -> T {
+        let files = self.blocking.clone();
+        run(move || job(&files)).await
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// As [`fs::FileSystem::open`].
+    pub async fn open(&self, file: Handle) -> Result<File, PathError> {
+        let blocking = self.call(move |fs| fs.open(&file)).await?;
+        Ok(File { blocking })
     }
 }
 

@@ -98,6 +98,14 @@ fn every_example_does_what_it_says() {
             "0 bytes from 1099511627776\n",
         ],
     );
+    shows(
+        "by_handle",
+        &[
+            "data.bin: 1048576 bytes, inode ",
+            "4096 bytes read\n",
+            "kept.txt: written, renamed and removed\n",
+        ],
+    );
     shows("asynchronous", &["8192 bytes"]);
     shows(
         "will_need",

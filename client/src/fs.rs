@@ -1,0 +1,429 @@
+//! The file system by handle: one method for each thing that NFS version 3 does, for what stands in between a program and
+//! its files (a mount, another language). [`Client`] does the same by path.
+//!
+//! ```no_run
+//! use odafs::{Client, fs::FileSystem};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let fs = FileSystem::new(&Client::connect("odafs+shm:///run/odafs.sock?/")?);
+//!
+//! let table = fs.lookup(&fs.root(), "table")?;
+//! println!("{} bytes", table.attributes.size);
+//! let file = fs.open(&table.handle)?; // reads go the ways that any File's do
+//! let mut footer = [0; 64];
+//! file.read_exact_at(&mut footer, table.attributes.size - 64)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Handle`] is what the server calls a file or a directory; names are looked up in a directory one at a time, symbolic
+//! links are not followed, and nothing is resolved or remembered in between. A name is one component of a path: bytes,
+//! without `/` and NUL, at most 255 of them.
+//!
+//! # Errors
+//! Every error has the system's number, `errno()`. Whatever a method says besides, all of them may fail with
+//!
+//! | errno | when |
+//! |---|---|
+//! | `ESTALE` | the file behind a handle is gone, or a directory that changed cannot be listed from this cookie on |
+//! | `EACCES`, `EPERM` | the caller has no right to it |
+//! | `EROFS` | a change of a read-only export |
+//! | `EINVAL` | a name is empty, or holds `/` or NUL |
+//! | `ENAMETOOLONG` | a name is longer than 255 bytes |
+//! | `ENOTDIR` | a name was asked for in what is no directory |
+//! | `EIO`, `EREMOTEIO` | the server failed |
+//! | `ETIMEDOUT`, `ECONNABORTED` | the server does not answer; the call was not made, or may be repeated |
+//! | `ECONNRESET` | the connection was lost, and the call may have taken effect or not |
+
+mod listing;
+mod shared;
+mod types;
+
+pub use self::{
+    listing::Entries,
+    types::{
+        Access, Attributes, Cookie, Create, DirEntry, Entry, FsInfo, Node, PathConf, Properties,
+    },
+};
+pub use crate::handle::Handle;
+use crate::{
+    client::Client,
+    error::{PathError, ReadError, WriteError},
+    file::File,
+    metadata::{Changes, Space, on_wire},
+    nfs::{Found, Nfs, NfsError, Removed},
+    url::NAME_MAX,
+};
+use odafs_common::wire::nfs3::{self, FileType};
+use std::{
+    ffi::{OsStr, OsString},
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    time::SystemTime,
+};
+
+/// An export's files, by handle. Cheap to clone; all clones share the connection of the [`Client`], and may be used from many
+/// threads at once. See the [module](self).
+#[derive(Clone, Debug)]
+pub struct FileSystem {
+    client: Client,
+}
+
+impl FileSystem {
+    /// The files of the export that a client is connected to.
+    pub fn new(client: &Client) -> Self {
+        Self {
+            client: client.clone(),
+        }
+    }
+
+    /// The client underneath.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The root of the export. The path of the client's URL does not matter here.
+    pub fn root(&self) -> Handle {
+        self.client.shared().mounted.root
+    }
+
+    fn nfs(&self) -> Nfs<'_> {
+        self.client.nfs()
+    }
+
+    /// What a name in a directory stands for (LOOKUP); `..` is the directory above.
+    ///
+    /// # Errors
+    /// `ENOENT`: there is no such name. See the [module](self#errors) for the others.
+    pub fn lookup(&self, dir: &Handle, name: impl AsRef<OsStr>) -> Result<Entry, PathError> {
+        self.make("lookup", name.as_ref(), |nfs, name| nfs.lookup(dir, name))
+    }
+
+    /// Attributes of a file, as the server has them now (GETATTR). What is cached of a file that has changed goes.
+    ///
+    /// # Errors
+    /// See the [module](self#errors).
+    pub fn getattr(&self, file: &Handle) -> Result<Attributes, PathError> {
+        let attributes = self.nfs().attributes(file).map_err(of("stat", file))?;
+        if let Some(known) = self.client.shared().known_file(file) {
+            known.revalidate(&attributes);
+        }
+        Ok(attributes.into())
+    }
+
+    /// Changes attributes, and returns all of them (SETATTR). With a `guard` only if the file's
+    /// [`ctime`](Attributes::ctime) still is that: who read the attributes before overwrites no change made since.
+    ///
+    /// # Errors
+    /// `EAGAIN`: the file has changed since `guard`. `EISDIR`, `EINVAL`: a size of what has none. See the
+    /// [module](self#errors) for the others.
+    pub fn setattr(
+        &self,
+        file: &Handle,
+        changes: &Changes,
+        guard: Option<SystemTime>,
+    ) -> Result<Attributes, PathError> {
+        let shared = self.client.shared();
+        let set = shared.set_attributes(file, changes.into(), guard.map(on_wire));
+        Ok(set.map_err(of("set attributes", file))?.into())
+    }
+
+    /// Which of the rights `wanted` the caller has (ACCESS), by the server's word: it may know more than the mode says.
+    ///
+    /// # Errors
+    /// See the [module](self#errors). A right that is not granted is none.
+    pub fn access(&self, file: &Handle, wanted: Access) -> Result<Access, PathError> {
+        let granted = self.nfs().access(file, wanted.bits());
+        let granted = granted.map_err(of("ask for access to", file))?;
+        Ok(Access::from_bits(granted) & wanted)
+    }
+
+    /// Opens a file for reading and writing, and checks what is cached of it against the server (GETATTR). All reads of an
+    /// open [`File`] go the ways that [`Client::open`] promises. It has no path: [`File::path`] shows the handle.
+    ///
+    /// # Errors
+    /// `EISDIR`: a directory. See the [module](self#errors) for the others.
+    pub fn open(&self, file: &Handle) -> Result<File, PathError> {
+        let verb = "open";
+        let attributes = self.nfs().attributes(file).map_err(of(verb, file))?;
+        if attributes.kind == FileType::Directory {
+            return Err(of(verb, file)(nfs3::Status::IsDir.into()));
+        }
+        let found = Found {
+            handle: *file,
+            attributes,
+        };
+        Ok(self.client.file(shown(file), &found))
+    }
+
+    /// The file as it is known, without a call.
+    fn at_hand(&self, file: &Handle) -> File {
+        let state = self.client.shared().file(*file);
+        File::new(self.client.clone(), state, shown(file).into())
+    }
+
+    /// Reads into `buf` from `offset` on, in bytes: fewer than asked for only at the end of the file. What is cached is taken
+    /// as it is. Who reads more than once, or cares what others wrote, [opens](Self::open) the file: that is faster too.
+    ///
+    /// # Errors
+    /// `EINVAL`, `EISDIR`: not a regular file. See the [module](self#errors) for the others.
+    pub fn read(&self, file: &Handle, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
+        self.at_hand(file).read_at(buf, offset)
+    }
+
+    /// Writes all of `data` at `offset`, in bytes (WRITE, unstable): a crash of the server may lose it until
+    /// [`commit`](Self::commit), which sends it again then.
+    ///
+    /// # Errors
+    /// `EFBIG`, `ENOSPC`, `EDQUOT`: there is no room. `EINVAL`, `EISDIR`: not a regular file. See the
+    /// [module](self#errors) for the others, and [`File::write_at`] for what a failed call may have done.
+    pub fn write(&self, file: &Handle, data: &[u8], offset: u64) -> Result<(), WriteError> {
+        self.at_hand(file).write_at(data, offset)
+    }
+
+    /// As [`write`](Self::write); it is on stable storage when this returns (WRITE, `FILE_SYNC`).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_stable(&self, file: &Handle, data: &[u8], offset: u64) -> Result<(), WriteError> {
+        self.at_hand(file).write_stable_at(data, offset)
+    }
+
+    /// Brings all that was written to a file through this client to stable storage (COMMIT).
+    ///
+    /// # Errors
+    /// `EIO`: unstable writes were lost in a restart of the server, and could not be sent again. See the
+    /// [module](self#errors) for the others.
+    pub fn commit(&self, file: &Handle) -> Result<(), WriteError> {
+        self.at_hand(file).sync()
+    }
+
+    /// Makes a regular file (CREATE).
+    ///
+    /// # Errors
+    /// `EEXIST`: the name exists, where `how` minds. `EISDIR`: it is a directory's. `ENOSPC`, `EDQUOT`: there is no room.
+    /// See the [module](self#errors) for the others.
+    pub fn create(
+        &self,
+        dir: &Handle,
+        name: impl AsRef<OsStr>,
+        how: &Create,
+    ) -> Result<Entry, PathError> {
+        self.make("create", name.as_ref(), |_, name| {
+            self.client.shared().create(dir, name, how.into())
+        })
+    }
+
+    /// Makes a directory (MKDIR).
+    ///
+    /// # Errors
+    /// `EEXIST`: the name exists. See the [module](self#errors) for the others.
+    pub fn mkdir(
+        &self,
+        dir: &Handle,
+        name: impl AsRef<OsStr>,
+        attributes: &Changes,
+    ) -> Result<Entry, PathError> {
+        self.make("mkdir", name.as_ref(), |nfs, name| {
+            nfs.make_directory(dir, name, attributes.into())
+        })
+    }
+
+    /// Makes a device, a socket or a named pipe (MKNOD).
+    ///
+    /// # Errors
+    /// `EEXIST`: the name exists. `EPERM`, `EACCES`: devices are root's to make. `EOPNOTSUPP`: the server makes none of
+    /// that kind. See the [module](self#errors) for the others.
+    pub fn mknod(
+        &self,
+        dir: &Handle,
+        name: impl AsRef<OsStr>,
+        node: Node,
+        attributes: &Changes,
+    ) -> Result<Entry, PathError> {
+        self.make("mknod", name.as_ref(), |nfs, name| {
+            nfs.make_node(dir, name, node.with(attributes.into()))
+        })
+    }
+
+    /// Makes a symbolic link that says `target` (SYMLINK).
+    ///
+    /// # Errors
+    /// `EEXIST`: the name exists. `ENAMETOOLONG`: the target is too long for the server. See the [module](self#errors) for
+    /// the others.
+    pub fn symlink(
+        &self,
+        dir: &Handle,
+        name: impl AsRef<OsStr>,
+        target: impl AsRef<OsStr>,
+    ) -> Result<Entry, PathError> {
+        let target = target.as_ref().as_bytes();
+        self.make("symlink", name.as_ref(), |nfs, name| {
+            nfs.symlink(dir, name, target)
+        })
+    }
+
+    /// What a symbolic link says (READLINK).
+    ///
+    /// # Errors
+    /// `EINVAL`: it is no link. See the [module](self#errors) for the others.
+    pub fn readlink(&self, link: &Handle) -> Result<OsString, PathError> {
+        let target = self.nfs().read_link(link).map_err(of("readlink", link))?;
+        Ok(OsString::from_vec(target))
+    }
+
+    /// Gives a file the further name `name` in `dir` (LINK).
+    ///
+    /// # Errors
+    /// `EEXIST`: the name exists. `EMLINK`: the file has too many. `EPERM`, `EISDIR`, `EINVAL`: a directory. `EXDEV`: `dir`
+    /// lies on another file system. See the [module](self#errors) for the others.
+    pub fn link(
+        &self,
+        file: &Handle,
+        dir: &Handle,
+        name: impl AsRef<OsStr>,
+    ) -> Result<(), PathError> {
+        self.on_name("link", name.as_ref(), |nfs, name| nfs.link(file, dir, name))
+    }
+
+    /// Removes a name of what is no directory (REMOVE). With the last one goes the file, for those too who have it open.
+    ///
+    /// # Errors
+    /// `ENOENT`: there is no such name. `EISDIR`, `EPERM`: a directory. See the [module](self#errors) for the others.
+    pub fn unlink(&self, dir: &Handle, name: impl AsRef<OsStr>) -> Result<(), PathError> {
+        self.on_name("remove", name.as_ref(), |nfs, name| {
+            nfs.remove(dir, name, Removed::File)
+        })
+    }
+
+    /// Removes an empty directory (RMDIR).
+    ///
+    /// # Errors
+    /// `ENOENT`: there is no such name. `ENOTEMPTY`, `EEXIST`: it is not empty. See the [module](self#errors) for the others.
+    pub fn rmdir(&self, dir: &Handle, name: impl AsRef<OsStr>) -> Result<(), PathError> {
+        self.on_name("rmdir", name.as_ref(), |nfs, name| {
+            nfs.remove(dir, name, Removed::Directory)
+        })
+    }
+
+    /// Gives what bears one name another (RENAME); what bore the new one is replaced, in one step.
+    ///
+    /// # Errors
+    /// `ENOENT`: there is no such name. `EXDEV`: across two file systems. `EINVAL`: a directory into itself. `EISDIR`,
+    /// `ENOTDIR`, `ENOTEMPTY`, `EEXIST`: what bears the new name cannot be replaced. See the [module](self#errors) for the
+    /// others.
+    pub fn rename(
+        &self,
+        dir: &Handle,
+        name: impl AsRef<OsStr>,
+        new_dir: &Handle,
+        new_name: impl AsRef<OsStr>,
+    ) -> Result<(), PathError> {
+        let verb = "rename";
+        let (name, new_name) = (name.as_ref(), new_name.as_ref());
+        let new_name = checked(verb, new_name)?;
+        self.on_name(verb, name, |nfs, name| {
+            nfs.rename((dir, name), (new_dir, new_name))
+        })
+    }
+
+    /// The entries of a directory behind a cookie, names and numbers alone (READDIR): fetched from the server as they are
+    /// asked for, some 32 KiB at a time. `.` and `..` are among them where the server lists them.
+    ///
+    /// # Errors
+    /// The iterator's items are results, and its last one may be an error. `ESTALE`: the cookie is none that the server takes
+    /// any more. `ENOTDIR`: not a directory. See the [module](self#errors) for the others.
+    pub fn readdir(&self, dir: &Handle, from: Cookie) -> Entries {
+        Entries::new(self.client.clone(), *dir, from, false)
+    }
+
+    /// As [`readdir`](Self::readdir), each entry with its handle and attributes (READDIRPLUS).
+    ///
+    /// # Errors
+    /// As [`readdir`](Self::readdir). `EOPNOTSUPP`: the server lists names only.
+    pub fn readdirplus(&self, dir: &Handle, from: Cookie) -> Entries {
+        Entries::new(self.client.clone(), *dir, from, true)
+    }
+
+    /// Room on the file system that holds a file (FSSTAT), in bytes and in files.
+    ///
+    /// # Errors
+    /// See the [module](self#errors).
+    pub fn statfs(&self, file: &Handle) -> Result<Space, PathError> {
+        let space = self.nfs().space(file);
+        Ok(space.map_err(of("ask for space on", file))?.into())
+    }
+
+    /// What the server can do, and likes best (FSINFO).
+    ///
+    /// # Errors
+    /// See the [module](self#errors).
+    pub fn fsinfo(&self, file: &Handle) -> Result<FsInfo, PathError> {
+        let info = self.nfs().limits(file);
+        Ok(info.map_err(of("ask for limits of", file))?.into())
+    }
+
+    /// Limits of names and links (PATHCONF).
+    ///
+    /// # Errors
+    /// See the [module](self#errors).
+    pub fn pathconf(&self, file: &Handle) -> Result<PathConf, PathError> {
+        let limits = self.nfs().path_configuration(file);
+        Ok(limits.map_err(of("ask for limits of", file))?.into())
+    }
+
+    fn on_name<T>(
+        &self,
+        verb: &'static str,
+        name: &OsStr,
+        what: impl FnOnce(Nfs<'_>, &[u8]) -> Result<T, NfsError>,
+    ) -> Result<T, PathError> {
+        let bytes = checked(verb, name)?;
+        what(self.nfs(), bytes).map_err(|error| error.at(verb, &name.to_string_lossy()))
+    }
+
+    fn make(
+        &self,
+        verb: &'static str,
+        name: &OsStr,
+        what: impl FnOnce(Nfs<'_>, &[u8]) -> Result<Found, NfsError>,
+    ) -> Result<Entry, PathError> {
+        self.on_name(verb, name, what).map(Entry::from)
+    }
+}
+
+impl From<Client> for FileSystem {
+    fn from(client: Client) -> Self {
+        Self { client }
+    }
+}
+
+/// A name that can be sent.
+fn checked<'n>(verb: &'static str, name: &'n OsStr) -> Result<&'n [u8], PathError> {
+    let bytes = name.as_bytes();
+    let path = || name.to_string_lossy().into_owned();
+    let bad = |why| PathError::BadPath {
+        verb,
+        path: path(),
+        why,
+    };
+    if bytes.is_empty() {
+        return Err(bad("the name is empty"));
+    }
+    if bytes.iter().any(|byte| matches!(byte, 0 | b'/')) {
+        return Err(bad("the name holds a slash or a NUL"));
+    }
+    if bytes.len() > NAME_MAX {
+        return Err(NfsError::from(nfs3::Status::NameTooLong).at(verb, &path()));
+    }
+    Ok(bytes)
+}
+
+/// What a handle is called in messages.
+fn shown(file: &Handle) -> String {
+    format!("handle {file:?}")
+}
+
+fn of(verb: &'static str, file: &Handle) -> impl Fn(NfsError) -> PathError + use<> {
+    let file = *file;
+    move |error| error.at(verb, &shown(&file))
+}
