@@ -78,7 +78,7 @@ impl Client {
         self.shared.nfs()
     }
 
-    fn walk(&self, verb: &'static str) -> Walk<'_> {
+    pub(crate) fn walk(&self, verb: &'static str) -> Walk<'_> {
         Walk {
             shared: &self.shared,
             verb,

@@ -5,6 +5,7 @@ use crate::{
     client::Client,
     counter, directory,
     error::{PathError, ReadError, WriteError},
+    fs::Attributes,
     metadata::Metadata,
     nfs::NfsError,
     read,
@@ -13,7 +14,7 @@ use crate::{
     route::{Order, SizeClass},
     session::Session,
     shared::Shared,
-    state::FileState,
+    state::{FileState, Moment},
     trace::Traced,
     write,
 };
@@ -107,6 +108,42 @@ impl File {
         let before = self.state.moment();
         self.metadata()?;
         Ok(self.state.still(before))
+    }
+
+    /// The attributes of the file, fetched now (GETATTR), with what it takes to tell later whether it is still this version.
+    ///
+    /// # Errors
+    /// The file is gone, or the call failed.
+    pub fn snapshot(&self) -> Result<Snapshot, PathError> {
+        match self.shared().nfs().attributes(&self.state.handle) {
+            Ok(attributes) => Ok(Snapshot {
+                moment: self.state.revalidate(&attributes),
+                attributes: attributes.into(),
+            }),
+            Err(error) => Err(error.at("stat", &self.path)),
+        }
+    }
+
+    /// Is the file still the version of the snapshot? Then all that was read of it since, by this client, is of that one
+    /// version. It takes what [`revalidate`](Self::revalidate) takes. False as well where the client cannot tell, which it
+    /// can again after another [`snapshot`](Self::snapshot).
+    ///
+    /// # Errors
+    /// The file is gone, or the call failed.
+    pub fn is_still(&self, snapshot: &Snapshot) -> Result<bool, PathError> {
+        Ok(self.state.still(snapshot.moment)
+            && self.revalidate()?
+            && self.state.still(snapshot.moment))
+    }
+
+    /// As [`is_still`](Self::is_still) where that takes no waiting: where the change counter lies in shared memory. `None` when
+    /// it would wait.
+    pub fn try_is_still(&self, snapshot: &Snapshot) -> Option<bool> {
+        if !self.state.still(snapshot.moment) {
+            return Some(false);
+        }
+        let same = counter::unchanged_at_once(self.shared(), &self.state)?;
+        Some(same && self.state.still(snapshot.moment))
     }
 
     /// Reads into `buf` from `offset` on; fewer bytes than asked for only at the end of the file.
@@ -329,6 +366,20 @@ impl File {
 impl std::fmt::Debug for File {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "File({})", self.path)
+    }
+}
+
+/// A version of a file; see [`File::snapshot`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Snapshot {
+    attributes: Attributes,
+    moment: Moment,
+}
+
+impl Snapshot {
+    /// The attributes of this version.
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
     }
 }
 

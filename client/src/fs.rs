@@ -58,6 +58,7 @@ use odafs_common::wire::nfs3::{self, FileType};
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::Path,
     time::SystemTime,
 };
 
@@ -88,6 +89,19 @@ impl FileSystem {
 
     fn nfs(&self) -> Nfs<'_> {
         self.client.nfs()
+    }
+
+    /// What a path stands for: one LOOKUP for each of its names. As with [`Client::open`], an absolute path begins with the
+    /// export's name and a relative one (`.` too) starts at the URL's path. Symbolic links on the way are followed, one at the
+    /// end if `follow` says so.
+    ///
+    /// # Errors
+    /// `ENOENT`: there is no such file. `ELOOP`: more than 40 symbolic links. See the [module](self#errors) for the others.
+    pub fn resolve(&self, path: impl AsRef<Path>, follow: bool) -> Result<Entry, PathError> {
+        self.client
+            .walk("lookup")
+            .find(path.as_ref(), follow)
+            .map(Entry::from)
     }
 
     /// What a name in a directory stands for (LOOKUP); `..` is the directory above.
@@ -155,8 +169,9 @@ impl FileSystem {
         Ok(self.client.file(shown(file), &found))
     }
 
-    /// The file as it is known, without a call.
-    fn at_hand(&self, file: &Handle) -> File {
+    /// The file without a call: nothing is checked, neither that it exists nor what is cached of it.
+    /// [`File::snapshot`] does both.
+    pub fn file(&self, file: &Handle) -> File {
         let state = self.client.shared().file(*file);
         File::new(self.client.clone(), state, shown(file).into())
     }
@@ -167,7 +182,7 @@ impl FileSystem {
     /// # Errors
     /// `EINVAL`, `EISDIR`: not a regular file. See the [module](self#errors) for the others.
     pub fn read(&self, file: &Handle, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
-        self.at_hand(file).read_at(buf, offset)
+        self.file(file).read_at(buf, offset)
     }
 
     /// Writes all of `data` at `offset`, in bytes (WRITE, unstable): a crash of the server may lose it until
@@ -177,7 +192,7 @@ impl FileSystem {
     /// `EFBIG`, `ENOSPC`, `EDQUOT`: there is no room. `EINVAL`, `EISDIR`: not a regular file. See the
     /// [module](self#errors) for the others, and [`File::write_at`] for what a failed call may have done.
     pub fn write(&self, file: &Handle, data: &[u8], offset: u64) -> Result<(), WriteError> {
-        self.at_hand(file).write_at(data, offset)
+        self.file(file).write_at(data, offset)
     }
 
     /// As [`write`](Self::write); it is on stable storage when this returns (WRITE, `FILE_SYNC`).
@@ -185,7 +200,7 @@ impl FileSystem {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn write_stable(&self, file: &Handle, data: &[u8], offset: u64) -> Result<(), WriteError> {
-        self.at_hand(file).write_stable_at(data, offset)
+        self.file(file).write_stable_at(data, offset)
     }
 
     /// Brings all that was written to a file through this client to stable storage (COMMIT).
@@ -194,7 +209,7 @@ impl FileSystem {
     /// `EIO`: unstable writes were lost in a restart of the server, and could not be sent again. See the
     /// [module](self#errors) for the others.
     pub fn commit(&self, file: &Handle) -> Result<(), WriteError> {
-        self.at_hand(file).sync()
+        self.file(file).sync()
     }
 
     /// Makes a regular file (CREATE).

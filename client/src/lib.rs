@@ -147,7 +147,7 @@ pub use buffer::Buffer;
 pub use client::Client;
 pub use error::{CallError, ConnectError, PathError, ReadError, Status, UrlError, WriteError};
 pub use facts::{FileReferences, Granted, PageReference, ServerFacts};
-pub use file::{File, IntoRequest, ReadRequest};
+pub use file::{File, IntoRequest, ReadRequest, Snapshot};
 pub use link::{Dial, RpcOver};
 pub use metadata::{Changes, CreateOptions, DirEntry, FileKind, Metadata, Space, When};
 pub use odafs_common::exception::Exception;

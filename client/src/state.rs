@@ -194,8 +194,9 @@ impl FileState {
         self.writes.fetch_add(1, AcqRel);
     }
 
-    /// Attributes as the server just told them on an open: are the cached pages of that version? Else they are dropped.
-    pub fn revalidate(&self, attributes: &Attributes) {
+    /// Attributes as the server just told them on an open: are the cached pages of that version? Else they are dropped. What
+    /// is cached from then on is of these attributes for as long as it is [`still`](Self::still) the moment returned.
+    pub fn revalidate(&self, attributes: &Attributes) -> Moment {
         let mut version = self.version.lock();
         let same = version.tagged
             && version
@@ -209,6 +210,8 @@ impl FileState {
         }
         version.attributes = Some(*attributes);
         version.tagged = true;
+        // Under the lock: whoever learns of another version drops the pages under it too.
+        self.moment()
     }
 
     /// The change counter as it was just read.

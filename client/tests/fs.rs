@@ -463,6 +463,64 @@ fn a_change_by_handle_is_seen_by_path() {
     assert_eq!(client.stat("a").unwrap().size, 100);
 }
 
+/// Whatever changes a file or takes its name away ends a snapshot; reads alone do not.
+#[test]
+fn a_snapshot_ends_with_its_version() {
+    let world = World::new();
+    let client = Client::connect(&world.fs.client().url().to_string()).unwrap();
+    let (fs, other) = (FileSystem::from(client), world.by_tcp());
+    let root = fs.root();
+    let make = |name: &str| {
+        let made = other.create(&root, name, &Create::Guarded(mode(0o600)));
+        let made = made.unwrap().handle;
+        other.write_stable(&made, &[1; 16_384], 0).unwrap();
+        made
+    };
+    type Change<'a> = &'a dyn Fn(&Handle);
+    let changes: [(&str, Change); 5] = [
+        ("written", &|file| {
+            other.write_stable(file, &[2; 10], 4096).unwrap();
+        }),
+        ("cut", &|file| {
+            let cut = Changes {
+                size: Some(4096),
+                ..Changes::default()
+            };
+            other.setattr(file, &cut, None).unwrap();
+        }),
+        ("renamed", &|_| {
+            other.rename(&root, "renamed", &root, "away").unwrap();
+        }),
+        ("replaced", &|_| {
+            make("new");
+            other.rename(&root, "new", &root, "replaced").unwrap();
+        }),
+        ("removed", &|_| other.unlink(&root, "removed").unwrap()),
+    ];
+    for (name, change) in changes {
+        let handle = make(name);
+        let file = fs.file(&fs.resolve(name, true).unwrap().handle);
+        let mut buf = vec![0; 16_384];
+        for _ in 0..3 {
+            assert_eq!(file.read_at(&mut buf, 0).unwrap(), buf.len());
+        }
+        let snapshot = file.snapshot().unwrap();
+        assert_eq!(snapshot.attributes().size, 16_384);
+        for at in 0..20 {
+            file.read_at(&mut buf[..4096], at % 4 * 4096).unwrap();
+            assert!(file.is_still(&snapshot).unwrap(), "{name}: read {at}");
+        }
+        // The counter is at hand.
+        assert_eq!(file.try_is_still(&snapshot), Some(true), "{name}");
+        change(&handle);
+        assert_ne!(file.try_is_still(&snapshot), Some(true), "{name}");
+        assert!(!file.is_still(&snapshot).is_ok_and(|still| still), "{name}");
+        // Reads that learn of the new version say so as well.
+        let _ = file.read_at(&mut buf, 0);
+        assert!(!file.is_still(&snapshot).is_ok_and(|still| still), "{name}");
+    }
+}
+
 #[cfg(feature = "tokio")]
 #[test]
 fn async_programs_have_it_too() {
