@@ -1,0 +1,23 @@
+//! Work that may wait, for async programs.
+
+use std::panic;
+use tokio::runtime::Handle;
+
+/// Does it on a thread of tokio's that may block, or right here where there is no runtime; a panic goes on in the caller.
+pub async fn block<T: Send + 'static>(job: impl FnOnce() -> T + Send + 'static) -> T {
+    let Ok(runtime) = Handle::try_current() else {
+        return job();
+    };
+    match runtime.spawn_blocking(job).await {
+        Ok(value) => value,
+        Err(failed) => panic::resume_unwind(failed.into_panic()),
+    }
+}
+
+/// Does it without anyone waiting for it.
+pub fn detach(job: impl FnOnce() + Send + 'static) {
+    match Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(job)),
+        Err(_) => job(),
+    }
+}

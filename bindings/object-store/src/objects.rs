@@ -1,0 +1,536 @@
+//! What is done with objects, on threads that may block.
+
+use crate::{
+    fault::{Fault, Kind},
+    lock::Lock,
+    names::{self, Place},
+    open::{Open, OpenObjects, Version},
+};
+use bytes::Bytes;
+use odafs::{
+    Changes, Client, File, FileKind, PathError, ReadRequest,
+    fs::{Cookie, Create, FileSystem, Handle},
+};
+use std::{ops::Range, sync::Arc};
+
+/// Times that a get begins again because the object changed.
+const TRIES: u32 = 16;
+/// Bytes that are read, and checked to be of one version, before the consumer gets any of them.
+pub const PIECE: u64 = 8 << 20;
+/// Bytes of ranges that share one allocation: a range that is kept keeps no more than that.
+const SHARED: usize = 4 << 20;
+const EEXIST: i32 = 17;
+const ENOENT: i32 = 2;
+
+/// The objects of one URL.
+pub struct Objects {
+    pub client: Client,
+    pub fs: FileSystem,
+    pub open: OpenObjects,
+}
+
+/// What a get brings: the first piece of the range, of which the rest is to be read from the open file.
+pub struct Got {
+    pub open: Arc<Open>,
+    pub range: Range<u64>,
+    pub first: Bytes,
+}
+
+/// What is to be at the place of an object that is put there.
+#[derive(Debug, Clone)]
+pub enum Mode {
+    Overwrite,
+    Create,
+    /// The object, with this ETag.
+    Update(String),
+}
+
+/// One name of a listing.
+pub enum Listed {
+    Object(String, Version),
+    Directory(String),
+}
+
+impl Objects {
+    pub fn new(client: Client) -> Self {
+        Self {
+            fs: FileSystem::new(&client),
+            client,
+            open: OpenObjects::default(),
+        }
+    }
+
+    // Reading
+
+    /// The object as it is now.
+    pub fn open(&self, location: &str) -> Result<Arc<Open>, Fault> {
+        if let Some(open) = self.open.get(location)
+            && open.is_still(location)?
+        {
+            return Ok(open);
+        }
+        self.open.forget(location);
+        Place::of(location)?;
+        let failed = |error| Fault::path("get", location, error);
+        let mut tries = 0;
+        loop {
+            let found = self.fs.resolve(location, true).map_err(failed)?;
+            if found.attributes.kind != FileKind::Regular {
+                return Err(Fault::not_found(location));
+            }
+            let file = self.fs.file(&found.handle);
+            tries += 1;
+            match file.snapshot().map_err(failed) {
+                Ok(snapshot) => {
+                    let open = Arc::new(Open::new(file, snapshot));
+                    self.open.put(location, Arc::clone(&open));
+                    return Ok(open);
+                }
+                // Replaced between the two calls.
+                Err(fault) if fault.kind == Kind::Changed && tries < TRIES => {}
+                Err(fault) => return Err(fault),
+            }
+        }
+    }
+
+    /// Reads with `read` what is of one version in the end, beginning again as often as the object changes meanwhile.
+    fn consistent<T, E: From<Fault>>(
+        &self,
+        location: &str,
+        mut read: impl FnMut(&Arc<Open>) -> Result<T, E>,
+        changed: impl Fn(&E) -> bool,
+    ) -> Result<(Arc<Open>, T), E> {
+        for _ in 0..TRIES {
+            let open = self.open(location)?;
+            match read(&open) {
+                Ok(done) if open.is_still(location)? => return Ok((open, done)),
+                Ok(_) => {}
+                // What was refused of a version that has gone is not refused of the next one.
+                Err(error) if changed(&error) || !open.is_still(location)? => {}
+                Err(error) => return Err(error),
+            }
+            self.open.forget(location);
+        }
+        Err(Fault::changed(location).into())
+    }
+
+    /// Reads what `plan` says of the version that there is. Its errors are the caller's.
+    pub fn get<E: From<Fault>>(
+        &self,
+        location: &str,
+        plan: impl Fn(&Version) -> Result<Range<u64>, E>,
+    ) -> Result<Got, E> {
+        enum Failed<E> {
+            Read(Fault),
+            Plan(E),
+        }
+        impl<E> From<Fault> for Failed<E> {
+            fn from(fault: Fault) -> Self {
+                Self::Read(fault)
+            }
+        }
+        let read = |open: &Arc<Open>| {
+            let range = plan(&open.version).map_err(Failed::Plan)?;
+            let first = range.start..range.end.min(range.start.saturating_add(PIECE));
+            Ok((range, read_piece(&open.file, location, first)?))
+        };
+        let changed =
+            |error: &Failed<E>| matches!(error, Failed::Read(fault) if fault.kind == Kind::Changed);
+        match self.consistent(location, read, changed) {
+            Ok((open, (range, first))) => Ok(Got { open, range, first }),
+            Err(Failed::Read(fault)) => Err(fault.into()),
+            Err(Failed::Plan(error)) => Err(error),
+        }
+    }
+
+    /// Many ranges of one version, all in flight together.
+    pub fn get_ranges(&self, location: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>, Fault> {
+        let read = |open: &Arc<Open>| {
+            let size = open.version.size;
+            let mut all = Vec::with_capacity(ranges.len());
+            let mut at = 0;
+            while at < ranges.len() {
+                let mut end = at;
+                let mut bytes = 0;
+                while let Some(range) = ranges.get(end) {
+                    let length = length_within(location, range, size)?;
+                    if end > at && bytes + length > SHARED {
+                        break;
+                    }
+                    bytes += length;
+                    end += 1;
+                }
+                read_together(
+                    &open.file,
+                    location,
+                    &ranges[at..end],
+                    (bytes, size),
+                    &mut all,
+                )?;
+                at = end;
+            }
+            Ok(all)
+        };
+        let changed = |fault: &Fault| fault.kind == Kind::Changed;
+        Ok(self.consistent(location, read, changed)?.1)
+    }
+
+    // Writing
+
+    /// Puts an object into its place, all of it or nothing; its ETag.
+    pub fn put(&self, location: &str, parts: &[Bytes], mode: &Mode) -> Result<String, Fault> {
+        let place = Place::of(location)?;
+        let draft = self.draft(&place)?;
+        let mut at = 0;
+        for part in parts {
+            let written = draft.file.write_at(part, at);
+            written.map_err(|error| Fault::write("put", location, error))?;
+            at += part.len() as u64;
+        }
+        draft.publish(mode)
+    }
+
+    /// A hidden file beside the place of an object, and the directories above.
+    pub fn draft(&self, place: &Place) -> Result<Draft<'_>, Fault> {
+        let failed = |error| Fault::path("put", &place.location, error);
+        let directory = self.directory_of(place).map_err(failed)?;
+        let temporary = names::temporary();
+        let how = Create::Guarded(Changes {
+            mode: Some(0o644),
+            ..Changes::default()
+        });
+        let made = self
+            .fs
+            .create(&directory, &temporary, &how)
+            .map_err(failed)?;
+        Ok(Draft {
+            objects: self,
+            place: place.clone(),
+            directory,
+            temporary: Some(temporary),
+            file: self.fs.file(&made.handle),
+            handle: made.handle,
+        })
+    }
+
+    /// The directory of an object; it is made where it is missing.
+    fn directory_of(&self, place: &Place) -> Result<Handle, PathError> {
+        let directory = place.directory();
+        match self.fs.resolve(directory, true) {
+            Ok(found) => return Ok(found.handle),
+            Err(error) if error.errno() == ENOENT => {}
+            Err(error) => return Err(error),
+        }
+        let mut from = 0;
+        loop {
+            let end = directory[from..].find('/').map(|at| from + at);
+            let above = &directory[..end.unwrap_or(directory.len())];
+            match self.client.mkdir(above) {
+                Err(error) if error.errno() != EEXIST => return Err(error),
+                _ => {}
+            }
+            match end {
+                Some(end) => from = end + 1,
+                None => break,
+            }
+        }
+        Ok(self.fs.resolve(directory, true)?.handle)
+    }
+
+    /// The ETag of the object in a directory, if there is one.
+    fn e_tag(&self, directory: &Handle, place: &Place) -> Result<Option<String>, Fault> {
+        match self.fs.lookup(directory, place.name()) {
+            Ok(found) => Ok(Some(Version::of(&found.attributes).e_tag)),
+            Err(error) if error.errno() == ENOENT => Ok(None),
+            Err(error) => Err(Fault::path("put", &place.location, error)),
+        }
+    }
+
+    pub fn delete(&self, location: &str) -> Result<(), Fault> {
+        let place = Place::of(location)?;
+        self.open.forget(location);
+        let failed = |error| Fault::path("delete", location, error);
+        let directory = self
+            .fs
+            .resolve(place.directory(), true)
+            .map_err(failed)?
+            .handle;
+        let removed = self.fs.unlink(&directory, place.name());
+        self.open.forget(location);
+        removed.map_err(|error| match error.errno() {
+            // A directory is no object.
+            1 | 21 => Fault::not_found(location),
+            _ => failed(error),
+        })
+    }
+
+    /// Copies one version of an object, through this machine.
+    pub fn copy(&self, from: &str, to: &str, mode: &Mode) -> Result<(), Fault> {
+        let place = Place::of(to)?;
+        // Before anything is made for what is not there.
+        self.open(from)?;
+        let draft = self.draft(&place)?;
+        let copy = |open: &Arc<Open>| {
+            let size = open.version.size;
+            let mut at = 0;
+            while at < size {
+                let piece = read_piece(&open.file, from, at..size.min(at + PIECE))?;
+                let written = draft.file.write_at(&piece, at);
+                written.map_err(|error| Fault::write("copy to", to, error))?;
+                at += piece.len() as u64;
+            }
+            // A try before this one may have been of a longer version.
+            let cut = Changes {
+                size: Some(size),
+                ..Changes::default()
+            };
+            let cut = self.fs.setattr(&draft.handle, &cut, None);
+            cut.map_err(|error| Fault::path("copy to", to, error))?;
+            Ok(())
+        };
+        self.consistent(from, copy, |fault: &Fault| fault.kind == Kind::Changed)?;
+        draft.publish(mode).map(drop)
+    }
+
+    /// Renames an object; with `create` only if there is none at the new place.
+    pub fn rename(&self, from: &str, to: &str, create: bool) -> Result<(), Fault> {
+        let (source, target) = (Place::of(from)?, Place::of(to)?);
+        let failed = |location: &str, error| Fault::path("rename", location, error);
+        let at_source = |error| failed(from, error);
+        let from_directory = self
+            .fs
+            .resolve(source.directory(), true)
+            .map_err(at_source)?;
+        let from_directory = from_directory.handle;
+        let found = self
+            .fs
+            .lookup(&from_directory, source.name())
+            .map_err(at_source)?;
+        if found.attributes.kind == FileKind::Directory {
+            return Err(Fault::not_found(from));
+        }
+        let to_directory = self
+            .directory_of(&target)
+            .map_err(|error| failed(to, error))?;
+        let done = if create {
+            self.fs
+                .link(&found.handle, &to_directory, target.name())
+                .map_err(|error| failed(to, error))
+                .and_then(|()| {
+                    let removed = self.fs.unlink(&from_directory, source.name());
+                    removed.map_err(at_source)
+                })
+        } else {
+            let (name, new_name) = (source.name(), target.name());
+            self.fs
+                .rename(&from_directory, name, &to_directory, new_name)
+                .map_err(at_source)
+        };
+        self.open.forget(from);
+        self.open.forget(to);
+        done
+    }
+
+    // Listing
+
+    /// Objects and directories in a directory, those of ours left out. None where there is no such directory.
+    pub fn list(&self, directory: &str) -> Result<Vec<Listed>, Fault> {
+        let failed = |error| Fault::path("list", directory, error);
+        let found = match self.fs.resolve(names::directory(directory), true) {
+            Ok(found) if found.attributes.kind == FileKind::Directory => found.handle,
+            Ok(_) => return Ok(Vec::new()),
+            Err(error) => {
+                let fault = failed(error);
+                return match fault.kind {
+                    Kind::NotFound => Ok(Vec::new()),
+                    _ => Err(fault),
+                };
+            }
+        };
+        let mut all = Vec::new();
+        for entry in self.fs.readdirplus(&found, Cookie::START) {
+            let entry = match entry.map_err(failed) {
+                Ok(entry) => entry,
+                // Removed meanwhile.
+                Err(fault) if fault.kind == Kind::Changed => return Ok(Vec::new()),
+                Err(fault) => return Err(fault),
+            };
+            let Some(name) = entry.name.to_str() else {
+                continue;
+            };
+            if matches!(name, "." | "..") || names::is_hidden(name) {
+                continue;
+            }
+            let location = match directory {
+                "" => name.to_owned(),
+                directory => format!("{directory}/{name}"),
+            };
+            let Some(attributes) = entry.attributes else {
+                // The server did not say, or it is gone.
+                if let Ok(found) = self.fs.lookup(&found, name) {
+                    all.extend(listed(location, &found.attributes));
+                }
+                continue;
+            };
+            if attributes.kind == FileKind::Symlink {
+                // To an object; what leads to a directory may lead round in circles.
+                if let Ok(target) = self.fs.resolve(&location, true)
+                    && target.attributes.kind == FileKind::Regular
+                {
+                    all.extend(listed(location, &target.attributes));
+                }
+                continue;
+            }
+            all.extend(listed(location, &attributes));
+        }
+        Ok(all)
+    }
+}
+
+fn listed(location: String, attributes: &odafs::fs::Attributes) -> Option<Listed> {
+    match attributes.kind {
+        FileKind::Regular => Some(Listed::Object(location, Version::of(attributes))),
+        FileKind::Directory => Some(Listed::Directory(location)),
+        _ => None,
+    }
+}
+
+/// The bytes of a range; fewer mean that the file has been cut.
+pub fn read_piece(file: &File, location: &str, range: Range<u64>) -> Result<Bytes, Fault> {
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    let read = file.read_at(&mut bytes, range.start);
+    let read = read.map_err(|error| Fault::read(location, error))?;
+    if read < bytes.len() {
+        return Err(Fault::changed(location));
+    }
+    Ok(bytes.into())
+}
+
+/// How many bytes of the range there are; those beyond the end are left out, as by any get.
+fn length_within(location: &str, range: &Range<u64>, size: u64) -> Result<usize, Fault> {
+    if range.start >= range.end || range.start >= size {
+        let why = format!("no bytes from {} to {} of {size}", range.start, range.end);
+        return Err(Fault::new(Kind::Other, location, why));
+    }
+    Ok((range.end.min(size) - range.start) as usize)
+}
+
+/// Reads ranges of so many bytes together into one allocation.
+fn read_together(
+    file: &File,
+    location: &str,
+    ranges: &[Range<u64>],
+    (bytes, size): (usize, u64),
+    all: &mut Vec<Bytes>,
+) -> Result<(), Fault> {
+    let mut memory = vec![0; bytes];
+    let mut rest = &mut memory[..];
+    let mut requests = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        let (here, after) = rest.split_at_mut((range.end.min(size) - range.start) as usize);
+        rest = after;
+        requests.push(ReadRequest::new(range.start, here));
+    }
+    let read = file.read_batch(&mut requests);
+    read.map_err(|error| Fault::read(location, error))?;
+    if requests
+        .iter()
+        .any(|request| request.bytes < request.buf.len())
+    {
+        return Err(Fault::changed(location));
+    }
+    let lengths: Vec<usize> = requests.iter().map(|request| request.buf.len()).collect();
+    let memory = Bytes::from(memory);
+    let mut at = 0;
+    for length in lengths {
+        all.push(memory.slice(at..at + length));
+        at += length;
+    }
+    Ok(())
+}
+
+/// An object that is not in its place yet. Dropping it removes it.
+pub struct Draft<'a> {
+    objects: &'a Objects,
+    place: Place,
+    directory: Handle,
+    /// Its name until then.
+    temporary: Option<String>,
+    handle: Handle,
+    pub file: File,
+}
+
+impl Draft<'_> {
+    /// Its parts, to be put together again by [`Draft::again`].
+    pub fn into_parts(mut self) -> (Handle, String, Handle) {
+        let temporary = self.temporary.take().expect("it is not published");
+        (self.directory, temporary, self.handle)
+    }
+
+    pub fn again<'o>(
+        objects: &'o Objects,
+        place: &Place,
+        (directory, temporary, handle): (Handle, String, Handle),
+    ) -> Draft<'o> {
+        Draft {
+            objects,
+            place: place.clone(),
+            directory,
+            temporary: Some(temporary),
+            handle,
+            file: objects.fs.file(&handle),
+        }
+    }
+
+    /// Brings it to stable storage and into its place; its ETag there.
+    pub fn publish(mut self, mode: &Mode) -> Result<String, Fault> {
+        let location = &self.place.location;
+        let fs = &self.objects.fs;
+        let failed = |error| Fault::path("put", location, error);
+        let synced = self.file.sync();
+        synced.map_err(|error| Fault::write("put", location, error))?;
+        let temporary = self.temporary.clone().expect("it is not published");
+        let rename = || {
+            let name = self.place.name();
+            fs.rename(&self.directory, &temporary, &self.directory, name)
+        };
+        match mode {
+            Mode::Overwrite => rename().map_err(failed)?,
+            Mode::Create => {
+                let name = self.place.name();
+                fs.link(&self.handle, &self.directory, name)
+                    .map_err(failed)?;
+                fs.unlink(&self.directory, &temporary).map_err(failed)?;
+            }
+            Mode::Update(e_tag) => {
+                let name = self.place.name();
+                let lock = Lock::take(self.objects, &self.directory, name, location)?;
+                let now = self.objects.e_tag(&self.directory, &self.place)?;
+                if now.as_ref() != Some(e_tag) {
+                    let now = now.as_deref().unwrap_or("no object");
+                    let why = format!("{now} is there, not {e_tag}");
+                    return Err(Fault::new(Kind::Changed, location, why));
+                }
+                lock.check(location)?;
+                rename().map_err(failed)?;
+            }
+        }
+        self.temporary = None;
+        self.objects.open.forget(&self.place.location);
+        // The name it got is a change of its attributes. Where it has been replaced already nobody has seen another ETag.
+        let attributes = match fs.getattr(&self.handle) {
+            Ok(attributes) => attributes,
+            Err(error) if error.errno() == 116 => return Ok("\"replaced\"".to_owned()),
+            Err(error) => return Err(Fault::path("put", &self.place.location, error)),
+        };
+        Ok(Version::of(&attributes).e_tag)
+    }
+}
+
+impl Drop for Draft<'_> {
+    fn drop(&mut self) {
+        if let Some(temporary) = self.temporary.take() {
+            let _ = self.objects.fs.unlink(&self.directory, temporary);
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Uploads in parts: each is written where it belongs in a hidden file, in any order.
+
+use crate::{
+    fault::{Fault, Kind},
+    names::Place,
+    objects::{Draft, Mode, Objects},
+};
+use bytes::Bytes;
+use odafs::fs::Handle;
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+/// An object that is written in parts.
+pub struct Parts {
+    objects: Arc<Objects>,
+    place: Place,
+    draft: Mutex<Option<(Handle, String, Handle)>>,
+    file: odafs::File,
+    failed: AtomicBool,
+}
+
+impl Parts {
+    pub fn begin(objects: Arc<Objects>, location: &str) -> Result<Self, Fault> {
+        let place = Place::of(location)?;
+        let draft = objects.draft(&place)?;
+        let file = draft.file.clone();
+        let draft = Mutex::new(Some(draft.into_parts()));
+        Ok(Self {
+            objects,
+            place,
+            draft,
+            file,
+            failed: AtomicBool::new(false),
+        })
+    }
+
+    pub fn write(&self, data: &[Bytes], offset: u64) -> Result<(), Fault> {
+        let mut at = offset;
+        for part in data {
+            self.file.write_at(part, at).map_err(|error| {
+                self.failed.store(true, Relaxed);
+                Fault::write("put", &self.place.location, error)
+            })?;
+            at += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn take(&self) -> Option<Draft<'_>> {
+        let parts = self
+            .draft
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .take()?;
+        Some(Draft::again(&self.objects, &self.place, parts))
+    }
+
+    /// Into its place; its ETag. `bytes` are all that were to be written.
+    pub fn complete(&self, bytes: u64) -> Result<String, Fault> {
+        let location = &self.place.location;
+        let Some(draft) = self.take() else {
+            let why = "the upload was completed or aborted before";
+            return Err(Fault::new(Kind::NotSupported, location, why));
+        };
+        let size = draft.file.metadata();
+        let size = size
+            .map_err(|error| Fault::path("put", location, error))?
+            .size;
+        if self.failed.load(Relaxed) || size != bytes {
+            let why = "a part was not written (await every part, begin again if one fails)";
+            return Err(Fault::new(Kind::Other, location, why));
+        }
+        draft.publish(&Mode::Overwrite)
+    }
+
+    pub fn abort(&self) {
+        drop(self.take());
+    }
+}
+
+impl Drop for Parts {
+    fn drop(&mut self) {
+        let parts = self
+            .draft
+            .get_mut()
+            .unwrap_or_else(|e| e.into_inner())
+            .take();
+        if let Some(parts) = parts {
+            let (objects, place) = (Arc::clone(&self.objects), self.place.clone());
+            crate::block::detach(move || drop(Draft::again(&objects, &place, parts)));
+        }
+    }
+}
