@@ -19,6 +19,7 @@ pub mod histogram;
 pub mod latency;
 pub mod load;
 pub mod machine;
+pub mod metadata;
 pub mod mixed;
 pub mod peers;
 pub mod policy;

@@ -8,6 +8,7 @@ mod distribution;
 mod fairness;
 mod latency;
 mod load;
+mod metadata;
 mod mixed;
 mod peers;
 mod policy;
@@ -43,6 +44,7 @@ pub enum Command {
     Distribution(distribution::Arguments),
     Scale(scale::Arguments),
     Mixed(mixed::Arguments),
+    Metadata(metadata::Arguments),
     Peers(peers::Arguments),
     Policy(policy::Arguments),
     Replay(replay::Arguments),
@@ -63,6 +65,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Load(arguments) => load::run(arguments),
         Command::Distribution(arguments) => distribution::run(arguments),
         Command::Mixed(arguments) => mixed::run(arguments),
+        Command::Metadata(arguments) => metadata::run(arguments),
         Command::Scale(arguments) => scale::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
         Command::Convert(arguments) => convert::run(arguments),

@@ -1,0 +1,173 @@
+//! What is measured: a plan in TOML.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::served::Way;
+
+/// The plan that is measured unless another is given.
+const BUILT_IN: &str = include_str!("../../plans/metadata.toml");
+
+/// A plan, as its file has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Plan {
+    /// What is done.
+    pub mixes: Vec<Mix>,
+    /// `local`, or how a client reaches the server: `shm`, `tcp` or `nfs`.
+    pub routes: Vec<String>,
+    /// Clients at once.
+    pub clients: Vec<usize>,
+    /// Files of a tree of fileop.
+    pub files: usize,
+    /// Files of a client of postmark, at the beginning.
+    pub pool: usize,
+    /// Bytes of such a file, at least and at most.
+    pub bytes: [u64; 2],
+    /// How often each row is measured.
+    pub rounds: u32,
+    /// Time for a row in a round, in milliseconds.
+    pub slice_ms: u64,
+}
+
+/// What clients do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mix {
+    /// Each operation on the files of a tree, one after the other, as IOzone's fileop does.
+    Fileop,
+    /// Small files are made, read, appended to and deleted at random, as PostMark does.
+    Postmark,
+}
+
+impl Mix {
+    /// As it is named in plans and rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fileop => "fileop",
+            Self::Postmark => "postmark",
+        }
+    }
+}
+
+impl Plan {
+    /// The plan of the sources.
+    ///
+    /// # Errors
+    /// None: a test reads it.
+    pub fn built_in() -> Result<Self> {
+        Self::parse(BUILT_IN)
+    }
+
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// It is no plan, in words.
+    pub fn parse(text: &str) -> Result<Self> {
+        let plan: Self = toml::from_str(text)?;
+        let counts = [plan.rounds.into(), plan.slice_ms];
+        ensure!(
+            !counts.contains(&0) && !plan.mixes.is_empty() && !plan.clients.is_empty(),
+            "rounds, slice-ms, mixes and clients: more than none is needed"
+        );
+        ensure!(
+            plan.clients.iter().all(|number| (1..=256).contains(number)),
+            "clients: there are 1 to 256"
+        );
+        ensure!(
+            (1..=10_000).contains(&plan.files) && (1..=10_000).contains(&plan.pool),
+            "files, pool: there are 1 to 10000"
+        );
+        let [least, most] = plan.bytes;
+        ensure!(
+            0 < least && least <= most && most <= 64 << 10,
+            "bytes: at least 1, at most 65536, the smaller first"
+        );
+        plan.ways()?;
+        Ok(plan)
+    }
+
+    /// The routes, in the order of the plan; `None` is the local one.
+    ///
+    /// # Errors
+    /// None, of a plan that was parsed.
+    pub fn ways(&self) -> Result<Vec<Option<Way>>> {
+        let way = |name: &String| match name.as_str() {
+            "local" => Ok(None),
+            "shm" => Ok(Some(Way::Shm)),
+            "tcp" => Ok(Some(Way::Tcp)),
+            "nfs" => Ok(Some(Way::Nfs)),
+            _ => bail!("{name:?} is no route: `local`, `shm`, `tcp` or `nfs`"),
+        };
+        self.routes.iter().map(way).collect()
+    }
+
+    /// Rows of a round, each with all its operations.
+    pub fn slices(&self) -> usize {
+        self.mixes.len() * self.routes.len() * self.clients.len()
+    }
+
+    /// Keeps the local route and those over one of these fabrics.
+    pub fn keep(&mut self, fabrics: &[String]) {
+        self.routes
+            .retain(|name| fabrics.is_empty() || name == "local" || fabrics.contains(name));
+    }
+
+    /// Makes fewer rounds and shorter slices, so that all of it takes about so long.
+    pub fn fit(&mut self, seconds: Duration) {
+        const LEAST_MS: u64 = 20;
+        let slices = self.slices().max(1) as u64;
+        // A third is for the server, its clients, and pools and trees that are finished.
+        let all = seconds.as_millis() as u64 * 2 / 3;
+        self.rounds = u64::from(self.rounds).min((all / slices / LEAST_MS).max(1)) as u32;
+        let slice = all / slices / u64::from(self.rounds);
+        self.slice_ms = slice.clamp(5, self.slice_ms.max(5));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_plan_has_what_is_asked_for() {
+        let plan = Plan::built_in().unwrap();
+        assert_eq!(plan.mixes, [Mix::Fileop, Mix::Postmark]);
+        let names: Vec<&str> = plan
+            .ways()
+            .unwrap()
+            .into_iter()
+            .map(|way| way.map_or("local", Way::name))
+            .collect();
+        assert_eq!(names, ["local", "shm", "tcp", "nfs"]);
+    }
+
+    #[test]
+    fn what_is_no_plan_is_told() {
+        for (from, to) in [
+            ("clients = [1, 4]", "clients = [0]"),
+            ("\"nfs\"]", "\"ftp\"]"),
+            ("[500, 10000]", "[500, 100]"),
+            ("pool = 100", "pool = 0"),
+            ("\"postmark\"]", "\"iozone\"]"),
+        ] {
+            assert!(BUILT_IN.contains(from));
+            assert!(Plan::parse(&BUILT_IN.replace(from, to)).is_err(), "{to}");
+        }
+    }
+
+    #[test]
+    fn a_plan_fits_its_seconds_and_keeps_its_peer() {
+        for seconds in [1, 10, 60] {
+            let mut plan = Plan::built_in().unwrap();
+            plan.fit(Duration::from_secs(seconds));
+            let all = plan.slice_ms * plan.slices() as u64 * u64::from(plan.rounds);
+            assert!(all <= seconds * 1000, "{plan:?}");
+        }
+        let mut plan = Plan::built_in().unwrap();
+        plan.keep(&["tcp".to_owned()]);
+        assert_eq!(plan.routes, ["local", "tcp"]);
+    }
+}

@@ -1,0 +1,126 @@
+//! `odafs bench metadata`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use odafs_bench::metadata::{self, Plan, Report, Row};
+use odafs_bench::table::{Table, count, time};
+
+use super::rates::measured;
+use crate::{Usage, output, units};
+
+/// A route's mix by some clients wants so long in all.
+const ROW_WANTS: Duration = Duration::from_secs(1);
+
+/// Operations on names and small files, as fileop and PostMark have them
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs bench metadata                           the whole plan
+  odafs bench metadata --fabric tcp --seconds 20 --json
+  odafs bench metadata --plan mine.toml          other numbers of clients, files, sizes
+
+`fileop` makes a tree of files, does each operation on all of them, and removes it, over and
+over. A `transaction` of `postmark` makes or deletes a small file of a pool, and reads or appends
+to another. Each client has connections and a directory of its own; `local` makes system calls on
+the directory that the server serves. Rates are those of all clients, while they do the rest of
+the mix too. `/ local` is the median against that of `local` in the same round. CPU times are
+those of an operation of the whole mix (fileop) or of a transaction (postmark).
+The built-in plan is bench/plans/metadata.toml in the sources.")]
+pub struct Arguments {
+    /// Only `local` and clients over this fabric [may be repeated]
+    #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp", "nfs"]))]
+    fabric: Vec<String>,
+    /// Measure this plan
+    #[arg(long, value_name = "FILE.toml")]
+    plan: Option<PathBuf>,
+    /// Time for all of it, about [default: what the plan's slices take]
+    #[arg(long, value_name = "N", value_parser = units::duration)]
+    seconds: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures.
+pub fn run(arguments: Arguments) -> Result<()> {
+    Usage::unless_no_time("--seconds", arguments.seconds)?;
+    let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
+    plan.keep(&arguments.fabric);
+    if plan.routes.is_empty() {
+        bail!(Usage(
+            "no route is left: the plan has none over this fabric".to_owned()
+        ));
+    }
+    if let Some(seconds) = arguments.seconds {
+        let rows = plan.slices() as u32;
+        output::warn_if_short("--seconds", seconds, rows, ROW_WANTS);
+        plan.fit(seconds);
+    }
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let steps = plan.slices() as u64 * u64::from(plan.rounds);
+    let report = measured(steps, |tick| metadata::run(&plan, program, tick))?;
+    match arguments.json {
+        true => output::report(&report, &report.machine),
+        false => print(&report),
+    }
+}
+
+fn print(report: &Report) -> Result<()> {
+    output::text(&format!(
+        "{}\ncommit {}\ntrees of {} files, pools of {}, below {}; {}; the median of {} rounds in turn, {} a slice in \
+         each\n\n",
+        report.machine.sentence(),
+        report.commit,
+        report.files,
+        report.pool,
+        report.directory.display(),
+        report.placement,
+        report.rounds,
+        time(report.slice_ns),
+    ))?;
+    output::table(&table(&report.rows))
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new([
+        "<mix",
+        "clients",
+        "<fabric",
+        "<operation",
+        "a second",
+        "lowest",
+        "highest",
+        "p50",
+        "lowest",
+        "highest",
+        "p99",
+        "/ local",
+        "lowest",
+        "highest",
+        "client CPU",
+        "server CPU",
+    ]);
+    let ns = |value: f64| time(value as u64);
+    for row in rows {
+        let mut cells = vec![
+            row.spec.mix.name().to_owned(),
+            row.spec.clients.to_string(),
+            row.spec.fabric.to_owned(),
+            row.operation.name().to_owned(),
+        ];
+        let rate = row.operations_per_second;
+        cells.extend([rate.median, rate.lowest, rate.highest].map(|rate| count(rate as u64)));
+        let p50 = row.p50_ns;
+        cells.extend([p50.median, p50.lowest, p50.highest].map(ns));
+        cells.push(ns(row.p99_ns.median));
+        let ratio = row.p50_to_local;
+        let ratios = ratio.map(|r| [r.median, r.lowest, r.highest].map(|r| format!("{r:.1}")));
+        cells.extend(ratios.unwrap_or_default());
+        cells.extend([row.client_cpu_ns.median, row.server_cpu_ns.median].map(ns));
+        table.row(cells);
+    }
+    table
+}

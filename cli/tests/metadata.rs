@@ -1,0 +1,88 @@
+//! `odafs bench metadata`, with a tiny plan.
+
+mod common;
+
+use std::process::Output;
+
+use common::{odafs, run, text};
+use serde_json::Value;
+
+const PLAN: &str = r#"
+mixes = ["fileop", "postmark"]
+routes = ["local", "shm", "tcp", "nfs"]
+clients = [1, 2]
+files = 4
+pool = 4
+bytes = [500, 10000]
+rounds = 2
+slice-ms = 30
+"#;
+
+fn bench(arguments: &[&str]) -> Output {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = directory.path().join("plan.toml");
+    std::fs::write(&plan, PLAN).unwrap();
+    let plan = plan.display().to_string();
+    let fixed = ["bench", "metadata", "--plan", &plan];
+    run(&[&fixed[..], arguments].concat())
+}
+
+#[test]
+fn every_operation_is_measured_by_each_route() {
+    let report: Value = serde_json::from_slice(&bench(&["--json"]).stdout).unwrap();
+    assert_eq!(report["bench"], "metadata");
+    let rows = report["rows"].as_array().unwrap();
+    for fabric in ["local", "shm", "tcp", "nfs"] {
+        for clients in [1, 2] {
+            let of = |mix: &str| -> Vec<&str> {
+                rows.iter()
+                    .filter(|row| row["mix"] == mix && row["fabric"] == fabric)
+                    .filter(|row| row["clients"] == clients)
+                    .map(|row| row["operation"].as_str().unwrap())
+                    .collect()
+            };
+            let fileop = [
+                "mkdir", "create", "open", "stat", "readdir", "chmod", "rename", "link", "unlink",
+                "rmdir",
+            ];
+            assert_eq!(of("fileop"), fileop, "{fabric}, {clients}");
+            assert!(
+                of("postmark").contains(&"transaction"),
+                "{fabric}, {clients}"
+            );
+        }
+    }
+    for row in rows {
+        let at = |figure: &str| row[figure].as_f64().unwrap();
+        assert!(at("operations") > 0.0, "{row}");
+        assert!(at("p50_ns") <= at("p99_ns"), "{row}");
+        let of_server = at("server_cpu_ns_highest");
+        assert!(row["fabric"] == "local" || of_server > 0.0, "{row}");
+    }
+}
+
+#[test]
+fn what_is_left_is_measured_and_printed() {
+    let output = bench(&["--fabric", "tcp", "--seconds", "1"]);
+    assert!(text(&output.stderr).contains("too short"));
+    let printed = text(&output.stdout);
+    assert!(
+        printed.contains("tcp") && printed.contains("transaction"),
+        "{printed}"
+    );
+    assert!(!printed.contains("nfs"), "{printed}");
+}
+
+#[test]
+fn a_plan_that_is_none_is_a_wrong_use() {
+    let directory = tempfile::tempdir().unwrap();
+    let plan = directory.path().join("plan.toml");
+    std::fs::write(&plan, PLAN.replace("\"nfs\"", "\"ftp\"")).unwrap();
+    let plan = plan.display().to_string();
+    let output = odafs()
+        .args(["bench", "metadata", "--plan", &plan])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("is no route"));
+}
