@@ -5,10 +5,12 @@
 //! [`Series`], which is the same for a route in every plot. [`draw`] knows which bench is drawn how.
 
 mod axis;
+mod clients;
 mod dots;
 mod drawing;
 mod latency;
 mod lines;
+mod load;
 mod policy;
 mod stacks;
 mod svg;
@@ -24,6 +26,7 @@ pub use dots::{Dots, DotsRow, Mark};
 pub use drawing::draw;
 pub use latency::readme_plot;
 pub use lines::{Line, Lines, Point};
+pub use load::load_plot;
 pub use stacks::{Stacks, StacksRow};
 pub use theme::Series;
 

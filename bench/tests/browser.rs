@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use odafs_bench::report::{
-    Axis, Dots, DotsRow, Line, Lines, Page, Point, Reference, Scale, Series, Unit, draw,
+    Axis, Dots, DotsRow, Line, Lines, Page, Point, Reference, Scale, Series, Unit, draw, load_plot,
     readme_plot,
 };
 use serde_json::Value;
@@ -234,20 +234,28 @@ fn a_spoiled_page_has_faults() {
 }
 
 #[test]
-fn the_plot_of_the_readme_is_whole() {
-    let svg = readme_plot(&fixture::reports()).unwrap();
-    assert!(readme_plot(&[]).is_err());
+fn plots_by_themselves_are_whole() {
+    assert!(readme_plot(&[]).is_err() && load_plot(&[]).is_err());
+    let reports = fixture::reports();
+    // A row for each fabric and route but floors, over any kind of memory; six routes at five loads.
+    let plots = [
+        ("latency", readme_plot(&reports).unwrap(), 9),
+        ("load", load_plot(&reports).unwrap(), 6 * 5),
+    ];
+    for (name, svg, expected) in &plots {
+        let marks = svg.matches("class='mark'").count();
+        assert_eq!(marks, *expected, "{name}");
+    }
     let Some(browser) = browser() else { return };
-    let marks = svg.matches("class='mark'").count();
-    // A row for each fabric and route but floors, over any kind of memory.
-    assert_eq!(marks, 9);
-    let page = Page::titled("Plot").html().replace(
-        "</body>",
-        &format!("<figure data-values='{marks}'>{svg}</figure></body>"),
-    );
-    for theme in [Theme::Light, Theme::Dark] {
-        let found = look(&browser, &page, "plot", theme, 1280);
-        let faults = found["faults"].as_array().unwrap();
-        assert!(faults.is_empty(), "{theme:?}: {faults:#?}");
+    for (name, svg, marks) in plots {
+        let page = Page::titled("Plot").html().replace(
+            "</body>",
+            &format!("<figure data-values='{marks}'>{svg}</figure></body>"),
+        );
+        for theme in [Theme::Light, Theme::Dark] {
+            let found = look(&browser, &page, &format!("plot-{name}"), theme, 1280);
+            let faults = found["faults"].as_array().unwrap();
+            assert!(faults.is_empty(), "{name} {theme:?}: {faults:#?}");
+        }
     }
 }

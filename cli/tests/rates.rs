@@ -190,13 +190,18 @@ fn a_page_is_drawn_again_from_itself() {
         page.matches("class='mark'").count()
     };
     assert_eq!((figures(&first), figures(&again)), (4 * 16, 4 * 16));
-    // There are no latencies to plot.
-    let plot = path("plot.svg");
-    let output = odafs()
-        .args(["bench", "report", &again, "--from", &first, "--plot", &plot])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("no rows of 4 KiB"));
-    assert!(!std::path::Path::new(&plot).exists());
+    // There are no latencies to plot, by themselves or under load.
+    let file = path("plot.svg");
+    for (plot, expected) in [
+        (file.clone(), "no rows of 4 KiB"),
+        (format!("load={file}"), "no rows of `odafs bench load`"),
+    ] {
+        let output = odafs()
+            .args(["bench", "report", &again, "--from", &first, "--plot", &plot])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        assert!(text(&output.stderr).contains(expected), "{plot}");
+        assert!(!std::path::Path::new(&file).exists());
+    }
 }

@@ -5,7 +5,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::sweep::SWEEPS;
-use super::{Axis, Dots, DotsRow, Mark, Page, Series, Unit, latency, policy};
+use super::{Axis, Dots, DotsRow, Mark, Page, Series, Unit, clients, latency, policy};
 use crate::machine::Machine;
 use crate::table;
 
@@ -26,6 +26,14 @@ pub fn draw(page: &mut Page, report: &Value) -> Result<()> {
         page.machine(&machine, report["commit"].as_str().unwrap_or("unknown"));
     }
     match (bench, SWEEPS.iter().find(|sweep| sweep.bench == bench)) {
+        ("scale", Some(sweep)) => {
+            sweep.draw(page, &clients::scale(rows));
+            clients::costs(page, report);
+        }
+        ("mixed", Some(sweep)) => {
+            sweep.draw(page, &clients::mixed(rows));
+            clients::coherence(page, rows);
+        }
         (_, Some(sweep)) => sweep.draw(page, rows),
         ("latency", _) => latency::draw(page, report, rows),
         ("peers", _) => latency::peers(page, report, rows),
@@ -214,6 +222,8 @@ fn all(rows: &[Value]) -> Vec<Vec<String>> {
         found.map_or(Value::Null, |(_, value)| (*value).clone())
     };
     let is_word = |key: &&String| rows.iter().any(|row| value(row, key).is_string());
+    // What is a value in some rows and values of its own in others has a column for nothing.
+    keys.retain(|key| rows.iter().any(|row| !value(row, key).is_null()));
     // Words first: they say what the figures are of.
     keys.sort_by_key(|key| !is_word(key));
     let heading = keys.iter().map(|key| match is_word(key) {
@@ -251,6 +261,9 @@ fn cell(key: &str, value: &Value) -> String {
         (_, Some(n)) if key.ends_with("_bytes") => table::bytes(n),
         (_, Some(n)) if key.ends_with("_ns") || key.contains("_ns_") => table::time(n),
         (_, Some(n)) => table::count(n),
+        (Value::Number(n), _) if key.ends_with("_ns") || key.contains("_ns_") => {
+            Unit::Nanoseconds.show(n.as_f64().unwrap_or(0.0))
+        }
         (Value::Number(n), _) => format!("{:.2}", n.as_f64().unwrap_or(0.0)),
         (Value::Null, _) => String::new(),
         _ => value.to_string(),

@@ -99,7 +99,19 @@ const fn server_cpu(scale: Scale) -> Measured {
     }
 }
 
-pub const SWEEPS: [Sweep; 6] = [
+/// Memory for each further client, in KiB.
+const fn memory(heading: &'static str, key: &'static str) -> Measured {
+    Measured {
+        heading,
+        key,
+        spread: None,
+        title: "Memory for a client (KiB)",
+        unit: Unit::Number,
+        scale: Scale::Linear,
+    }
+}
+
+pub const SWEEPS: [Sweep; 8] = [
     Sweep {
         bench: "throughput",
         question: "How much do sequential reads and writes by calls move, and what do they cost either side? A line is a \
@@ -271,7 +283,108 @@ pub const SWEEPS: [Sweep; 6] = [
         ],
         parts: &[],
     },
+    Sweep {
+        bench: "scale",
+        question: "How much do many clients get of one server, and what does each of them cost? Each has connections and a \
+                   session of its own; 64 threads serve more than 64 clients in turn.",
+        panel: |row| format!("4 KiB at random, {}", over(row)),
+        line: "route",
+        name: str::to_owned,
+        across: ("clients", "Clients", Unit::Number),
+        measured: &[
+            Measured {
+                heading: "Reads of all clients together",
+                key: "reads_per_second",
+                spread: Some(("reads_per_second_lowest", "reads_per_second_highest")),
+                title: "Reads a second",
+                unit: Unit::Number,
+                scale: Scale::Log,
+            },
+            Measured {
+                heading: "The slowest client",
+                key: "slowest_share",
+                spread: Some(("slowest_share_lowest", "slowest_share_highest")),
+                title: "Its share of a fair share (1: all of it)",
+                unit: Unit::Number,
+                scale: Scale::Linear,
+            },
+            Measured {
+                heading: "CPU time of the server",
+                key: "server_cpu_ns_per_read",
+                spread: None,
+                title: "CPU time for a read",
+                unit: Unit::Nanoseconds,
+                scale: Scale::Linear,
+            },
+            memory(
+                "Memory of the server for each further client",
+                "server_kib_per_client",
+            ),
+            memory(
+                "Memory of the clients' process for each further client",
+                "client_kib_per_client",
+            ),
+        ],
+        parts: &[],
+    },
+    Sweep {
+        bench: "mixed",
+        question: "What do clients that read directly, and clients of plain NFS over TCP beside them on the same file, get of \
+                   one server while all of them write too?",
+        panel: |row| {
+            let route = word(row, "route");
+            format!("direct readers {route}, {}", over(row))
+        },
+        line: "by",
+        name: str::to_owned,
+        across: (
+            "direct_percent",
+            "Part of the clients that read directly",
+            Unit::Percent,
+        ),
+        measured: &[
+            Measured {
+                heading: "Reads and writes of all clients together",
+                key: "operations_per_second",
+                spread: Some((
+                    "operations_per_second_lowest",
+                    "operations_per_second_highest",
+                )),
+                title: "Reads and writes a second",
+                unit: Unit::Number,
+                scale: Scale::Linear,
+            },
+            latency(
+                "The median read",
+                "read_p50_ns",
+                "read_p50_ns_lowest",
+                "read_p50_ns_highest",
+            ),
+            latency(
+                "The 99th percentile of reads",
+                "read_p99_ns",
+                "read_p99_ns_lowest",
+                "read_p99_ns_highest",
+            ),
+            latency(
+                "The median write",
+                "write_p50_ns",
+                "write_p50_ns_lowest",
+                "write_p50_ns_highest",
+            ),
+        ],
+        parts: &[],
+    },
 ];
+
+/// What carries the reads of a row, in words.
+fn over(row: &Value) -> &'static str {
+    match row["fabric"].as_str() {
+        Some("local" | "shm") => "by shared memory",
+        Some("nfs") => "by NFS over TCP",
+        _ => "by iWARP over TCP",
+    }
+}
 
 impl Sweep {
     pub fn draw(&self, page: &mut Page, rows: &[Value]) {
@@ -334,14 +447,15 @@ impl Sweep {
         });
         // What is swept by doubling, and what is not.
         let scale = match key {
-            "load_percent" | "file_to_cache" => Scale::Linear,
+            "load_percent" | "file_to_cache" | "direct_percent" => Scale::Linear,
             _ => Scale::Log,
         };
         Lines {
             title: capital(panel),
             x: Axis::new(title, unit, scale),
             y: Axis::new(measured.title, measured.unit, measured.scale),
-            lines: lines.collect(),
+            // What is not measured of all has lines without points.
+            lines: lines.filter(|line| !line.points.is_empty()).collect(),
             references: Vec::new(),
         }
     }

@@ -33,6 +33,11 @@ fn every_value_has_its_mark_in_every_plot() {
             "revocation" => 5 * rows.len(),
             // Three calls in three states; syncs are not flooded elsewhere.
             "fairness" => 9 * rows.len() - 3,
+            // Five figures; one client alone says nothing of a further one.
+            "scale" => 5 * rows.len() - 2 * 6,
+            // A rate of all, and three latencies of each kind; at either end there is one kind.
+            "mixed" => rows.len() + 3 * (2 * rows.len() - 2 * 3),
+            "load" => 2 * rows.len(),
             "other" => 0,
             _ => rows.len() + ratios,
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use odafs_bench::report::{Page, draw, readme_plot, reports_in};
+use odafs_bench::report::{Page, draw, load_plot, readme_plot, reports_in};
 use serde_json::Value;
 
 use crate::{Usage, output, units};
@@ -20,13 +20,12 @@ struct Bench {
     quick: &'static [&'static str],
 }
 
-/// What is measured, in the order of the page. With `--quick` they are asked for 232 s together, and took a quarter more on a machine
-/// that was busy with as much else.
-const BENCHES: [Bench; 11] = [
+/// What is measured, in the order of the page. With `--quick` they are asked for 228 s together.
+const BENCHES: [Bench; 13] = [
     Bench {
         name: "latency",
         arguments: &["latency"],
-        quick: &["--size=4096", "--file-size=256MiB", "--seconds=45"],
+        quick: &["--size=4096", "--file-size=256MiB", "--seconds=38"],
     },
     Bench {
         name: "breakdown",
@@ -36,22 +35,22 @@ const BENCHES: [Bench; 11] = [
     Bench {
         name: "policy",
         arguments: &["policy"],
-        quick: &["--case=patterns", "--case=no options", "--seconds=40"],
+        quick: &["--case=patterns", "--case=no options", "--seconds=36"],
     },
     Bench {
         name: "throughput",
         arguments: &["throughput"],
-        quick: &["--read-ahead=0", "--read-ahead=4", "--seconds=30"],
+        quick: &["--read-ahead=0", "--read-ahead=4", "--seconds=26"],
     },
     Bench {
         name: "designs",
         arguments: &["designs"],
-        quick: &["--size=128KiB", "--size=1MiB", "--seconds=20"],
+        quick: &["--size=128KiB", "--size=1MiB", "--seconds=18"],
     },
     Bench {
         name: "registration",
         arguments: &["registration"],
-        quick: &["--size=128KiB", "--size=1MiB", "--seconds=25"],
+        quick: &["--size=128KiB", "--size=1MiB", "--seconds=22"],
     },
     Bench {
         name: "revocation",
@@ -78,6 +77,16 @@ const BENCHES: [Bench; 11] = [
         arguments: &["distribution"],
         quick: &["--seconds=12"],
     },
+    Bench {
+        name: "scale",
+        arguments: &["scale"],
+        quick: &["--most=64", "--seconds=8"],
+    },
+    Bench {
+        name: "mixed",
+        arguments: &["mixed"],
+        quick: &["--seconds=8"],
+    },
 ];
 
 fn names() -> [&'static str; BENCHES.len()] {
@@ -94,12 +103,14 @@ fn names() -> [&'static str; BENCHES.len()] {
                                                               draw what was measured before
   odafs bench report all.html --from all.html --plot latency.svg
                                                               the README's plot, of such a page
+  odafs bench report all.html --from all.html --plot load=load.svg
 
 The page is one HTML file with its plots in it; it fetches nothing. Each bench runs as
 `odafs bench NAME --json` does, one after the other, with its defaults. Under each heading stand
 the machine and the commit that its figures come from, and all rows behind the plots. The page
 keeps what the benches have printed: --from takes it from there. A bench that fails is left out,
-and the page says so.")]
+and the page says why. Other servers are measured by bench/peers/run of the sources, which
+installs them; --from draws what it prints with --json.")]
 pub struct Arguments {
     /// Where the page is written
     #[arg(value_name = "FILE.html")]
@@ -117,12 +128,37 @@ pub struct Arguments {
     /// Time for all of it, about [default: what each takes by default]
     #[arg(long, value_name = "N", value_parser = units::duration)]
     seconds: Option<Duration>,
-    /// Write the latencies of 4 KiB by each route as an SVG file too
-    #[arg(long, value_name = "FILE.svg")]
-    plot: Option<PathBuf>,
+    /// Write the latencies of 4 KiB by each route as an SVG file too; after `load=` those beside
+    /// programs that hold the server's processor [may be repeated]
+    #[arg(long, value_name = "[load=]FILE.svg", value_parser = plot)]
+    plot: Vec<Plot>,
     /// Print what the benches have printed, as a list
     #[arg(long)]
     json: bool,
+}
+
+/// Draws one from what the benches have printed.
+type Draw = fn(&[Value]) -> Result<String>;
+
+/// A plot by itself.
+#[derive(Clone)]
+struct Plot {
+    draw: Draw,
+    file: PathBuf,
+}
+
+fn plot(text: &str) -> Result<Plot, String> {
+    let (draw, file): (Draw, _) = match text.strip_prefix("load=") {
+        Some(file) => (load_plot, file),
+        None => (readme_plot, text),
+    };
+    match file.is_empty() {
+        true => Err("the name of a file is missing".to_owned()),
+        false => Ok(Plot {
+            draw,
+            file: file.into(),
+        }),
+    }
 }
 
 /// Measures and draws.
@@ -133,8 +169,9 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let read = read.collect::<Result<Vec<_>>>()?.concat();
     // A page that cannot be written is told before anything is measured.
     let file = output::Whole::begin(&arguments.file)?;
-    let plot = arguments.plot.as_deref().map(output::Whole::begin);
-    let plot = plot.transpose()?;
+    let plots = (arguments.plot.iter())
+        .map(|plot| anyhow::Ok((plot.draw, output::Whole::begin(&plot.file)?)))
+        .collect::<Result<Vec<_>>>()?;
     let (reports, failed) = match arguments.from.is_empty() {
         true => measure_all(&arguments),
         false => (read, Vec::new()),
@@ -147,19 +184,22 @@ pub fn run(arguments: Arguments) -> Result<()> {
     for (name, report) in &reports {
         draw(&mut page, report).with_context(|| format!("{name} is no report of a bench"))?;
     }
-    for name in &failed {
-        page.warning(&format!("The bench {name} failed and is left out."));
+    for Failed { name, reason } in &failed {
+        page.warning(&format!(
+            "The bench {name} failed and is left out: {reason}."
+        ));
     }
     file.finish(&page.html())?;
     let reports: Vec<Value> = reports.into_iter().map(|(_, report)| report).collect();
-    if let Some(plot) = plot {
-        plot.finish(&readme_plot(&reports)?)?;
+    for (draw, file) in plots {
+        file.finish(&draw(&reports)?)?;
     }
     if arguments.json {
         output::json(&reports)?;
     }
     if !failed.is_empty() {
-        bail!("failed (the reasons stand above): {}", failed.join(", "));
+        let names: Vec<&str> = failed.iter().map(|failed| failed.name).collect();
+        bail!("failed (the reasons stand above): {}", names.join(", "));
     }
     Ok(())
 }
@@ -177,8 +217,15 @@ fn read(path: &Path) -> Result<Vec<(String, Value)>> {
     })
 }
 
+/// A bench that failed.
+struct Failed {
+    name: &'static str,
+    /// The last that it said, without a stop at its end.
+    reason: String,
+}
+
 /// What the benches print, and which failed.
-fn measure_all(arguments: &Arguments) -> (Vec<(String, Value)>, Vec<String>) {
+fn measure_all(arguments: &Arguments) -> (Vec<(String, Value)>, Vec<Failed>) {
     let wanted = |bench: &&Bench| {
         arguments.bench.is_empty() || arguments.bench.iter().any(|b| b == bench.name)
     };
@@ -190,13 +237,18 @@ fn measure_all(arguments: &Arguments) -> (Vec<(String, Value)>, Vec<String>) {
     for bench in benches {
         progress.set_message(bench.name);
         let (report, said) = measure(bench, arguments.quick, each);
-        let said = said.lines().map(|line| format!("{}: {line}", bench.name));
-        progress.suspend(|| said.for_each(|line| eprintln!("{line}")));
+        let lines = said.lines().map(|line| format!("{}: {line}", bench.name));
+        progress.suspend(|| lines.for_each(|line| eprintln!("{line}")));
         match report {
             Ok(report) => reports.push((bench.name.to_owned(), report)),
             Err(error) => {
                 progress.suspend(|| eprintln!("{}: {error:#}", bench.name));
-                failed.push(bench.name.to_owned());
+                let last = said.lines().rfind(|line| !line.trim().is_empty());
+                let reason = last.map_or_else(|| format!("{error:#}"), str::to_owned);
+                failed.push(Failed {
+                    name: bench.name,
+                    reason: reason.trim_end_matches('.').to_owned(),
+                });
             }
         }
         progress.inc(1);
