@@ -35,7 +35,7 @@ const BENCHES: [Bench; 13] = [
     Bench {
         name: "policy",
         arguments: &["policy"],
-        quick: &["--case=patterns", "--case=no options", "--seconds=36"],
+        quick: &["--case=patterns", "--case=no options", "--seconds=40"],
     },
     Bench {
         name: "throughput",
