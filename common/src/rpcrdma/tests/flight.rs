@@ -145,11 +145,23 @@ impl Flight {
         }
     }
 
+    /// As the RPC layer above a responder has it: a repetition of a call that is still served is dropped at once, and one of
+    /// a call that was answered is answered at once. Neither holds a receive while the client counts its credits as free.
     fn arrive(&mut self, sent: &[u8]) {
         self.world.arrive();
-        match self.world.responder.receive(sent) {
-            crate::rpcrdma::Step::Call(incoming) => self.serving.push(incoming.ticket),
+        let ticket = match self.world.responder.receive(sent) {
+            crate::rpcrdma::Step::Call(incoming) => incoming.ticket,
             step => panic!("{step:?}"),
+        };
+        let xid = ticket.xid();
+        let answered = |(of, _): &(u32, Vec<u8>)| *of == xid;
+        if self.serving.iter().any(|other| other.xid() == xid) {
+            self.world.responder.dropped(ticket);
+        } else if self.replies.iter().chain(&self.delivered).any(answered) {
+            let (message, _) = self.world.answer(ticket, &exchange(xid));
+            self.replies.push((xid, message));
+        } else {
+            self.serving.push(ticket);
         }
         self.world.post();
     }
