@@ -152,7 +152,7 @@ impl Shared {
         let outcome = match (told.direct, told.by_rpc) {
             _ if !told.refused.is_empty() => Outcome::Refused(&told.refused),
             (Some(direct), _) => Outcome::Read(direct),
-            (None, 0) => return self.tell(file, asked, Outcome::Hit, asked.took_ns()),
+            (None, 0) => return self.tell(file, asked, Outcome::Hit, took_ns),
             (None, _) => Outcome::Read(Choice::Rpc),
         };
         self.tell(
