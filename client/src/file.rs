@@ -267,8 +267,9 @@ impl File {
     /// Writes all of `data` at `offset`, unstable: a crash of the server may lose it until [`sync`](Self::sync).
     ///
     /// # Errors
-    /// The server refused it, or the call failed. A write whose call failed may have been done, or be done yet: it may be
-    /// sent again by [`sync`](Self::sync), together with earlier ones that the server lost.
+    /// The server refused it, or the call failed. A write whose call failed, or that met an I/O error at the server, may
+    /// have been done, or be done yet: [`sync`](Self::sync) may send it again, together with earlier ones that the server
+    /// lost.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), WriteError> {
         self.write(data, offset, Stable::Unstable)
     }

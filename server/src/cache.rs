@@ -30,6 +30,7 @@ use crate::counters::{COUNTER_HANDLES, Counters};
 use crate::file::{Facts, Leaf, PageLock};
 use crate::keys::Keys;
 use crate::metrics::{Metrics, Reason};
+use crate::read::Effort;
 
 /// The page cache of an export.
 pub(crate) struct Cache {
@@ -197,6 +198,11 @@ impl Cache {
     /// A blank frame: unpublished, its bytes are anything. Pages out if need be. `None`: all are locked,
     /// pinned or in use.
     pub(crate) fn allocate(&self) -> Option<FrameNumber> {
+        self.allocate_with(Effort::MayBlock)
+    }
+
+    /// As [`Cache::allocate`]. A thread that polls looks at a few frames alone, and may find none where others are.
+    pub(crate) fn allocate_with(&self, effort: Effort) -> Option<FrameNumber> {
         loop {
             let mut free = self.free.lock();
             if let Some(frame) = free.frames.pop() {
@@ -206,7 +212,7 @@ impl Cache {
                 continue;
             }
             drop(free);
-            if !self.page_out() {
+            if !self.page_out(effort) {
                 self.metrics.frames_short.increment();
                 return None;
             }

@@ -121,22 +121,24 @@ fn fill_run<'e>(
     }
     let mut pieces = filled.bytes.chunks(page.bytes());
     if let Some(piece) = pieces.next() {
-        put(export, &mut first, piece);
+        put(export, &mut first, piece, effort);
         if let Some(frame) = first.frame() {
             export.cache().touch(frame);
         }
     }
     for (lock, piece) in others.iter_mut().zip(pieces) {
-        put(export, lock, piece);
+        if !put(export, lock, piece, effort) {
+            break;
+        }
     }
     Ok(filled)
 }
 
-/// The page, which is nowhere, gets a frame with this content (and zeros behind it), if there is a frame.
-fn put(export: &Export, lock: &mut PageLock<'_>, content: &[u8]) {
+/// The page, which is nowhere, gets a frame with this content (and zeros behind it). False: there is no frame to be had.
+fn put(export: &Export, lock: &mut PageLock<'_>, content: &[u8], effort: Effort) -> bool {
     let cache = export.cache();
-    let Some(frame) = cache.allocate() else {
-        return;
+    let Some(frame) = cache.allocate_with(effort) else {
+        return false;
     };
     let page = export.page().bytes();
     cache.arena().copy_in(frame, 0, content);
@@ -144,6 +146,7 @@ fn put(export: &Export, lock: &mut PageLock<'_>, content: &[u8]) {
         cache.arena().zero(frame, content.len() as u32, page as u32);
     }
     cache.publish(lock, frame);
+    true
 }
 
 /// Locks pages from `from` on, one for each leaf, up to the first that is locked or in memory.

@@ -173,6 +173,8 @@ fn pass(
             Some(frame) => hit(export, &lock, frame, wanted, target, done),
             // A thread that polls fills once for a call.
             None if filled && effort == Effort::ResidentOnly => {
+                drop(lock);
+                file.prune(leaf);
                 return Err(ReadFailed::NotResident);
             }
             None => {
@@ -271,8 +273,15 @@ fn miss(
     if effort == Effort::ResidentOnly && page.start(run.into()) > POLLED_FILL_BYTES_MAX {
         return Err(ReadFailed::NotResident);
     }
+    // Ahead of the read, so that those who read beside it go on where this run ends. A thread that polls may find nothing at
+    // hand, and then whoever reads in its place takes this run.
+    if effort == Effort::MayBlock {
+        file.sequence().filled(first, run);
+    }
     let filled = fill::fill(export, file, lock, run, wanted.size, effort)?;
-    file.sequence().filled(first, run);
+    if effort == Effort::ResidentOnly {
+        file.sequence().filled(first, run);
+    }
     let bytes = &filled.bytes()[within..];
     let length = bytes.len().min(wanted.count as usize);
     target.take_bytes(done, &bytes[..length]);

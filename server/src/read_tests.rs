@@ -95,6 +95,28 @@ fn a_polling_thread_fills_what_the_store_has_at_hand() {
     assert_eq!(polled(22, 1), Ok(()));
 }
 
+/// All frames are in use, and the hand of pageout has to go round once before it finds one.
+#[test]
+fn a_polling_thread_does_not_look_far_for_a_frame() {
+    let world = World::new(1024);
+    let all = world.export.cache().capacity() * PAGE as u32;
+    let in_use = world.file("a", &pattern(all as usize));
+    for _ in 0..3 {
+        world.read(&in_use, 0, all);
+    }
+    let file = world.file("b", &[7; PAGE as usize]);
+    let evictions = || world.export.metrics().evictions.get();
+    let before = evictions();
+    // The store of this test has every other read at hand.
+    let polled = || world.try_read(&file, 0, 1, Effort::ResidentOnly);
+    let (data, _) = polled().or_else(|_| polled()).expect("at hand");
+    assert_eq!((data[0], evictions()), (7, before));
+    // Others look until they find one.
+    world.read(&file, 0, 1);
+    assert!(evictions() > before);
+    assert!(polled().is_ok());
+}
+
 #[test]
 fn a_scan_fills_ahead() {
     let world = World::new(512);
