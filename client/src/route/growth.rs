@@ -22,6 +22,8 @@ const TRIED: u32 = 64;
 const RUN: u32 = 128;
 /// It waits no longer than until it has earned this.
 const RUN_NS: f64 = 1_000_000.0;
+/// A run ends with this part of it left over: what is earned meanwhile would draw it out, a few frames now and a few then.
+const REST: u32 = 4;
 /// Frames of the largest page, 64 KiB.
 const PAGE_FRAMES: u32 = 16;
 /// A frame that took longer was not dear: its thread was suspended.
@@ -46,7 +48,7 @@ pub struct Growth {
 impl Default for Growth {
     fn default() -> Self {
         Self {
-            balance_ns: FRAME_NS * FIRST,
+            balance_ns: FRAME_NS * (FIRST + f64::from(RUN / REST)),
             frames: 1.0,
             frames_ns: FRAME_NS,
             untried: TRIED,
@@ -80,8 +82,8 @@ impl Growth {
         let price_ns = (self.frames_ns / self.frames).max(1.0);
         let frames = (self.balance_ns / price_ns).max(0.0) as u32;
         self.running = match self.running {
-            true => frames > 0,
-            false => frames >= RUN || (frames > 0 && self.balance_ns >= RUN_NS),
+            true => self.pays_for(frames, REST),
+            false => self.pays_for(frames, 1),
         };
         if !self.running {
             return 0;
@@ -91,6 +93,11 @@ impl Growth {
             // Never less than the largest page takes.
             untried => frames.min(untried.max(PAGE_FRAMES)),
         }
+    }
+
+    /// Does the balance, which is good for so many frames, pay for this part of a run?
+    fn pays_for(&self, frames: u32, part: u32) -> bool {
+        frames >= RUN / part || (frames > 0 && self.balance_ns >= RUN_NS / f64::from(part))
     }
 }
 
@@ -119,11 +126,32 @@ mod tests {
         for (chance, share) in [(Some(1.0), 0.25), (Some(0.1), 0.025), (None, 0.125)] {
             for price_ns in [700, 2_500, 16_000, 200_000] {
                 let (spent_ns, taken) = spent_ns(100_000, chance, |_| price_ns);
-                let may_ns = 100_000.0 * 1000.0 * share + FIRST * FRAME_NS;
+                let first = FIRST + f64::from(RUN / REST);
+                let may_ns = 100_000.0 * 1000.0 * share + first * FRAME_NS;
                 assert!(spent_ns <= may_ns + 16.0 * price_ns as f64, "{spent_ns}");
                 assert!(spent_ns >= may_ns * 0.8 - price_ns as f64, "{spent_ns}");
                 assert!(taken > 0);
             }
+        }
+    }
+
+    /// A reader that goes on and on: which of the pages that it missed were kept.
+    #[test]
+    fn what_is_read_in_order_is_kept_in_runs() {
+        for chance in [Some(1.0), Some(0.2), None] {
+            let mut growth = Growth::default();
+            let (mut kept, mut runs, mut ran) = (0, 0, false);
+            for _ in 0..20_000 {
+                let allowed = growth.frames().min(16);
+                for read in 0..16 {
+                    let keeps = read < allowed;
+                    runs += u32::from(keeps && !ran);
+                    (kept, ran) = (kept + u32::from(keeps), keeps);
+                }
+                growth.took(allowed, 1_000 * u64::from(allowed));
+                growth.missed(16 - allowed, 1000.0, 500.0, chance);
+            }
+            assert!(kept / runs >= RUN / 2, "{kept} in {runs} runs");
         }
     }
 
@@ -139,29 +167,6 @@ mod tests {
     fn nothing_grows_where_nothing_is_read_again() {
         let (_, taken) = spent_ns(1_000_000, Some(0.0), |_| FRAME_NS as u64);
         assert_eq!(f64::from(taken), FIRST);
-    }
-
-    #[test]
-    fn frames_come_in_runs() {
-        let mut growth = Growth::default();
-        growth.took(1000, 2_500_000);
-        let mut runs = Vec::new();
-        let mut run = 0;
-        for _ in 0..100_000 {
-            growth.missed(1, 1000.0, 500.0, Some(1.0));
-            match growth.frames() {
-                0 if run > 0 => runs.push(std::mem::take(&mut run)),
-                0 => {}
-                _ => {
-                    growth.took(1, 2_500);
-                    run += 1;
-                }
-            }
-        }
-        assert!(
-            runs.len() > 10 && runs.iter().all(|run| *run >= RUN),
-            "{runs:?}"
-        );
     }
 
     /// Whatever is left to try, a page finds room for all its frames at once.
