@@ -32,11 +32,11 @@ impl Waits {
     }
 
     /// Begins one, which lasts until `deadline` at most.
-    pub fn begin(&self, deadline: Nanos) -> Patience {
+    pub fn begin(&mut self, deadline: Nanos) -> Patience {
         let spin = match self.wait {
             Wait::Spin => None,
             Wait::Block { spin } => Some(spin.into()),
-            Wait::Adaptive => Some(self.learned.spin()),
+            Wait::Adaptive => Some(self.learned.spin(clock::now)),
         };
         Patience {
             deadline,
@@ -52,7 +52,11 @@ impl Waits {
     pub fn ended(&mut self, patience: &Patience) {
         // What was there already says nothing of how long it took.
         if self.wait == Wait::Adaptive && patience.polls > 0 {
-            self.learned.answered(patience.slept);
+            let slept = || Slept {
+                from: patience.sleep_from.unwrap_or_default(),
+                until: clock::now(),
+            };
+            self.learned.answered(patience.slept.then(slept));
         }
     }
 }
@@ -106,6 +110,15 @@ struct Learned {
     asleep: u32,
     /// How many the last pause had.
     pause: u32,
+    /// When that began, and the time slept since.
+    paused_at: Nanos,
+    slept_ns: u64,
+}
+
+/// When a wait slept.
+struct Slept {
+    from: Nanos,
+    until: Nanos,
 }
 
 impl Learned {
@@ -118,27 +131,46 @@ impl Learned {
     const LATE: i32 = 4;
     /// Waits of a pause. One that was followed by fewer waits than it had is followed by one twice as long.
     const PAUSES: (u32, u32) = (64, 8192);
+    /// A pause ends when it has lasted so many times as long as its waits take one after the other: a connection that is
+    /// used now and then, such as one that is on trial, would be out of it long after one that is always in use.
+    const IDLE: u64 = 4;
 
-    fn spin(&self) -> Nanos {
+    #[inline]
+    fn spin(&mut self, now: impl FnOnce() -> Nanos) -> Nanos {
+        if self.asleep > 0 && self.is_over(now()) {
+            self.asleep = 0;
+        }
         match self.asleep {
             0 => Self::SPIN,
             _ => Nanos(0),
         }
     }
 
+    /// Has the pause lasted too long?
+    fn is_over(&self, now: Nanos) -> bool {
+        let Some(wait_ns) = self.slept_ns.checked_div((self.pause - self.asleep).into()) else {
+            return false;
+        };
+        now.since(self.paused_at).0 > wait_ns * u64::from(self.pause) * Self::IDLE
+    }
+
     #[inline]
-    fn answered(&mut self, slept: bool) {
+    fn answered(&mut self, slept: Option<Slept>) {
         if self.asleep > 0 {
             self.asleep -= 1;
+            self.slept_ns += slept.map_or(0, |slept| slept.until.since(slept.from).0);
             return;
         }
         self.polled = self.polled.saturating_add(1);
-        if !slept {
+        let Some(slept) = slept else {
             self.credit = (self.credit + 1).min(Self::CREDIT_MAX);
-        } else if self.credit > Self::LATE {
+            return;
+        };
+        if self.credit > Self::LATE {
             self.credit -= Self::LATE;
         } else {
             self.give_up();
+            (self.paused_at, self.slept_ns) = (slept.until, 0);
         }
     }
 
@@ -159,21 +191,34 @@ impl Default for Learned {
             polled: 0,
             asleep: 0,
             pause: 0,
+            paused_at: Nanos(0),
+            slept_ns: 0,
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Learned;
+    use super::*;
+
+    /// What a wait that sleeps takes.
+    const ASLEEP: Nanos = Nanos::from_micros(30);
 
     /// How many of `waits` are made polling, if every `late_in`th answer comes late for who polls.
     fn polled(learned: &mut Learned, waits: u32, late_in: u32) -> u32 {
-        let mut polled = 0;
+        polled_at(learned, waits, late_in, Nanos(0))
+    }
+
+    /// The same, with so long between one wait and the next.
+    fn polled_at(learned: &mut Learned, waits: u32, late_in: u32, idle: Nanos) -> u32 {
+        let (mut polled, mut from) = (0, learned.paused_at);
         for _ in 0..waits {
-            let polls = learned.asleep == 0;
+            let polls = learned.spin(|| from) > Nanos(0);
             polled += u32::from(polls);
-            learned.answered(!polls || polled.is_multiple_of(late_in));
+            let until = from + ASLEEP;
+            let late = !polls || polled.is_multiple_of(late_in);
+            learned.answered(late.then_some(Slept { from, until }));
+            from = until + idle;
         }
         polled
     }
@@ -191,6 +236,17 @@ mod tests {
         polled(&mut learned, 1000, u32::MAX);
         polled(&mut learned, 100, 1);
         assert!(polled(&mut learned, 100_000, 1) < 200);
+    }
+
+    /// Eight waits in a trial, a trial in 25 ms, as many answers in time as a connection has that is always in use.
+    #[test]
+    fn who_waits_now_and_then_does_not_sleep_for_long() {
+        let mut learned = Learned::default();
+        polled(&mut learned, 3, 1);
+        let idle = Nanos::from_micros(3_000);
+        assert!(polled_at(&mut learned, 64, u32::MAX, idle) >= 60);
+        // Where answers stay late, it polls a few times between pauses that are longer and longer.
+        assert!(polled_at(&mut learned, 10_000, 1, idle) < 400);
     }
 
     #[test]
