@@ -65,6 +65,17 @@ fn each_route_replays_all_of_a_trace() {
     }
 }
 
+/// An operation that is due an hour later is not waited for.
+#[test]
+fn a_pass_at_the_recorded_speed_ends_with_its_time() {
+    let trace = "odafs-trace 1\nname 0 64 a\n0 - 0 stat 0\n3600000000000 - 0 stat 0\n";
+    let report = replayed(
+        trace,
+        &["--speed", "as-recorded", "--seconds", "1", "--route", "rpc"],
+    );
+    assert_eq!(report["operations"], 1);
+}
+
 #[test]
 fn what_goes_otherwise_than_recorded_is_counted() {
     let trace = TRACE

@@ -1,9 +1,11 @@
 //! `odafs bench replay`.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs::record::Trace;
@@ -14,9 +16,6 @@ use odafs_bench::table::{Table, bytes, count, time};
 
 use super::rates::measured;
 use crate::{Usage, output, units};
-
-/// Bytes of a trace's text, at most: it is held in memory.
-const TEXT_MAX: u64 = 256 << 20;
 
 /// A recorded trace, replayed by each route in turn
 #[derive(Args)]
@@ -69,19 +68,8 @@ pub struct Arguments {
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", arguments.seconds)?;
     let name = arguments.trace.display().to_string();
-    let unread = || format!("cannot read {name}");
-    let length = std::fs::metadata(&arguments.trace)
-        .with_context(unread)?
-        .len();
-    ensure!(
-        length <= TEXT_MAX,
-        "{name} has {}: a trace has {} at most",
-        bytes(length),
-        bytes(TEXT_MAX)
-    );
-    let text = std::fs::read(&arguments.trace).with_context(unread)?;
-    let trace = Trace::parse(&text).with_context(|| name.clone())?;
-    drop(text);
+    let file = File::open(&arguments.trace).with_context(|| format!("cannot read {name}"))?;
+    let trace = Trace::read(BufReader::new(file)).with_context(|| name.clone())?;
     let routes = ROUTES.iter().map(|route| (*route).to_owned());
     let keeps = |route: &String| arguments.route.is_empty() || arguments.route.contains(route);
     let plan = Plan {

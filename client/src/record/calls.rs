@@ -57,9 +57,9 @@ impl Client {
         };
         let began = clock::now();
         let result = call();
-        recorder.note(began, result.is_err(), |names| {
+        recorder.note(began, result.is_err(), 1, |names| {
             let initial = result.as_ref().map_or(Initial::Absent, before);
-            Some(of(names.number(&shared.rooted(path), initial)?))
+            Some([of(names.number(&shared.rooted(path), initial)?)])
         });
         result
     }
@@ -77,14 +77,14 @@ impl Client {
         };
         let began = clock::now();
         let result = call();
-        recorder.note(began, result.is_err(), |names| {
+        recorder.note(began, result.is_err(), 1, |names| {
             let initial = match result {
                 Ok(_) => Initial::Bytes(0),
                 Err(_) => Initial::Absent,
             };
             let from = names.number(&shared.rooted(from), initial)?;
             let to = names.number(&shared.rooted(to), Initial::Absent)?;
-            Some(of(from, to))
+            Some([of(from, to)])
         });
         result
     }
@@ -100,11 +100,17 @@ impl File {
         self.recorder().map(|_| clock::now())
     }
 
-    fn note(&self, began: Nanos, failed: bool, of: impl FnOnce(u32) -> Operation) {
+    fn note<O: IntoIterator<Item = Operation>>(
+        &self,
+        began: Nanos,
+        failed: bool,
+        count: u64,
+        of: impl FnOnce(u32) -> O,
+    ) {
         let Some(recorder) = self.recorder() else {
             return;
         };
-        recorder.note(began, failed, |names| {
+        recorder.note(began, failed, count, |names| {
             let path = self.shared().rooted(Path::new(self.path()));
             let size = self.state().attributes().map_or(0, |known| known.size);
             Some(of(names.number(&path, Initial::Bytes(size))?))
@@ -116,18 +122,21 @@ impl File {
         &self,
         began: Nanos,
         failed: bool,
-        reads: impl Iterator<Item = Asked>,
+        reads: impl ExactSizeIterator<Item = Asked>,
     ) {
-        for (number, read) in reads.enumerate() {
-            let length = length_of(read.bytes);
-            self.note(began, failed, |file| Operation::Read {
-                file,
-                offset: read.offset,
-                length,
-                got: length_of(read.got).min(length),
-                together: number > 0,
-            });
-        }
+        let count = reads.len() as u64;
+        self.note(began, failed, count, |file| {
+            reads.enumerate().map(move |(number, read)| {
+                let length = length_of(read.bytes);
+                Operation::Read {
+                    file,
+                    offset: read.offset,
+                    length,
+                    got: length_of(read.got).min(length),
+                    together: number > 0,
+                }
+            })
+        });
     }
 
     /// Records one read, if it ended.
@@ -170,7 +179,7 @@ impl File {
             return call();
         };
         let result = call();
-        self.note(began, result.is_err(), of);
+        self.note(began, result.is_err(), 1, |file| [of(file)]);
         result
     }
 }

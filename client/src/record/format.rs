@@ -1,6 +1,9 @@
-//! The text of a trace, version 1, as `docs/TRACES.md` has it. No IO.
+//! The text of a trace, version 1, as `docs/TRACES.md` has it. No IO but lines that are read.
 
-use std::fmt;
+use std::{
+    fmt,
+    io::{self, BufRead, Read as _},
+};
 
 /// The first line of a trace.
 pub const HEADER: &str = "odafs-trace 1";
@@ -12,8 +15,16 @@ pub const ENTRIES_MAX: usize = 1 << 24;
 pub const THREADS_MAX: u32 = 256;
 /// Bytes of one read or write, at most.
 pub const LENGTH_MAX: u32 = 1 << 30;
+/// Bytes that an offset tells, at most: a read or write of any length ends within [`BYTES_MAX`].
+pub const OFFSET_MAX: u64 = BYTES_MAX - LENGTH_MAX as u64;
+/// Bytes of a file, at most.
+pub const BYTES_MAX: u64 = i64::MAX as u64;
+/// Nanoseconds of a time, at most.
+pub const TIME_MAX: u64 = i64::MAX as u64;
 /// Bytes of a name's path, at most, as the file system has it.
 pub const PATH_MAX: usize = 4096;
+/// Bytes of all names' paths together, at most.
+pub const PATHS_MAX: usize = 256 << 20;
 /// Bytes of a line, at most: a path may take three for each of its own.
 const LINE_MAX: usize = 3 * PATH_MAX + 64;
 
@@ -102,6 +113,27 @@ pub enum Operation {
     Link { from: u32, to: u32 },
 }
 
+impl Entry {
+    /// Whether a trace may have it: [`Trace::parse`] refuses the line of an entry that has larger numbers.
+    pub fn fits(&self) -> bool {
+        let times = self.begin_ns.max(self.took_ns.unwrap_or(0));
+        let range = |offset, length| offset <= OFFSET_MAX && length <= LENGTH_MAX;
+        times <= TIME_MAX
+            && self.thread < THREADS_MAX
+            && match self.operation {
+                Operation::Read {
+                    offset,
+                    length,
+                    got,
+                    ..
+                } => range(offset, length) && got <= length,
+                Operation::Write { offset, length, .. } => range(offset, length),
+                Operation::Truncate { length, .. } => length <= BYTES_MAX,
+                _ => true,
+            }
+    }
+}
+
 impl Operation {
     /// As lines have it.
     pub fn verb(&self) -> &'static str {
@@ -165,48 +197,95 @@ pub struct TraceError {
 }
 
 impl Trace {
-    /// Reads a trace.
+    /// Reads a trace from its text.
     ///
     /// # Errors
     /// The first line that is not of the format.
     pub fn parse(text: &[u8]) -> Result<Self, TraceError> {
-        let mut trace = Self::default();
-        let mut lines = text.split(|byte| *byte == b'\n').zip(1..);
-        let at = |line| move |what| TraceError { line, what };
-        match lines.next() {
-            Some((first, _)) if first.trim_ascii_end() == HEADER.as_bytes() => {}
-            _ => return Err(at(1)(format!("this is no trace: {HEADER:?} is missing"))),
-        }
-        // The last operation of each thread was a read that another may be together with.
-        let mut reads = [None; THREADS_MAX as usize];
-        for (text, line) in lines {
-            let text = match std::str::from_utf8(text) {
-                _ if text.len() > LINE_MAX => Err(format!("longer than {LINE_MAX} bytes")),
-                Ok(text) => Ok(text.trim_end()),
-                Err(_) => Err("not text".to_owned()),
-            };
-            let text = text.map_err(at(line))?;
-            if text.is_empty() || text.starts_with('#') {
-                continue;
+        let mut parser = Parser::default();
+        text.split(|byte| *byte == b'\n')
+            .try_for_each(|line| parser.line(line))?;
+        Ok(parser.trace)
+    }
+
+    /// Reads a trace line by line: its text is not held in memory.
+    ///
+    /// # Errors
+    /// `InvalidData` with a [`TraceError`] for the first line that is not of the format; else what `input` could not be read
+    /// for.
+    pub fn read(mut input: impl BufRead) -> io::Result<Self> {
+        let (mut parser, mut line) = (Parser::default(), Vec::new());
+        loop {
+            line.clear();
+            // With its end, one byte more than a line may have.
+            let most = LINE_MAX as u64 + 2;
+            let bytes = input.by_ref().take(most).read_until(b'\n', &mut line)?;
+            if bytes == 0 && parser.lines > 0 {
+                return Ok(parser.trace);
             }
-            trace.line(text, &mut reads).map_err(at(line))?;
+            let line = line.strip_suffix(b"\n").unwrap_or(&line);
+            let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+            parser.line(line).map_err(invalid)?;
         }
-        Ok(trace)
+    }
+}
+
+/// What is known after some lines of a trace.
+struct Parser {
+    trace: Trace,
+    /// Lines that were taken.
+    lines: usize,
+    /// Bytes of all paths.
+    path_bytes: usize,
+    /// The file of each thread's last operation, where that was a read that another may be together with.
+    reads: [Option<u32>; THREADS_MAX as usize],
+}
+
+impl Default for Parser {
+    fn default() -> Self {
+        Self {
+            trace: Trace::default(),
+            lines: 0,
+            path_bytes: 0,
+            reads: [None; THREADS_MAX as usize],
+        }
+    }
+}
+
+impl Parser {
+    /// Takes the next line, without its end.
+    fn line(&mut self, line: &[u8]) -> Result<(), TraceError> {
+        self.lines += 1;
+        let taken = match std::str::from_utf8(line) {
+            _ if self.lines == 1 => match line.trim_ascii_end() == HEADER.as_bytes() {
+                true => Ok(()),
+                false => Err(format!("this is no trace: {HEADER:?} is missing")),
+            },
+            _ if line.len() > LINE_MAX => Err(format!("longer than {LINE_MAX} bytes")),
+            Ok(text) => match text.trim_end() {
+                "" => Ok(()),
+                text if text.starts_with('#') => Ok(()),
+                text => self.content(text),
+            },
+            Err(_) => Err("not text".to_owned()),
+        };
+        let line = self.lines;
+        taken.map_err(|what| TraceError { line, what })
     }
 
     /// Takes a line that is neither empty nor a comment.
-    fn line(
-        &mut self,
-        text: &str,
-        reads: &mut [Option<u32>; THREADS_MAX as usize],
-    ) -> Result<(), String> {
+    fn content(&mut self, text: &str) -> Result<(), String> {
         if let Some(name) = text.strip_prefix("name ") {
-            let name = self.name(name)?;
-            self.names.push(name);
+            let name = self.trace.name(name)?;
+            self.path_bytes += name.path.len();
+            if self.path_bytes > PATHS_MAX {
+                return Err(format!("PATHs have more than {PATHS_MAX} bytes together"));
+            }
+            self.trace.names.push(name);
             return Ok(());
         }
-        let entry = self.entry(text)?;
-        let last = &mut reads[entry.thread as usize];
+        let entry = self.trace.entry(text)?;
+        let last = &mut self.reads[entry.thread as usize];
         match entry.operation {
             Operation::Read { file, together, .. } => {
                 if together && *last != Some(file) {
@@ -219,10 +298,12 @@ impl Trace {
             }
             _ => *last = None,
         }
-        self.entries.push(entry);
+        self.trace.entries.push(entry);
         Ok(())
     }
+}
 
+impl Trace {
     fn name(&self, text: &str) -> Result<Name, String> {
         let mut words = Words::of(text);
         let number: usize = words.number("NUMBER", NAMES_MAX as u64 - 1)? as usize;
@@ -235,7 +316,7 @@ impl Trace {
         let initial = match words.next("SIZE")? {
             "absent" => Initial::Absent,
             "directory" => Initial::Directory,
-            size => Initial::Bytes(number_of(size, "SIZE", i64::MAX as u64)?),
+            size => Initial::Bytes(number_of(size, "SIZE", BYTES_MAX)?),
         };
         let path = decoded(words.next("PATH")?)?;
         words.end()?;
@@ -247,10 +328,10 @@ impl Trace {
             return Err(format!("more than {ENTRIES_MAX} operations"));
         }
         let mut words = Words::of(text);
-        let begin_ns = words.number("TIME", i64::MAX as u64)?;
+        let begin_ns = words.number("TIME", TIME_MAX)?;
         let took_ns = match words.next("TOOK")? {
             "-" => None,
-            took => Some(number_of(took, "TOOK", i64::MAX as u64)?),
+            took => Some(number_of(took, "TOOK", TIME_MAX)?),
         };
         let thread = words.number("THREAD", u64::from(THREADS_MAX) - 1)? as u32;
         let verb = words.next("OPERATION")?;
@@ -279,7 +360,7 @@ impl Trace {
             "sync" => Operation::Sync { file },
             "truncate" => Operation::Truncate {
                 file,
-                length: words.number("LENGTH", i64::MAX as u64)?,
+                length: words.number("LENGTH", BYTES_MAX)?,
             },
             "stat" => Operation::Stat { file },
             "attributes" => Operation::Attributes { file },
@@ -341,7 +422,7 @@ impl<'a> Words<'a> {
     }
 
     fn range(&mut self) -> Result<(u64, u32), String> {
-        let offset = self.number("OFFSET", i64::MAX as u64 - u64::from(LENGTH_MAX))?;
+        let offset = self.number("OFFSET", OFFSET_MAX)?;
         Ok((offset, self.number("LENGTH", u64::from(LENGTH_MAX))? as u32))
     }
 

@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use std::io;
 
 fn whole(lines: &str) -> Vec<u8> {
     format!("{HEADER}\nname 0 4096 a/b%20c\nname 1 absent d\n{lines}").into_bytes()
@@ -53,6 +54,80 @@ fn what_is_wrong_is_told_with_its_line() {
     assert!(Trace::parse(b"").is_err());
     assert!(Trace::parse(b"odafs-trace 2\n").is_err());
     assert!(Trace::parse(&[&whole("")[..], b"\xff"].concat()).is_err());
+}
+
+#[test]
+fn a_trace_is_read_line_by_line_as_from_its_text() {
+    for text in [
+        whole("10 5 0 open 0\n# end"),
+        whole("10 5 0 open 9"),
+        whole(&"x".repeat(20_000)),
+        b"odafs-trace 1".to_vec(),
+        Vec::new(),
+    ] {
+        // A buffer that is shorter than any line.
+        let read = Trace::read(io::BufReader::with_capacity(5, &text[..]));
+        let told = read.map_err(|error| error.into_inner().unwrap().to_string());
+        assert_eq!(told, Trace::parse(&text).map_err(|error| error.to_string()));
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_what_is_refused() {
+    let read = |offset, length| Operation::Read {
+        file: 0,
+        offset,
+        length,
+        got: length,
+        together: false,
+    };
+    for (operation, fits) in [
+        (read(OFFSET_MAX, LENGTH_MAX), true),
+        (read(OFFSET_MAX + 1, 0), false),
+        (read(0, LENGTH_MAX + 1), false),
+        (
+            Operation::Truncate {
+                file: 0,
+                length: BYTES_MAX,
+            },
+            true,
+        ),
+        (
+            Operation::Truncate {
+                file: 0,
+                length: BYTES_MAX + 1,
+            },
+            false,
+        ),
+    ] {
+        let entry = Entry {
+            begin_ns: TIME_MAX,
+            took_ns: Some(TIME_MAX),
+            thread: THREADS_MAX - 1,
+            operation,
+            failed: false,
+        };
+        assert_eq!(entry.fits(), fits);
+        let text = whole(&entry.to_string());
+        assert_eq!(Trace::parse(&text).is_ok(), fits, "{entry}");
+        for too_much in [
+            Entry {
+                thread: THREADS_MAX,
+                ..entry
+            },
+            Entry {
+                begin_ns: TIME_MAX + 1,
+                ..entry
+            },
+            Entry {
+                took_ns: Some(TIME_MAX + 1),
+                ..entry
+            },
+        ] {
+            assert!(!too_much.fits());
+            assert!(Trace::parse(&whole(&too_much.to_string())).is_err());
+        }
+    }
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Who writes a trace while a client works.
 //!
 //! Operations become lines under a lock, in a chunk of memory. A thread of the recorder's own writes full chunks. Where it
-//! does not keep up, operations are left out and counted: nobody waits for a disk, and memory is bounded.
+//! does not keep up, operations are left out and counted: nobody waits for a disk, and memory is bounded. The operations of
+//! one call are noted together, or all of them are left out.
 
 use super::format::{
-    ENTRIES_MAX, Entry, HEADER, Initial, LENGTH_MAX, NAMES_MAX, Name, Operation, THREADS_MAX,
-    name_line, path_of,
+    BYTES_MAX, ENTRIES_MAX, Entry, HEADER, Initial, NAMES_MAX, Name, Operation, PATHS_MAX,
+    THREADS_MAX, name_line, path_of,
 };
 use odafs_fabric::clock::{self, Nanos};
 use std::{
@@ -17,15 +18,16 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        mpsc::{self, Receiver, SyncSender, TrySendError},
+        atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc::{self, Receiver, SendError, Sender},
     },
     thread::{JoinHandle, ThreadId},
 };
 
 /// Bytes of a chunk when it is given to the thread that writes.
 const CHUNK: usize = 64 << 10;
-/// Chunks that wait for that thread, at most.
-const CHUNKS_MAX: usize = 32;
+/// No further chunk is given to that thread while so many bytes wait for it.
+const WAITING_MAX: usize = 2 << 20;
 /// Names that a recorder knows, at most: it keeps them in memory.
 const NAMES_KEPT: usize = if NAMES_MAX < 100_000 {
     NAMES_MAX
@@ -48,7 +50,8 @@ pub enum Names {
 pub struct Recorded {
     /// Operations in the trace.
     pub operations: u64,
-    /// Operations that are not: the writing did not keep up, or there were more names, or longer paths, than a trace has.
+    /// Operations that are not: the writing did not keep up or failed, or there were more operations, threads or names, or
+    /// longer paths, lengths or offsets, than a trace may have.
     pub left_out: u64,
 }
 
@@ -64,13 +67,19 @@ struct Inner {
     names: Names,
     codes: RandomState,
     state: Mutex<State>,
+    /// How the recording ended. Whoever ends it holds this lock while the rest is written, and not that of `state`.
+    ended: Mutex<Option<Result<Recorded, Arc<io::Error>>>>,
 }
 
 struct State {
     chunk: String,
-    chunks: Option<SyncSender<String>>,
+    chunks: Option<Sender<String>>,
+    /// Bytes of the chunks that are not written yet.
+    waiting: Arc<AtomicUsize>,
     writer: Option<JoinHandle<io::Result<()>>>,
     names: HashMap<Vec<u8>, u32>,
+    /// Bytes of all paths that the trace shows.
+    path_bytes: usize,
     threads: HashMap<ThreadId, u32>,
     recorded: Recorded,
 }
@@ -89,10 +98,12 @@ impl Recorder {
     /// # Errors
     /// The thread cannot be started.
     pub fn to(writer: impl Write + Send + 'static, names: Names) -> io::Result<Self> {
-        let (chunks, full) = mpsc::sync_channel(CHUNKS_MAX);
+        let (chunks, full) = mpsc::channel();
+        let waiting = Arc::new(AtomicUsize::new(0));
+        let written = Arc::clone(&waiting);
         let writer = std::thread::Builder::new()
             .name("odafs-record".to_owned())
-            .spawn(move || write(writer, &full))?;
+            .spawn(move || write(writer, &full, &written))?;
         Ok(Self(Arc::new(Inner {
             began: clock::now(),
             names,
@@ -100,31 +111,37 @@ impl Recorder {
             state: Mutex::new(State {
                 chunk: format!("{HEADER}\n"),
                 chunks: Some(chunks),
+                waiting,
                 writer: Some(writer),
                 names: HashMap::new(),
+                path_bytes: 0,
                 threads: HashMap::new(),
                 recorded: Recorded {
                     operations: 0,
                     left_out: 0,
                 },
             }),
+            ended: Mutex::new(None),
         })))
     }
 
-    /// Ends the trace: all that was recorded is written. What is done afterwards is not recorded.
+    /// Ends the trace: all that was recorded is written. What is done afterwards is not recorded. Called again, it waits
+    /// for the first call and returns the same.
     ///
     /// # Errors
     /// Not all of it could be written. What could be is in the trace.
     pub fn finish(&self) -> io::Result<Recorded> {
-        self.0.lock().finish()
+        self.0.finish()
     }
 
-    /// Notes an operation that began then and is over now. `describe` has names numbered, with what bore them before.
-    pub(crate) fn note(
+    /// Notes the operations of one call that began then and is over now, all `count` of them or none. `describe` has names
+    /// numbered, with what bore them before.
+    pub(crate) fn note<O: IntoIterator<Item = Operation>>(
         &self,
         began: Nanos,
         failed: bool,
-        describe: impl FnOnce(&mut Naming<'_>) -> Option<Operation>,
+        count: u64,
+        describe: impl FnOnce(&mut Naming<'_>) -> Option<O>,
     ) {
         let took_ns = clock::now().since(began).0;
         let begin_ns = began.since(self.0.began).0;
@@ -132,28 +149,17 @@ impl Recorder {
         if state.chunks.is_none() {
             return;
         }
-        if !state.has_room() {
-            state.recorded.left_out += 1;
-            return;
-        }
-        let mut naming = Naming {
-            inner: &self.0,
-            state: &mut state,
-        };
-        let Some(operation) = describe(&mut naming) else {
-            state.recorded.left_out += 1;
-            return;
-        };
-        let thread = state.thread();
-        let entry = Entry {
+        let entry = |operation, thread| Entry {
             begin_ns,
             took_ns: Some(took_ns),
             thread,
             operation,
             failed,
         };
-        let _ = writeln!(state.chunk, "{entry}");
-        state.recorded.operations += 1;
+        match state.has_room(count) && self.0.write(&mut state, entry, describe).is_some() {
+            true => state.recorded.operations += count,
+            false => state.recorded.left_out += count,
+        }
     }
 }
 
@@ -171,6 +177,9 @@ impl Naming<'_> {
         if let Some(&number) = self.state.names.get(&path) {
             return Some(number);
         }
+        if matches!(initial, Initial::Bytes(bytes) if bytes > BYTES_MAX) {
+            return None;
+        }
         let number = self.state.names.len();
         if number >= NAMES_KEPT {
             return None;
@@ -183,6 +192,11 @@ impl Naming<'_> {
             initial,
             path: path_of(&shown)?,
         };
+        let path_bytes = self.state.path_bytes + name.path.len();
+        if path_bytes > PATHS_MAX {
+            return None;
+        }
+        self.state.path_bytes = path_bytes;
         let _ = writeln!(self.state.chunk, "{}", name_line(number as u32, &name));
         self.state.names.insert(path, number as u32);
         Some(number as u32)
@@ -192,6 +206,58 @@ impl Naming<'_> {
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the lines of one call; none of an operation that no trace may have, or of a call with one.
+    fn write<O: IntoIterator<Item = Operation>>(
+        &self,
+        state: &mut State,
+        entry: impl Fn(Operation, u32) -> Entry,
+        describe: impl FnOnce(&mut Naming<'_>) -> Option<O>,
+    ) -> Option<()> {
+        let thread = state.thread()?;
+        let operations = describe(&mut Naming { inner: self, state })?;
+        let start = state.chunk.len();
+        for operation in operations {
+            let entry = entry(operation, thread);
+            if !entry.fits() {
+                state.chunk.truncate(start);
+                return None;
+            }
+            let _ = writeln!(state.chunk, "{entry}");
+        }
+        Some(())
+    }
+
+    fn finish(&self) -> io::Result<Recorded> {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = ended.get_or_insert_with(|| self.end().map_err(Arc::new));
+        match ended {
+            Ok(recorded) => Ok(*recorded),
+            Err(error) => Err(io::Error::new(error.kind(), Arc::clone(error))),
+        }
+    }
+
+    /// Gives what is left to the thread that writes, and waits for it.
+    fn end(&self) -> io::Result<Recorded> {
+        let mut state = self.lock();
+        let (chunks, writer) = (state.chunks.take(), state.writer.take());
+        let (mut chunk, recorded) = (std::mem::take(&mut state.chunk), state.recorded);
+        let waiting = Arc::clone(&state.waiting);
+        // Whoever notes an operation now finds that it has ended, and does not wait.
+        drop(state);
+        if recorded.left_out > 0 {
+            let _ = writeln!(chunk, "# {} operations were left out", recorded.left_out);
+        }
+        if let (Some(chunks), Some(writer)) = (chunks, writer) {
+            waiting.fetch_add(chunk.len(), Relaxed);
+            // It fails if the thread is gone, whose reason comes next.
+            let _ = chunks.send(chunk);
+            drop(chunks);
+            let died = |_| Err(io::Error::other("the thread that writes the trace died"));
+            writer.join().unwrap_or_else(died)?;
+        }
+        Ok(recorded)
     }
 
     /// A code for each component.
@@ -206,9 +272,9 @@ impl Inner {
 }
 
 impl State {
-    /// Whether a further operation may be noted; a full chunk goes to the thread that writes.
-    fn has_room(&mut self) -> bool {
-        if self.recorded.operations >= ENTRIES_MAX as u64 {
+    /// Whether so many further operations may be noted; a full chunk goes to the thread that writes.
+    fn has_room(&mut self, count: u64) -> bool {
+        if self.recorded.operations + count > ENTRIES_MAX as u64 {
             return false;
         }
         if self.chunk.len() < CHUNK {
@@ -217,55 +283,50 @@ impl State {
         let Some(chunks) = &self.chunks else {
             return false;
         };
-        match chunks.try_send(std::mem::take(&mut self.chunk)) {
+        let bytes = self.chunk.len();
+        if self.waiting.load(Relaxed) >= WAITING_MAX {
+            return false;
+        }
+        self.waiting.fetch_add(bytes, Relaxed);
+        match chunks.send(std::mem::take(&mut self.chunk)) {
             Ok(()) => true,
-            // Names in it are needed: it waits until there is room, or for ever if the writing has failed.
-            Err(TrySendError::Full(chunk) | TrySendError::Disconnected(chunk)) => {
+            // Writing has failed.
+            Err(SendError(chunk)) => {
+                self.waiting.fetch_sub(bytes, Relaxed);
                 self.chunk = chunk;
                 false
             }
         }
     }
 
-    /// This thread's number. Threads beyond the last number share it.
-    fn thread(&mut self) -> u32 {
+    /// This thread's number, if the trace has one for it.
+    fn thread(&mut self) -> Option<u32> {
         let (mine, next) = (std::thread::current().id(), self.threads.len() as u32);
         if let Some(&number) = self.threads.get(&mine) {
-            return number;
+            return Some(number);
         }
-        if next < THREADS_MAX {
-            self.threads.insert(mine, next);
+        if next >= THREADS_MAX {
+            return None;
         }
-        next.min(THREADS_MAX - 1)
-    }
-
-    fn finish(&mut self) -> io::Result<Recorded> {
-        if let (Some(chunks), Some(writer)) = (self.chunks.take(), self.writer.take()) {
-            if self.recorded.left_out > 0 {
-                let left_out = self.recorded.left_out;
-                let _ = writeln!(self.chunk, "# {left_out} operations were left out");
-            }
-            // It fails if the thread is gone, whose reason comes next.
-            let _ = chunks.send(std::mem::take(&mut self.chunk));
-            drop(chunks);
-            let died = |_| Err(io::Error::other("the thread that writes the trace died"));
-            writer.join().unwrap_or_else(died)?;
-        }
-        Ok(self.recorded)
+        self.threads.insert(mine, next);
+        Some(next)
     }
 }
 
-impl Drop for State {
+impl Drop for Inner {
     fn drop(&mut self) {
         // An error was told when it came.
         let _ = self.finish();
     }
 }
 
-fn write(mut writer: impl Write, full: &Receiver<String>) -> io::Result<()> {
+fn write(mut writer: impl Write, full: &Receiver<String>, waiting: &AtomicUsize) -> io::Result<()> {
     let written = full
         .iter()
-        .try_for_each(|chunk| writer.write_all(chunk.as_bytes()))
+        .try_for_each(|chunk| {
+            waiting.fetch_sub(chunk.len(), Relaxed);
+            writer.write_all(chunk.as_bytes())
+        })
         .and_then(|()| writer.flush());
     if let Err(error) = &written {
         tracing::error!(%error, "cannot write the trace; recording ends");
@@ -279,14 +340,14 @@ impl fmt::Debug for Recorder {
     }
 }
 
-/// Bytes of a read or write as a trace has them.
+/// Bytes of a read or write as an operation has them. What does not fit is more than a trace may have, too.
 pub(crate) fn length_of(bytes: usize) -> u32 {
-    u32::try_from(bytes).unwrap_or(LENGTH_MAX).min(LENGTH_MAX)
+    u32::try_from(bytes).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::format::Trace;
+    use super::super::format::{LENGTH_MAX, Trace};
     use super::*;
     use std::sync::Condvar;
 
@@ -323,9 +384,26 @@ mod tests {
     }
 
     fn stat(recorder: &Recorder, path: &str) {
-        recorder.note(clock::now(), false, |names| {
+        recorder.note(clock::now(), false, 1, |names| {
             let file = names.number(path.as_bytes(), Initial::Bytes(7))?;
-            Some(Operation::Stat { file })
+            Some([Operation::Stat { file }])
+        });
+    }
+
+    /// Reads of one call, by offset and length.
+    fn read(recorder: &Recorder, path: &str, reads: &[(u64, u32)]) {
+        recorder.note(clock::now(), false, reads.len() as u64, |names| {
+            let file = names.number(path.as_bytes(), Initial::Bytes(7))?;
+            let numbered = reads.iter().enumerate();
+            Some(
+                numbered.map(move |(at, &(offset, length))| Operation::Read {
+                    file,
+                    offset,
+                    length,
+                    got: 0,
+                    together: at > 0,
+                }),
+            )
         });
     }
 
@@ -379,8 +457,84 @@ mod tests {
         for _ in 0..100_000 {
             stat(&recorder, "a");
         }
-        let error = recorder.finish().unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        for _ in 0..2 {
+            let error = recorder.finish().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+            assert_eq!(error.to_string(), "no storage space");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_slow_recording_holds_nobody_up() {
+        let sink = Sink::default();
+        sink.hold(true);
+        let recorder = Recorder::to(sink.clone(), Names::Kept).unwrap();
+        stat(&recorder, "a");
+        let ends = [(); 2].map(|()| {
+            let recorder = recorder.clone();
+            std::thread::spawn(move || recorder.finish())
+        });
+        // The sink is held, so that a recording that holds its lock until all is written never lets it go.
+        let mut tries = 0;
+        let state = &recorder.0.state;
+        while !state.try_lock().is_ok_and(|state| state.chunks.is_none()) {
+            tries += 1;
+            assert!(tries < 30_000, "the lock is held while the rest is written");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        stat(&recorder, "late");
+        sink.hold(false);
+        for end in ends {
+            assert_eq!(end.join().unwrap().unwrap().operations, 1);
+        }
+        assert_eq!(sink.trace().entries.len(), 1);
+    }
+
+    #[test]
+    fn a_call_is_in_the_trace_with_all_its_operations_or_not_at_all() {
+        let sink = Sink::default();
+        let recorder = Recorder::to(sink.clone(), Names::Kept).unwrap();
+        read(&recorder, "a", &[(0, 64), (64, 64)]);
+        for beyond in [(i64::MAX as u64, 1), (0, LENGTH_MAX + 1)] {
+            read(&recorder, "a", &[beyond, (0, 64)]);
+            read(&recorder, "a", &[(0, 64), (64, 64), beyond]);
+        }
+        read(&recorder, &"long/".repeat(1000), &[(0, 64), (64, 64)]);
+        let recorded = recorder.finish().unwrap();
+        assert_eq!((recorded.operations, recorded.left_out), (2, 12));
+        assert_eq!(sink.trace().entries.len(), 2);
+    }
+
+    #[test]
+    fn threads_beyond_those_of_a_trace_are_left_out() {
+        let sink = Sink::default();
+        let recorder = Recorder::to(sink.clone(), Names::Kept).unwrap();
+        for _ in 0..THREADS_MAX + 3 {
+            std::thread::scope(|scope| scope.spawn(|| stat(&recorder, "a")).join().unwrap());
+        }
+        let recorded = recorder.finish().unwrap();
+        assert_eq!(recorded.left_out, 3);
+        let threads: Vec<_> = sink.trace().entries.iter().map(|e| e.thread).collect();
+        assert_eq!(threads, (0..THREADS_MAX).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn lengths_beyond_those_of_a_trace_are_left_out() {
+        let sink = Sink::default();
+        let recorder = Recorder::to(sink.clone(), Names::Kept).unwrap();
+        for (path, initial, length) in [
+            ("a", BYTES_MAX + 1, 0),
+            ("b", BYTES_MAX, BYTES_MAX + 1),
+            ("b", 0, BYTES_MAX),
+        ] {
+            recorder.note(clock::now(), false, 1, |names| {
+                let file = names.number(path.as_bytes(), Initial::Bytes(initial))?;
+                Some([Operation::Truncate { file, length }])
+            });
+        }
+        let recorded = recorder.finish().unwrap();
+        assert_eq!((recorded.operations, recorded.left_out), (1, 2));
+        assert_eq!(sink.trace().names[0].initial, Initial::Bytes(BYTES_MAX));
     }
 
     #[test]
