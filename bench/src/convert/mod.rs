@@ -10,13 +10,16 @@ use std::io::BufRead;
 
 use anyhow::{Context as _, Result, bail};
 use odafs::record::{
-    ENTRIES_MAX, Entry, Initial, NAMES_MAX, Name, Operation, THREADS_MAX, Trace, path_of,
+    BYTES_MAX, ENTRIES_MAX, Entry, Initial, LENGTH_MAX, NAMES_MAX, Name, Operation, PATHS_MAX,
+    THREADS_MAX, TIME_MAX, Trace, path_of,
 };
 
 /// Bytes of a line of another format, at most.
 const LINE_MAX: usize = 1 << 20;
 /// Bytes of one read or write: longer ones become several, as programs make them.
 const PIECE: u64 = 8 << 20;
+/// Bytes that are kept of one operation of another format, at most.
+const OPERATION_MAX: u64 = LENGTH_MAX as u64;
 
 /// The format that a trace is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +37,7 @@ pub enum Format {
 pub struct Kept {
     /// Only names under this directory, which becomes the root (strace).
     pub under: Vec<u8>,
-    /// Files are at most so long; offsets beyond it begin at 0 again.
+    /// Files are at most so long, from 1 byte on; offsets beyond it begin at 0 again.
     pub fold: Option<u64>,
     /// So many operations, at most.
     pub limit: usize,
@@ -114,6 +117,7 @@ struct Builder {
     names: Vec<Name>,
     known: Vec<Known>,
     by_path: HashMap<Vec<u8>, u32>,
+    path_bytes: usize,
     entries: Vec<Entry>,
     threads: HashMap<u64, u32>,
     skipped: u64,
@@ -127,6 +131,7 @@ impl Builder {
             names: Vec::new(),
             known: Vec::new(),
             by_path: HashMap::new(),
+            path_bytes: 0,
             entries: Vec::new(),
             threads: HashMap::new(),
             skipped: 0,
@@ -139,9 +144,11 @@ impl Builder {
         if let Some(&number) = self.by_path.get(&path) {
             return Some(number);
         }
-        if self.names.len() >= NAMES_MAX {
+        let path_bytes = self.path_bytes + path.len();
+        if self.names.len() >= NAMES_MAX || path_bytes > PATHS_MAX {
             return None;
         }
+        self.path_bytes = path_bytes;
         let number = self.names.len() as u32;
         self.by_path.insert(path.clone(), number);
         self.known.push(Known::default());
@@ -156,6 +163,10 @@ impl Builder {
 
     /// Something bears the name now; if it did before, it is of so many bytes, or a directory.
     fn is_there(&mut self, name: u32, what: Initial) {
+        let what = match what {
+            Initial::Bytes(bytes) => Initial::Bytes(self.length(bytes)),
+            what => what,
+        };
         let known = &mut self.known[name as usize];
         known.is_there = Some(true);
         if known.is_changed {
@@ -197,7 +208,11 @@ impl Builder {
         (known.is_changed, known.end) = (true, 0);
     }
 
+    /// Adds an operation, unless there are as many as are wanted: one line may become several.
     fn push(&mut self, when: When, operation: Operation, failed: bool) {
+        if self.entries.len() >= self.kept.limit {
+            return;
+        }
         let next = self.threads.len() as u32 % THREADS_MAX;
         let thread = match self.kept.one_thread {
             true => 0,
@@ -205,7 +220,7 @@ impl Builder {
         };
         self.entries.push(Entry {
             begin_ns: when.begin_ns,
-            took_ns: when.took_ns,
+            took_ns: when.took_ns.map(|ns| ns.min(TIME_MAX)),
             thread,
             operation,
             failed,
@@ -232,7 +247,7 @@ impl Builder {
     /// Reads of `wanted` bytes, of which `got` came.
     fn read(&mut self, when: When, file: u32, offset: u64, (wanted, got): (u64, u64)) {
         // A read of as much as may come is no longer than what a client would take for that.
-        let wanted = wanted.min(got.max(PIECE));
+        let wanted = wanted.min(got.max(PIECE)).min(OPERATION_MAX);
         let (offset, wanted) = self.folded(offset, wanted);
         let got = got.min(wanted);
         if got > 0 {
@@ -259,7 +274,7 @@ impl Builder {
 
     /// Writes.
     fn write(&mut self, when: When, file: u32, offset: u64, bytes: u64) {
-        let (offset, bytes) = self.folded(offset, bytes);
+        let (offset, bytes) = self.folded(offset, bytes.min(OPERATION_MAX));
         for from in (0..bytes).step_by(PIECE as usize) {
             let operation = Operation::Write {
                 file,
@@ -273,7 +288,12 @@ impl Builder {
         known.end = known.end.max(offset + bytes);
     }
 
-    /// A range within what a file may have.
+    /// The length of a file that is so long.
+    fn length(&self, bytes: u64) -> u64 {
+        bytes.min(self.kept.fold.unwrap_or(BYTES_MAX))
+    }
+
+    /// A range of a gibibyte at most within what a file may have.
     fn folded(&self, offset: u64, bytes: u64) -> (u64, u64) {
         let Some(fold) = self.kept.fold else {
             return (offset.min(1 << 62), bytes);
@@ -294,7 +314,7 @@ impl Builder {
             |entry| !matches!(entry.operation, Operation::Open { file } if is_directory(file)),
         );
         for entry in &mut self.entries {
-            entry.begin_ns -= root.unwrap_or(0);
+            entry.begin_ns = (entry.begin_ns - root.unwrap_or(0)).min(TIME_MAX);
         }
         if self.kept.one_thread {
             self.entries.sort_by_key(|entry| entry.begin_ns);

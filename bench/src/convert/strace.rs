@@ -276,7 +276,7 @@ impl Strace {
             }
             "truncate" | "ftruncate" if !failed => {
                 let file = self.named(call, builder)?;
-                let length = number(1)?;
+                let length = builder.length(number(1)?);
                 let known = builder.known(file);
                 (known.is_changed, known.end) = (true, length);
                 builder.push(when, Operation::Truncate { file, length }, false);

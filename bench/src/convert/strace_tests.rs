@@ -1,10 +1,14 @@
 use super::*;
 
 fn converted(lines: &str) -> String {
+    converted_with(lines, None, usize::MAX)
+}
+
+fn converted_with(lines: &str, fold: Option<u64>, limit: usize) -> String {
     let kept = Kept {
         under: b"/d".to_vec(),
-        fold: None,
-        limit: usize::MAX,
+        fold,
+        limit,
         one_thread: true,
     };
     let converted = convert(Format::Strace, lines.as_bytes(), &kept).unwrap();
@@ -67,4 +71,31 @@ fn no_line_is_too_bad() {
         7 1.3 <... read resumed>) = 1\n7 1.4 read(3</d/a>, \"\\\n7 1.5 lseek(3</d/a>, -1, SEEK_SET) = 18446744073709551615\n\
         7 1.6 read(3</d/a>, \"\", 1) = 1\n";
     assert!(converted(lines).starts_with("odafs-trace 1\n"));
+}
+
+#[test]
+fn one_line_becomes_no_more_than_a_gibibyte_or_the_limit() {
+    for call in ["read", "write", "pread64", "pwrite64"] {
+        let most = u64::MAX;
+        let lines = format!("7 1.0 {call}(3</d/a>, \"\", {most}, {most}) = {most} <{most}.9>\n");
+        let count = |fold, limit| converted_with(&lines, fold, limit).lines().count() - 2;
+        assert_eq!(count(None, usize::MAX), 128);
+        assert_eq!(count(Some(20 << 20), usize::MAX), 3);
+        assert_eq!(count(None, 5), 5);
+    }
+}
+
+#[test]
+fn lengths_that_are_told_are_folded_as_offsets_are() {
+    let lines = r#"7 10.000000 stat("/d/a", {st_mode=S_IFREG|0644, st_size=9000, ...}) = 0 <0.000001>
+7 10.000100 truncate("/d/a", 18446744073709551615) = 0 <0.000001>
+"#;
+    let text = |fold| converted_with(lines, fold, usize::MAX);
+    assert_eq!(
+        text(Some(4096)),
+        "odafs-trace 1\nname 0 4096 a\n0 1000 0 stat 0\n100000 1000 0 truncate 0 4096\n"
+    );
+    assert!(text(None).ends_with(
+        "name 0 9000 a\n0 1000 0 stat 0\n100000 1000 0 truncate 0 9223372036854775807\n"
+    ));
 }
