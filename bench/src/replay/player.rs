@@ -174,7 +174,9 @@ impl Player<'_> {
             let entry = &self.trace.entries[entries[at]];
             if let Some((began, zero)) = from {
                 let due = began + Duration::from_nanos(entry.begin_ns - zero);
-                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                // Nothing begins after the end, so nobody waits beyond it.
+                let wake = until.map_or(due, |until| due.min(until));
+                std::thread::sleep(wake.saturating_duration_since(Instant::now()));
             }
             if until.is_some_and(|until| Instant::now() >= until) {
                 break;
