@@ -24,6 +24,8 @@ use std::{collections::VecDeque, fmt, ops::Range, sync::Arc};
 const STORE: &str = "odafs";
 /// Objects that are deleted at a time.
 const DELETES: usize = 8;
+/// Bytes of a server's page, at most. What reaches beyond one is not read without waiting.
+const PAGE_MAX: u64 = 64 << 10;
 
 /// The objects below the path of a URL. Cheap to clone; see the [crate](crate).
 #[derive(Clone)]
@@ -87,7 +89,10 @@ impl OdafsStore {
             Ok(range) => range,
             Err(error) => return Some(Err(error)),
         };
-        let mut bytes = vec![0; usize::try_from(range.end - range.start).ok()?];
+        if range.end - range.start > PAGE_MAX {
+            return None;
+        }
+        let mut bytes = vec![0; (range.end - range.start) as usize];
         if !bytes.is_empty() {
             let read = open.file.try_read_at(&mut bytes, range.start)?;
             if read < bytes.len() || open.file.try_is_still(&open.snapshot) != Some(true) {

@@ -22,6 +22,7 @@
 //!   versions put together.
 //! - **A put is there as a whole or not at all**: it is written to a hidden file beside its place (`.odafs-*.tmp`, which
 //!   listings leave out), brought to stable storage, and renamed.
+//! - Objects and directories have the permissions that the process's umask leaves.
 //! - **ETags** are made of the file's number, change attribute and size: conditional gets compare them, and so does
 //!   `PutMode::Update`. Updates by this crate exclude each other, from any machine; an unconditional put at the same instant
 //!   may be replaced by one.
@@ -37,12 +38,19 @@
 //! | `verbs` | RDMA devices (`odafs+verbs://`) |
 
 mod block;
+mod draft;
 mod fault;
 mod lock;
+mod modes;
 mod names;
 mod objects;
 mod open;
+#[cfg(test)]
+mod tests;
 mod upload;
+
+#[cfg(test)]
+extern crate self as odafs_object_store;
 
 mod latest;
 #[cfg(feature = "object_store_0_13")]

@@ -1,25 +1,49 @@
 //! Updates exclude each other by a file beside the object.
+//!
+//! ```text
+//!              create (guarded)          unlink
+//!   nobody's ------------------> held -----------> nobody's     the holder, within HELD_MAX
+//!                                 |
+//!                                 | the same file is there for DEAD
+//!                                 v
+//!                               dead ------------> nobody's     one that waits, and holds the breaker
+//! ```
+//!
+//! NFS version 3 removes a name whatever file bears it. So whoever takes a dead holder's lock away makes a further file first,
+//! the breaker, and looks again: between the look and the removal nobody but the dead holder removes the lock, and while it is
+//! there nobody makes another.
 
 use crate::{
     fault::{Fault, Kind},
-    names,
+    modes, names,
     objects::Objects,
 };
-use odafs::{
-    Changes,
-    fs::{Create, Handle},
-};
+use odafs::fs::{Create, Handle};
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
-/// Whoever holds a lock for so long is taken for dead.
-const DEAD: Duration = Duration::from_secs(30);
-/// Whoever held one for so long gives up what he wanted to do with it.
+/// Whoever held a lock for so long gives up what he wanted to do with it.
 const HELD_MAX: Duration = Duration::from_secs(15);
 const PAUSE_MAX: Duration = Duration::from_millis(20);
 const EEXIST: i32 = 17;
+
+/// How long a lock is waited for.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// Whoever holds it for so long is taken for dead: longer than [`HELD_MAX`], and what a call may take on top.
+    pub dead: Duration,
+    /// In all.
+    pub whole: Duration,
+}
+
+impl Patience {
+    pub const USUAL: Self = Self {
+        dead: Duration::from_secs(30),
+        whole: Duration::from_secs(90),
+    };
+}
 
 /// The right to update an object. Dropping it gives it back.
 pub struct Lock<'a> {
@@ -30,25 +54,31 @@ pub struct Lock<'a> {
 }
 
 impl<'a> Lock<'a> {
-    /// Waits until nobody else holds the lock of this name in the directory.
+    /// Waits until nobody else holds the lock of this object in the directory, or as long as is usual.
     pub fn take(
         objects: &'a Objects,
         directory: &Handle,
         object: &str,
         location: &str,
     ) -> Result<Self, Fault> {
-        let fs = &objects.fs;
         let name = names::lock(object);
-        let failed = |error| Fault::path("put", location, error);
-        let how = Create::Guarded(Changes {
-            mode: Some(0o600),
-            ..Changes::default()
-        });
+        Self::take_within(objects, directory, name, location, Patience::USUAL)
+    }
+
+    pub fn take_within(
+        objects: &'a Objects,
+        directory: &Handle,
+        name: String,
+        location: &str,
+        patience: Patience,
+    ) -> Result<Self, Fault> {
+        let fs = &objects.fs;
         let mut pause = Duration::from_millis(1);
         let mut seen: Option<(Handle, Instant)> = None;
+        let began = Instant::now();
         loop {
             let since = Instant::now();
-            match fs.create(directory, &name, &how) {
+            match fs.create(directory, &name, &how()) {
                 Ok(_) => {
                     return Ok(Self {
                         objects,
@@ -58,17 +88,26 @@ impl<'a> Lock<'a> {
                     });
                 }
                 Err(error) if error.errno() == EEXIST => {}
-                Err(error) => return Err(failed(error)),
+                Err(error) => return Err(Fault::path("put", location, error)),
             }
             if let Ok(other) = fs.lookup(directory, &name) {
                 match seen {
                     Some((holder, first)) if holder == other.handle => {
-                        if first.elapsed() > DEAD {
+                        if first.elapsed() > patience.dead {
                             remove(objects, directory, &name, holder);
                         }
                     }
                     _ => seen = Some((other.handle, Instant::now())),
                 }
+            }
+            if began.elapsed() > patience.whole {
+                let why = format!(
+                    "other updates held it for {} s (try again; where none is under way, remove {name} and {} from its \
+                     directory)",
+                    patience.whole.as_secs(),
+                    names::breaker(&name)
+                );
+                return Err(Fault::new(Kind::Other, location, why));
             }
             thread::sleep(pause);
             pause = (pause * 2).min(PAUSE_MAX);
@@ -85,18 +124,23 @@ impl<'a> Lock<'a> {
     }
 }
 
-/// Takes a dead holder's lock away. If somebody else did so just now, and this one is the next holder's, it is put back.
-fn remove(objects: &Objects, directory: &Handle, name: &str, dead: Handle) {
-    let (fs, aside) = (&objects.fs, names::temporary());
-    if fs.rename(directory, name, directory, &aside).is_err() {
+/// How locks are made: by one.
+pub fn how() -> Create {
+    Create::Guarded(modes::with(0o600))
+}
+
+/// Takes a dead holder's lock away, and no other. A process that is killed meanwhile leaves the breaker: updates of the object
+/// then fail when their time is over, and say what to remove.
+pub fn remove(objects: &Objects, directory: &Handle, name: &str, dead: Handle) {
+    let (fs, breaker) = (&objects.fs, names::breaker(name));
+    if fs.create(directory, &breaker, &how()).is_err() {
         return;
     }
-    if let Ok(taken) = fs.lookup(directory, &aside)
-        && taken.handle != dead
-    {
-        let _ = fs.link(&taken.handle, directory, name);
+    let now = fs.lookup(directory, name);
+    if now.is_ok_and(|now| now.handle == dead) {
+        let _ = fs.unlink(directory, name);
     }
-    let _ = fs.unlink(directory, &aside);
+    let _ = fs.unlink(directory, &breaker);
 }
 
 impl Drop for Lock<'_> {

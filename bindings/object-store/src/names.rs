@@ -69,6 +69,12 @@ pub fn lock(name: &str) -> String {
     format!("{HIDDEN}{hash:016x}.lock")
 }
 
+/// The name by which those exclude each other that take away the lock of a dead holder.
+pub fn breaker(lock: &str) -> String {
+    let stem = lock.strip_suffix(".lock").unwrap_or(lock);
+    format!("{stem}.dead.lock")
+}
+
 fn random() -> u64 {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     // Keyed by the system's randomness.
@@ -91,7 +97,7 @@ mod tests {
         assert_eq!(parts("a"), (".".into(), "a".into()));
         assert_eq!(parts("a/b/c.d"), ("a/b".into(), "c.d".into()));
         assert!(Place::of("").is_err() && Place::of("a/").is_err());
-        for name in [temporary(), lock("x")] {
+        for name in [temporary(), lock("x"), breaker(&lock("x"))] {
             assert!(is_hidden(&name) && Place::of(&format!("a/{name}")).is_err());
         }
         assert_ne!(temporary(), temporary());

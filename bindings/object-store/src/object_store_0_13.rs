@@ -5,9 +5,9 @@ mod adapter;
 use ::object_store_0_13 as api;
 pub use adapter::{OdafsStore, OdafsUpload};
 
-fn put_result(e_tag: String) -> api::PutResult {
+fn put_result(e_tag: Option<String>) -> api::PutResult {
     api::PutResult {
-        e_tag: Some(e_tag),
+        e_tag,
         version: None,
     }
 }

@@ -1,15 +1,16 @@
 //! What is done with objects, on threads that may block.
 
 use crate::{
+    draft::Draft,
     fault::{Fault, Kind},
-    lock::Lock,
+    modes,
     names::{self, Place},
     open::{Open, OpenObjects, Version},
 };
 use bytes::Bytes;
 use odafs::{
     Changes, Client, File, FileKind, PathError, ReadRequest,
-    fs::{Cookie, Create, FileSystem, Handle},
+    fs::{Cookie, Entry, FileSystem, Handle},
 };
 use std::{ops::Range, sync::Arc};
 
@@ -19,8 +20,11 @@ const TRIES: u32 = 16;
 pub const PIECE: u64 = 8 << 20;
 /// Bytes of ranges that share one allocation: a range that is kept keeps no more than that.
 const SHARED: usize = 4 << 20;
-const EEXIST: i32 = 17;
+const EPERM: i32 = 1;
 const ENOENT: i32 = 2;
+const EEXIST: i32 = 17;
+const EISDIR: i32 = 21;
+const ELOOP: i32 = 40;
 
 /// The objects of one URL.
 pub struct Objects {
@@ -177,8 +181,13 @@ impl Objects {
 
     // Writing
 
-    /// Puts an object into its place, all of it or nothing; its ETag.
-    pub fn put(&self, location: &str, parts: &[Bytes], mode: &Mode) -> Result<String, Fault> {
+    /// Puts an object into its place, all of it or nothing; its ETag, if the server says.
+    pub fn put(
+        &self,
+        location: &str,
+        parts: &[Bytes],
+        mode: &Mode,
+    ) -> Result<Option<String>, Fault> {
         let place = Place::of(location)?;
         let draft = self.draft(&place)?;
         let mut at = 0;
@@ -192,54 +201,51 @@ impl Objects {
 
     /// A hidden file beside the place of an object, and the directories above.
     pub fn draft(&self, place: &Place) -> Result<Draft<'_>, Fault> {
-        let failed = |error| Fault::path("put", &place.location, error);
-        let directory = self.directory_of(place).map_err(failed)?;
-        let temporary = names::temporary();
-        let how = Create::Guarded(Changes {
-            mode: Some(0o644),
-            ..Changes::default()
-        });
         let made = self
-            .fs
-            .create(&directory, &temporary, &how)
-            .map_err(failed)?;
-        Ok(Draft {
-            objects: self,
-            place: place.clone(),
-            directory,
-            temporary: Some(temporary),
-            file: self.fs.file(&made.handle),
-            handle: made.handle,
-        })
+            .directory_of(place)
+            .and_then(|directory| Draft::make(self, place, directory));
+        made.map_err(|error| Fault::path("put", &place.location, error))
     }
 
     /// The directory of an object; it is made where it is missing.
     fn directory_of(&self, place: &Place) -> Result<Handle, PathError> {
         let directory = place.directory();
-        match self.fs.resolve(directory, true) {
-            Ok(found) => return Ok(found.handle),
+        let found = |path: &str| self.fs.resolve(path, true).map(|found| found.handle);
+        match found(directory) {
             Err(error) if error.errno() == ENOENT => {}
-            Err(error) => return Err(error),
+            found => return found,
         }
+        let how = modes::of_directory();
+        let mut at = found(names::directory(""))?;
+        let ends = directory.match_indices('/').map(|(end, _)| end);
         let mut from = 0;
-        loop {
-            let end = directory[from..].find('/').map(|at| from + at);
-            let above = &directory[..end.unwrap_or(directory.len())];
-            match self.client.mkdir(above) {
-                Err(error) if error.errno() != EEXIST => return Err(error),
-                _ => {}
-            }
-            match end {
-                Some(end) => from = end + 1,
-                None => break,
-            }
+        for end in ends.chain([directory.len()]) {
+            let above = &directory[..end];
+            at = match found(above) {
+                Err(error) if error.errno() == ENOENT => {
+                    match self.fs.mkdir(&at, &directory[from..end], &how) {
+                        Ok(made) => made.handle,
+                        // By somebody else.
+                        Err(error) if error.errno() == EEXIST => found(above)?,
+                        Err(error) => return Err(error),
+                    }
+                }
+                found => found?,
+            };
+            from = end + 1;
         }
-        Ok(self.fs.resolve(directory, true)?.handle)
+        Ok(at)
     }
 
-    /// The ETag of the object in a directory, if there is one.
-    fn e_tag(&self, directory: &Handle, place: &Place) -> Result<Option<String>, Fault> {
-        match self.fs.lookup(directory, place.name()) {
+    /// The ETag of the object in a directory, if there is one: of what a get reads, which a symbolic link leads to.
+    pub fn e_tag(&self, directory: &Handle, place: &Place) -> Result<Option<String>, Fault> {
+        let found = match self.fs.lookup(directory, place.name()) {
+            Ok(found) if found.attributes.kind == FileKind::Symlink => {
+                self.fs.resolve(&place.location, true)
+            }
+            found => found,
+        };
+        match found {
             Ok(found) => Ok(Some(Version::of(&found.attributes).e_tag)),
             Err(error) if error.errno() == ENOENT => Ok(None),
             Err(error) => Err(Fault::path("put", &place.location, error)),
@@ -257,10 +263,18 @@ impl Objects {
             .handle;
         let removed = self.fs.unlink(&directory, place.name());
         self.open.forget(location);
-        removed.map_err(|error| match error.errno() {
-            // A directory is no object.
-            1 | 21 => Fault::not_found(location),
-            _ => failed(error),
+        // A directory is no object. POSIX has EPERM for one, which others have for what may not be removed.
+        let is_directory = |error: &PathError| match error.errno() {
+            EISDIR => true,
+            EPERM => self
+                .fs
+                .lookup(&directory, place.name())
+                .is_ok_and(|found| found.attributes.kind == FileKind::Directory),
+            _ => false,
+        };
+        removed.map_err(|error| match is_directory(&error) {
+            true => Fault::not_found(location),
+            false => failed(error),
         })
     }
 
@@ -284,7 +298,7 @@ impl Objects {
                 size: Some(size),
                 ..Changes::default()
             };
-            let cut = self.fs.setattr(&draft.handle, &cut, None);
+            let cut = self.fs.setattr(draft.handle(), &cut, None);
             cut.map_err(|error| Fault::path("copy to", to, error))?;
             Ok(())
         };
@@ -292,7 +306,8 @@ impl Objects {
         draft.publish(mode).map(drop)
     }
 
-    /// Renames an object; with `create` only if there is none at the new place.
+    /// Renames an object; with `create` only if there is none at the new place. NFS version 3 has no such rename: the object
+    /// gets the new name, which is atomic, and then loses the old one.
     pub fn rename(&self, from: &str, to: &str, create: bool) -> Result<(), Fault> {
         let (source, target) = (Place::of(from)?, Place::of(to)?);
         let failed = |location: &str, error| Fault::path("rename", location, error);
@@ -316,9 +331,10 @@ impl Objects {
             self.fs
                 .link(&found.handle, &to_directory, target.name())
                 .map_err(|error| failed(to, error))
-                .and_then(|()| {
-                    let removed = self.fs.unlink(&from_directory, source.name());
-                    removed.map_err(at_source)
+                .and_then(|()| match self.fs.unlink(&from_directory, source.name()) {
+                    // Somebody else did.
+                    Err(error) if error.errno() == ENOENT => Ok(()),
+                    removed => removed.map_err(at_source),
                 })
         } else {
             let (name, new_name) = (source.name(), target.name());
@@ -335,27 +351,47 @@ impl Objects {
 
     /// Objects and directories in a directory, those of ours left out. None where there is no such directory.
     pub fn list(&self, directory: &str) -> Result<Vec<Listed>, Fault> {
-        let failed = |error| Fault::path("list", directory, error);
-        let found = match self.fs.resolve(names::directory(directory), true) {
-            Ok(found) if found.attributes.kind == FileKind::Directory => found.handle,
-            Ok(_) => return Ok(Vec::new()),
-            Err(error) => {
-                let fault = failed(error);
-                return match fault.kind {
-                    Kind::NotFound => Ok(Vec::new()),
-                    _ => Err(fault),
-                };
+        let mut tries = 0;
+        loop {
+            let found = self.fs.resolve(names::directory(directory), true);
+            let listed = match found {
+                Ok(found) if found.attributes.kind == FileKind::Directory => {
+                    self.entries(directory, &found.handle)
+                }
+                Ok(_) => return Ok(Vec::new()),
+                Err(error) => Err(Fault::path("list", directory, error)),
+            };
+            tries += 1;
+            match listed {
+                Err(fault) if fault.kind == Kind::NotFound => return Ok(Vec::new()),
+                // It was replaced, or changed so that the listing cannot go on.
+                Err(fault) if fault.kind == Kind::Changed => {
+                    if tries >= TRIES {
+                        let kind = Kind::Other;
+                        return Err(Fault { kind, ..fault });
+                    }
+                }
+                listed => return listed,
             }
+        }
+    }
+
+    /// Those in the directory that bears the name now.
+    pub fn entries(&self, directory: &str, handle: &Handle) -> Result<Vec<Listed>, Fault> {
+        let failed = |error| Fault::path("list", directory, error);
+        // What a name stands for, where the listing does not say. It may be gone, or a link that leads nowhere.
+        let entry = |found: Result<Entry, PathError>| match found {
+            Ok(found) => Ok(Some(found)),
+            Err(error) if error.errno() == ELOOP => Ok(None),
+            Err(error) => match failed(error) {
+                fault if matches!(fault.kind, Kind::NotFound | Kind::Denied) => Ok(None),
+                fault => Err(fault),
+            },
         };
         let mut all = Vec::new();
-        for entry in self.fs.readdirplus(&found, Cookie::START) {
-            let entry = match entry.map_err(failed) {
-                Ok(entry) => entry,
-                // Removed meanwhile.
-                Err(fault) if fault.kind == Kind::Changed => return Ok(Vec::new()),
-                Err(fault) => return Err(fault),
-            };
-            let Some(name) = entry.name.to_str() else {
+        for listed in self.fs.readdirplus(handle, Cookie::START) {
+            let listed = listed.map_err(failed)?;
+            let Some(name) = listed.name.to_str() else {
                 continue;
             };
             if matches!(name, "." | "..") || names::is_hidden(name) {
@@ -365,29 +401,30 @@ impl Objects {
                 "" => name.to_owned(),
                 directory => format!("{directory}/{name}"),
             };
-            let Some(attributes) = entry.attributes else {
-                // The server did not say, or it is gone.
-                if let Ok(found) = self.fs.lookup(&found, name) {
-                    all.extend(listed(location, &found.attributes));
-                }
+            let attributes = match listed.attributes {
+                None => entry(self.fs.lookup(handle, name))?.map(|found| found.attributes),
+                attributes => attributes,
+            };
+            let Some(attributes) = attributes else {
                 continue;
             };
             if attributes.kind == FileKind::Symlink {
                 // To an object; what leads to a directory may lead round in circles.
-                if let Ok(target) = self.fs.resolve(&location, true)
+                let target = entry(self.fs.resolve(&location, true))?;
+                if let Some(target) = target
                     && target.attributes.kind == FileKind::Regular
                 {
-                    all.extend(listed(location, &target.attributes));
+                    all.extend(object(location, &target.attributes));
                 }
                 continue;
             }
-            all.extend(listed(location, &attributes));
+            all.extend(object(location, &attributes));
         }
         Ok(all)
     }
 }
 
-fn listed(location: String, attributes: &odafs::fs::Attributes) -> Option<Listed> {
+fn object(location: String, attributes: &odafs::fs::Attributes) -> Option<Listed> {
     match attributes.kind {
         FileKind::Regular => Some(Listed::Object(location, Version::of(attributes))),
         FileKind::Directory => Some(Listed::Directory(location)),
@@ -447,90 +484,4 @@ fn read_together(
         at += length;
     }
     Ok(())
-}
-
-/// An object that is not in its place yet. Dropping it removes it.
-pub struct Draft<'a> {
-    objects: &'a Objects,
-    place: Place,
-    directory: Handle,
-    /// Its name until then.
-    temporary: Option<String>,
-    handle: Handle,
-    pub file: File,
-}
-
-impl Draft<'_> {
-    /// Its parts, to be put together again by [`Draft::again`].
-    pub fn into_parts(mut self) -> (Handle, String, Handle) {
-        let temporary = self.temporary.take().expect("it is not published");
-        (self.directory, temporary, self.handle)
-    }
-
-    pub fn again<'o>(
-        objects: &'o Objects,
-        place: &Place,
-        (directory, temporary, handle): (Handle, String, Handle),
-    ) -> Draft<'o> {
-        Draft {
-            objects,
-            place: place.clone(),
-            directory,
-            temporary: Some(temporary),
-            handle,
-            file: objects.fs.file(&handle),
-        }
-    }
-
-    /// Brings it to stable storage and into its place; its ETag there.
-    pub fn publish(mut self, mode: &Mode) -> Result<String, Fault> {
-        let location = &self.place.location;
-        let fs = &self.objects.fs;
-        let failed = |error| Fault::path("put", location, error);
-        let synced = self.file.sync();
-        synced.map_err(|error| Fault::write("put", location, error))?;
-        let temporary = self.temporary.clone().expect("it is not published");
-        let rename = || {
-            let name = self.place.name();
-            fs.rename(&self.directory, &temporary, &self.directory, name)
-        };
-        match mode {
-            Mode::Overwrite => rename().map_err(failed)?,
-            Mode::Create => {
-                let name = self.place.name();
-                fs.link(&self.handle, &self.directory, name)
-                    .map_err(failed)?;
-                fs.unlink(&self.directory, &temporary).map_err(failed)?;
-            }
-            Mode::Update(e_tag) => {
-                let name = self.place.name();
-                let lock = Lock::take(self.objects, &self.directory, name, location)?;
-                let now = self.objects.e_tag(&self.directory, &self.place)?;
-                if now.as_ref() != Some(e_tag) {
-                    let now = now.as_deref().unwrap_or("no object");
-                    let why = format!("{now} is there, not {e_tag}");
-                    return Err(Fault::new(Kind::Changed, location, why));
-                }
-                lock.check(location)?;
-                rename().map_err(failed)?;
-            }
-        }
-        self.temporary = None;
-        self.objects.open.forget(&self.place.location);
-        // The name it got is a change of its attributes. Where it has been replaced already nobody has seen another ETag.
-        let attributes = match fs.getattr(&self.handle) {
-            Ok(attributes) => attributes,
-            Err(error) if error.errno() == 116 => return Ok("\"replaced\"".to_owned()),
-            Err(error) => return Err(Fault::path("put", &self.place.location, error)),
-        };
-        Ok(Version::of(&attributes).e_tag)
-    }
-}
-
-impl Drop for Draft<'_> {
-    fn drop(&mut self) {
-        if let Some(temporary) = self.temporary.take() {
-            let _ = self.objects.fs.unlink(&self.directory, temporary);
-        }
-    }
 }

@@ -1,15 +1,16 @@
 //! Uploads in parts: each is written where it belongs in a hidden file, in any order.
 
 use crate::{
+    draft::Draft,
     fault::{Fault, Kind},
     names::Place,
-    objects::{Draft, Mode, Objects},
+    objects::{Mode, Objects},
 };
 use bytes::Bytes;
 use odafs::fs::Handle;
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicBool, Ordering::Relaxed},
+    atomic::{AtomicU64, Ordering::Relaxed},
 };
 
 /// An object that is written in parts.
@@ -18,7 +19,8 @@ pub struct Parts {
     place: Place,
     draft: Mutex<Option<(Handle, String, Handle)>>,
     file: odafs::File,
-    failed: AtomicBool,
+    /// Bytes of the parts that were written.
+    written: AtomicU64,
 }
 
 impl Parts {
@@ -32,19 +34,18 @@ impl Parts {
             place,
             draft,
             file,
-            failed: AtomicBool::new(false),
+            written: AtomicU64::new(0),
         })
     }
 
     pub fn write(&self, data: &[Bytes], offset: u64) -> Result<(), Fault> {
         let mut at = offset;
         for part in data {
-            self.file.write_at(part, at).map_err(|error| {
-                self.failed.store(true, Relaxed);
-                Fault::write("put", &self.place.location, error)
-            })?;
+            let written = self.file.write_at(part, at);
+            written.map_err(|error| Fault::write("put", &self.place.location, error))?;
             at += part.len() as u64;
         }
+        self.written.fetch_add(at - offset, Relaxed);
         Ok(())
     }
 
@@ -57,18 +58,15 @@ impl Parts {
         Some(Draft::again(&self.objects, &self.place, parts))
     }
 
-    /// Into its place; its ETag. `bytes` are all that were to be written.
-    pub fn complete(&self, bytes: u64) -> Result<String, Fault> {
+    /// Into its place; its ETag, if the server says. `bytes` are all that were to be written.
+    pub fn complete(&self, bytes: u64) -> Result<Option<String>, Fault> {
         let location = &self.place.location;
         let Some(draft) = self.take() else {
             let why = "the upload was completed or aborted before";
             return Err(Fault::new(Kind::NotSupported, location, why));
         };
-        let size = draft.file.metadata();
-        let size = size
-            .map_err(|error| Fault::path("put", location, error))?
-            .size;
-        if self.failed.load(Relaxed) || size != bytes {
+        // The length does not tell: a part after the missing one may have been written.
+        if self.written.load(Relaxed) != bytes {
             let why = "a part was not written (await every part, begin again if one fails)";
             return Err(Fault::new(Kind::Other, location, why));
         }

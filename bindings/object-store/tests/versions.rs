@@ -264,6 +264,14 @@ async fn unfinished_objects_are_hidden_and_go() {
     assert!(error.to_string().contains("await every part"), "{error}");
     assert!(served.names().is_empty());
 
+    let mut upload = store.put_multipart(&at).await.unwrap();
+    // The length is that of all parts, since the last one is there.
+    drop(upload.put_part("lost".into()));
+    upload.put_part("last".into()).await.unwrap();
+    let error = upload.complete().await.unwrap_err();
+    assert!(error.to_string().contains("await every part"), "{error}");
+    assert!(served.names().is_empty());
+
     drop(store.put_multipart(&at).await.unwrap());
     let began = Instant::now();
     while !served.names().is_empty() {
