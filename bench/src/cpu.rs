@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::sync::LazyLock;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, clock_gettime};
@@ -81,6 +82,24 @@ impl Placement {
                 server: vec![server],
             }),
             _ => None,
+        }
+    }
+
+    /// The same by what this process was allowed when this was asked first: where its threads were bound since, that is
+    /// no longer known.
+    pub fn at_start() -> Option<Self> {
+        static PLACEMENT: LazyLock<Option<Placement>> = LazyLock::new(Placement::apart);
+        PLACEMENT.clone()
+    }
+
+    /// In words; of `None` too.
+    pub fn words(of: Option<&Self>) -> String {
+        match of {
+            Some(p) => format!(
+                "client bound to processor {}, server to processor {}",
+                p.client[0], p.server[0]
+            ),
+            None => "not bound to processors".to_owned(),
         }
     }
 }

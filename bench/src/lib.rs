@@ -9,6 +9,7 @@
 pub mod breakdown;
 pub mod busy;
 pub mod clock;
+pub mod cold;
 pub mod convert;
 pub mod cpu;
 pub mod demo;
@@ -35,4 +36,5 @@ pub mod served;
 pub mod spread;
 pub mod table;
 pub mod tree;
+mod usage;
 mod zipf;

@@ -75,8 +75,7 @@ impl Served {
         // A server that root runs serves callers over TCP as nobody.
         let all = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));
         all(directory.path(), 0o777).and_then(|()| all(&path, 0o666))?;
-        // Where threads were bound before, all that this process may use is no longer known.
-        let placement = PLACEMENT.clone().filter(|_| plan.apart);
+        let placement = Placement::at_start().filter(|_| plan.apart);
         let process = ServerProcess::start(&ServerPlan {
             program: plan.program.clone(),
             directory: directory.path().to_owned(),
@@ -161,19 +160,9 @@ impl Served {
 
     /// Where both sides run, in words.
     pub fn placement(&self) -> String {
-        match &self.placement {
-            Some(p) => format!(
-                "client bound to processor {}, server to processor {}",
-                p.client[0], p.server[0]
-            ),
-            None => "not bound to processors".to_owned(),
-        }
+        Placement::words(self.placement.as_ref())
     }
 }
-
-/// As this process was started.
-static PLACEMENT: std::sync::LazyLock<Option<Placement>> =
-    std::sync::LazyLock::new(Placement::apart);
 
 /// A client that makes calls, keeps nothing and asks for no references.
 pub fn by_rpc() -> Options {

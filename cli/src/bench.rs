@@ -1,6 +1,7 @@
 //! `odafs bench`: measurements.
 
 mod breakdown;
+mod cold;
 mod convert;
 mod credits;
 mod designs;
@@ -42,6 +43,7 @@ pub enum Command {
     Fairness(fairness::Arguments),
     Load(load::Arguments),
     Distribution(distribution::Arguments),
+    Cold(cold::Arguments),
     Scale(scale::Arguments),
     Mixed(mixed::Arguments),
     Metadata(metadata::Arguments),
@@ -64,6 +66,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Fairness(arguments) => fairness::run(arguments),
         Command::Load(arguments) => load::run(arguments),
         Command::Distribution(arguments) => distribution::run(arguments),
+        Command::Cold(arguments) => cold::run(arguments),
         Command::Mixed(arguments) => mixed::run(arguments),
         Command::Metadata(arguments) => metadata::run(arguments),
         Command::Scale(arguments) => scale::run(arguments),

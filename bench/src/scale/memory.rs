@@ -1,4 +1,4 @@
-//! Memory of processes, and what files and references take of it.
+//! What files and references take of memory.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,41 +9,7 @@ use serde::Serialize;
 
 use super::plan::Plan;
 use crate::served::{Served, ServedPlan, Way};
-
-/// Bytes of memory that a process has.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Memory {
-    /// Its own.
-    pub own: u64,
-    /// Shared, of which the page cache is one part.
-    pub shared: u64,
-}
-
-impl Memory {
-    /// Of the process with this id; `None` is this one.
-    ///
-    /// # Errors
-    /// There is none.
-    pub fn of(process: Option<u32>) -> Result<Self> {
-        let process = process.map_or_else(|| "self".to_owned(), |id| id.to_string());
-        let text = fs::read_to_string(format!("/proc/{process}/status"))
-            .context("cannot see what memory a process has")?;
-        let bytes = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name));
-            let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-            kib.unwrap_or(0) << 10
-        };
-        Ok(Self {
-            own: bytes("RssAnon:"),
-            shared: bytes("RssShmem:"),
-        })
-    }
-
-    /// Both together.
-    pub fn all(self) -> u64 {
-        self.own + self.shared
-    }
-}
+use crate::usage::Memory;
 
 /// What one of something takes, in bytes.
 #[derive(Clone, Debug, Serialize)]

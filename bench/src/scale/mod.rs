@@ -23,8 +23,8 @@ use crate::load::Path;
 use crate::machine::{Machine, commit};
 use crate::served::{Served, ServedPlan, Way};
 use crate::spread::Spread;
+use crate::usage::Memory;
 use crowd::{Crowd, Slice};
-use memory::Memory;
 
 /// What `odafs bench scale --json` prints.
 #[derive(Clone, Debug, Serialize)]

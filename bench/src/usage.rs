@@ -1,0 +1,73 @@
+//! What a process has and has used, as `/proc` tells.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+
+/// Bytes of memory that a process has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Memory {
+    /// Its own.
+    pub own: u64,
+    /// Shared, of which the page cache is one part.
+    pub shared: u64,
+}
+
+impl Memory {
+    /// Of the process with this id; `None` is this one.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn of(process: Option<u32>) -> Result<Self> {
+        let text = fs::read_to_string(place(process, "status"))
+            .context("cannot see what memory a process has")?;
+        let bytes = |name| first_number(&text, name).unwrap_or(0) << 10;
+        Ok(Self {
+            own: bytes("RssAnon:"),
+            shared: bytes("RssShmem:"),
+        })
+    }
+
+    /// Both together.
+    pub fn all(self) -> u64 {
+        self.own + self.shared
+    }
+}
+
+/// Bytes that the process with this id (`None`: this one) had the kernel fetch from a disk, read ahead included; `None`
+/// where the kernel does not count them.
+pub fn disk_bytes(process: Option<u32>) -> Option<u64> {
+    let text = fs::read_to_string(place(process, "io")).ok()?;
+    first_number(&text, "read_bytes:")
+}
+
+fn place(process: Option<u32>, name: &str) -> String {
+    let process = process.map_or_else(|| "self".to_owned(), |id| id.to_string());
+    format!("/proc/{process}/{name}")
+}
+
+/// The number in the line that begins so.
+fn first_number(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_is_taken_is_seen() {
+        let before = Memory::of(None).unwrap();
+        let taken = vec![1u8; 64 << 20];
+        let after = Memory::of(Some(std::process::id())).unwrap();
+        assert!(after.own >= before.own + (32 << 20), "{before:?} {after:?}");
+        drop(taken);
+        assert!(Memory::of(Some(u32::MAX)).is_err());
+        assert_eq!(disk_bytes(Some(u32::MAX)), None);
+        assert_eq!(
+            first_number("a: 1\nread_bytes: 20 kB\n", "read_bytes:"),
+            Some(20)
+        );
+    }
+}

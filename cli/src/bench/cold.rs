@@ -1,0 +1,154 @@
+//! `odafs bench cold`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use odafs_bench::cold::{self, Plan, Report, Row};
+use odafs_bench::spread::Spread;
+use odafs_bench::table::{Table, bytes, count, time};
+
+use super::rates::measured;
+use crate::{Usage, output, units};
+
+/// A caller's two passes want so long in all.
+const ROW_WANTS: Duration = Duration::from_millis(500);
+
+/// Reads of what is in nobody's memory, from the disk
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs bench cold                               the whole plan, two minutes
+  odafs bench cold --dir /srv --fabric shm
+  odafs bench cold --seconds 30 --json
+  odafs bench cold --plan mine.toml              other lengths, page caches, routes
+
+A file is written to a disk. For each row of a round it is dropped from the kernel's page cache, a
+new server is started, and a new client reads it twice: half of its pages in random order, 4 KiB
+each, or all of it in records of 4 KiB, 64 KiB and 1 MiB. `cache` is the server's page cache, in
+files. With one of two files the second pass is from memory; with one of an eighth of the file it
+is dropped from the kernel's page cache before the second pass too. `default` are default options,
+of which the client's own memory (64 MiB) is one. `local pread` makes system calls on the file;
+`/ pread` is the mean against theirs in the same round. `from disk` is what the kernel fetched from
+the disk for each byte read, read ahead included. --seconds makes the file shorter.
+The built-in plan is bench/plans/cold.toml in the sources.")]
+pub struct Arguments {
+    /// Only `local` and clients over this fabric [may be repeated]
+    #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp", "nfs"]))]
+    fabric: Vec<String>,
+    /// Where the file is written, on a disk [default: $TMPDIR or /tmp, unless that is in memory,
+    /// else /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Measure this plan
+    #[arg(long, value_name = "FILE.toml")]
+    plan: Option<PathBuf>,
+    /// Time for all of it, about [default: what the plan's passes take]
+    #[arg(long, value_name = "N", value_parser = units::duration)]
+    seconds: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures.
+pub fn run(arguments: Arguments) -> Result<()> {
+    Usage::unless_no_time("--seconds", arguments.seconds)?;
+    let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
+    plan.keep(&arguments.fabric);
+    if plan.routes.is_empty() {
+        bail!(Usage(
+            "no route is left: the plan has none over this fabric".to_owned()
+        ));
+    }
+    if let Some(seconds) = arguments.seconds {
+        output::warn_if_short("--seconds", seconds, plan.runs() as u32, ROW_WANTS);
+        plan.fit(seconds);
+    }
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let steps = plan.runs() as u64 * u64::from(plan.rounds);
+    let directory = arguments.dir.as_deref();
+    let report = measured(steps, |tick| cold::run(&plan, directory, program, tick))?;
+    if report.is_cold() == Some(false) {
+        eprintln!(
+            "odafs: the kernel kept the file in memory all the same: these are no reads from a disk (does something \
+             else read it, or is the file system one that ignores POSIX_FADV_DONTNEED?)"
+        );
+    }
+    match arguments.json {
+        true => output::report(&report, &report.machine),
+        false => print(&report),
+    }
+}
+
+fn print(report: &Report) -> Result<()> {
+    output::text(&format!(
+        "{}\ncommit {}\na file of {} below {}; {}; the median of {} rounds in turn\n\n",
+        report.machine.sentence(),
+        report.commit,
+        bytes(report.file_bytes),
+        report.directory.display(),
+        report.placement,
+        report.rounds,
+    ))?;
+    output::table(&table(&report.rows))
+}
+
+fn table(rows: &[Row]) -> Table {
+    let mut table = Table::new([
+        "cache",
+        "<order",
+        "size",
+        "<fabric",
+        "<route",
+        "<pass",
+        "MiB/s",
+        "lowest",
+        "highest",
+        "mean",
+        "p50",
+        "lowest",
+        "highest",
+        "p99",
+        "/ pread",
+        "lowest",
+        "highest",
+        "from disk",
+        "in cache",
+        "direct",
+        "client CPU",
+        "server CPU",
+    ]);
+    let ns = |value: f64| time(value as u64);
+    let all = |spread: Spread| [spread.median, spread.lowest, spread.highest];
+    let percent = |share: f64| format!("{share:.0} %");
+    for row in rows {
+        let spec = &row.spec;
+        let mut cells = vec![
+            spec.cache_to_file.to_string(),
+            spec.pattern.name().to_owned(),
+            bytes(spec.size_bytes),
+            spec.fabric.to_owned(),
+            spec.route.to_owned(),
+            spec.pass.to_owned(),
+        ];
+        cells.extend(all(row.mib_per_second).map(|rate| match rate < 100.0 {
+            true => format!("{rate:.1}"),
+            false => count(rate as u64),
+        }));
+        cells.push(ns(row.mean_ns.median));
+        cells.extend(all(row.p50_ns).map(ns));
+        cells.push(ns(row.p99_ns.median));
+        match row.mean_to_pread {
+            Some(ratio) => cells.extend(all(ratio).map(|ratio| format!("{ratio:.2}"))),
+            None => cells.extend([const { String::new() }; 3]),
+        }
+        let disk = row.from_disk.map(|part| format!("{:.2}", part.median));
+        cells.push(disk.unwrap_or_default());
+        cells.extend([row.cache_percent, row.direct_percent].map(percent));
+        cells.extend([row.client_cpu_ns_per_read, row.server_cpu_ns_per_read].map(time));
+        table.row(cells);
+    }
+    table
+}
