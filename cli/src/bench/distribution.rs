@@ -60,7 +60,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let steps = servers * u64::from(plan.rounds);
     let report = measured(steps, |tick| distribution::run(&plan, program, tick))?;
     match arguments.json {
-        true => output::json(&report),
+        true => output::report(&report, &report.machine),
         false => print(&report),
     }
 }

@@ -69,7 +69,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let steps = plan.loads.len() as u64 * u64::from(plan.rounds);
     let report = measured(steps, |tick| load::run(&plan, program, tick))?;
     match arguments.json {
-        true => output::json(&report),
+        true => output::report(&report, &report.machine),
         false => print(&report),
     }
 }

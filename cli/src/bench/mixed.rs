@@ -58,7 +58,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         mixed::run(&plan, program, tick)
     })?;
     match arguments.json {
-        true => output::json(&report)?,
+        true => output::report(&report, &report.machine)?,
         false => print(&report)?,
     }
     match report.rows.iter().map(|row| row.incoherent).sum() {

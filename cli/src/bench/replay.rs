@@ -91,7 +91,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         replay::run(&plan, program, (name, &trace), tick)
     })?;
     match arguments.json {
-        true => output::json(&report),
+        true => output::report(&report, &report.machine),
         false => print(&report),
     }
 }

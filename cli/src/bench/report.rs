@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::report::{Page, draw, load_plot, readme_plot, reports_in};
@@ -105,12 +105,12 @@ fn names() -> [&'static str; BENCHES.len()] {
                                                               the README's plot, of such a page
   odafs bench report all.html --from all.html --plot load=load.svg
 
-The page is one HTML file with its plots in it; it fetches nothing. Each bench runs as
-`odafs bench NAME --json` does, one after the other, with its defaults. Under each heading stand
-the machine and the commit that its figures come from, and all rows behind the plots. The page
-keeps what the benches have printed: --from takes it from there. A bench that fails is left out,
-and the page says why. Other servers are measured by bench/peers/run of the sources, which
-installs them; --from draws what it prints with --json.")]
+The page is one HTML file with its plots in it; it fetches nothing. Each bench runs as `odafs
+bench NAME --json` does, one after the other, with its defaults. Under each heading stand the
+machine and the commit that its figures come from, and all rows behind the plots. The page keeps
+what the benches have printed: --from takes it from there. A bench that fails is left out unless
+it has printed its rows, and the page says why. Other servers are measured by bench/peers/run of
+the sources, which installs them; --from draws what it prints with --json.")]
 pub struct Arguments {
     /// Where the page is written
     #[arg(value_name = "FILE.html")]
@@ -184,10 +184,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
     for (name, report) in &reports {
         draw(&mut page, report).with_context(|| format!("{name} is no report of a bench"))?;
     }
-    for Failed { name, reason } in &failed {
-        page.warning(&format!(
-            "The bench {name} failed and is left out: {reason}."
-        ));
+    for Failed {
+        name,
+        reason,
+        has_rows,
+    } in &failed
+    {
+        let left_out = if *has_rows { "" } else { " and is left out" };
+        page.warning(&format!("The bench {name} failed{left_out}: {reason}."));
     }
     file.finish(&page.html())?;
     let reports: Vec<Value> = reports.into_iter().map(|(_, report)| report).collect();
@@ -222,6 +226,28 @@ struct Failed {
     name: &'static str,
     /// The last that it said, without a stop at its end.
     reason: String,
+    /// Whether it printed its rows all the same.
+    has_rows: bool,
+}
+
+/// What a bench that ran to its end printed, and whether it failed.
+struct Outcome {
+    report: Option<Value>,
+    error: Option<anyhow::Error>,
+}
+
+impl Outcome {
+    /// A bench that fails may have printed its rows: `mixed` does when a read is incoherent.
+    fn of(is_success: bool, stdout: &[u8]) -> Self {
+        let parsed = serde_json::from_slice(stdout).context("the bench printed no JSON");
+        let (report, error) = match (parsed, is_success) {
+            (Ok(report), true) => (Some(report), None),
+            (Ok(report), false) => (Some(report), Some(anyhow!("the bench failed"))),
+            (Err(error), true) => (None, Some(error)),
+            (Err(_), false) => (None, Some(anyhow!("the bench failed"))),
+        };
+        Self { report, error }
+    }
 }
 
 /// What the benches print, and which failed.
@@ -239,18 +265,21 @@ fn measure_all(arguments: &Arguments) -> (Vec<(String, Value)>, Vec<Failed>) {
         let (report, said) = measure(bench, arguments.quick, each);
         let lines = said.lines().map(|line| format!("{}: {line}", bench.name));
         progress.suspend(|| lines.for_each(|line| eprintln!("{line}")));
-        match report {
-            Ok(report) => reports.push((bench.name.to_owned(), report)),
-            Err(error) => {
-                progress.suspend(|| eprintln!("{}: {error:#}", bench.name));
-                let last = said.lines().rfind(|line| !line.trim().is_empty());
-                let reason = last.map_or_else(|| format!("{error:#}"), str::to_owned);
-                failed.push(Failed {
-                    name: bench.name,
-                    reason: reason.trim_end_matches('.').to_owned(),
-                });
-            }
+        let (report, error) = match report {
+            Ok(Outcome { report, error }) => (report, error),
+            Err(error) => (None, Some(error)),
+        };
+        if let Some(error) = error {
+            progress.suspend(|| eprintln!("{}: {error:#}", bench.name));
+            let last = said.lines().rfind(|line| !line.trim().is_empty());
+            let reason = last.map_or_else(|| format!("{error:#}"), str::to_owned);
+            failed.push(Failed {
+                name: bench.name,
+                reason: reason.trim_end_matches('.').to_owned(),
+                has_rows: report.is_some(),
+            });
         }
+        reports.extend(report.map(|report| (bench.name.to_owned(), report)));
         progress.inc(1);
     }
     progress.finish_and_clear();
@@ -259,9 +288,9 @@ fn measure_all(arguments: &Arguments) -> (Vec<(String, Value)>, Vec<Failed>) {
 
 /// In a process of its own: a bench binds the one that it runs in to a processor. What it said on stderr is kept, so that
 /// nothing is written into the progress bar.
-fn measure(bench: &Bench, quick: bool, time: Option<Duration>) -> (Result<Value>, String) {
+fn measure(bench: &Bench, quick: bool, time: Option<Duration>) -> (Result<Outcome>, String) {
     let mut said = String::new();
-    let mut run = || -> Result<Value> {
+    let mut run = || -> Result<Outcome> {
         let program = std::env::current_exe().context("cannot find this program")?;
         let mut command = Command::new(program);
         command.arg("bench").args(bench.arguments).arg("--json");
@@ -272,10 +301,25 @@ fn measure(bench: &Bench, quick: bool, time: Option<Duration>) -> (Result<Value>
             .output()
             .context("cannot start the bench")?;
         said = String::from_utf8_lossy(&output.stderr).into_owned();
-        if !output.status.success() {
-            bail!("the bench failed");
-        }
-        serde_json::from_slice(&output.stdout).context("the bench printed no JSON")
+        Ok(Outcome::of(output.status.success(), &output.stdout))
     };
     (run(), said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bench_that_fails_keeps_the_rows_that_it_printed() {
+        let printed = Outcome::of(false, b"{\"rows\": [1]}");
+        assert_eq!(printed.report.unwrap()["rows"][0], 1);
+        assert!(printed.error.is_some());
+        let nothing = Outcome::of(false, b"");
+        assert!(nothing.report.is_none() && nothing.error.is_some());
+        let good = Outcome::of(true, b"{}");
+        assert!(good.report.is_some() && good.error.is_none());
+        let no_json = Outcome::of(true, b"x");
+        assert!(no_json.report.is_none() && no_json.error.is_some());
+    }
 }

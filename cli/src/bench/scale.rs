@@ -63,7 +63,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let steps = plan.routes.len() as u64 * u64::from(plan.rounds);
     let report = measured(steps, |tick| scale::run(&plan, program, tick))?;
     match arguments.json {
-        true => output::json(&report),
+        true => output::report(&report, &report.machine),
         false => print(&report),
     }
 }
