@@ -26,6 +26,11 @@ impl Latencies {
         self.0 += &other.0;
     }
 
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.0.reset();
+    }
+
     /// How many operations were counted.
     pub fn len(&self) -> u64 {
         self.0.len()

@@ -41,6 +41,25 @@ pub fn disk_bytes(process: Option<u32>) -> Option<u64> {
     first_number(&text, "read_bytes:")
 }
 
+/// Files, sockets and the like that a process has open.
+///
+/// # Errors
+/// There is no such process.
+pub fn descriptors(process: Option<u32>) -> Result<u64> {
+    let open = fs::read_dir(place(process, "fd")).context("cannot see what a process has open")?;
+    Ok(open.count() as u64)
+}
+
+/// Threads of a process.
+///
+/// # Errors
+/// There is no such process.
+pub fn threads(process: Option<u32>) -> Result<u64> {
+    let text = fs::read_to_string(place(process, "status"))
+        .context("cannot see how many threads a process has")?;
+    first_number(&text, "Threads:").context("the kernel does not count threads")
+}
+
 fn place(process: Option<u32>, name: &str) -> String {
     let process = process.map_or_else(|| "self".to_owned(), |id| id.to_string());
     format!("/proc/{process}/{name}")
@@ -65,6 +84,8 @@ mod tests {
         drop(taken);
         assert!(Memory::of(Some(u32::MAX)).is_err());
         assert_eq!(disk_bytes(Some(u32::MAX)), None);
+        assert!(descriptors(None).unwrap() > 2 && descriptors(Some(u32::MAX)).is_err());
+        assert!(threads(None).unwrap() > 0 && threads(Some(u32::MAX)).is_err());
         assert_eq!(
             first_number("a: 1\nread_bytes: 20 kB\n", "read_bytes:"),
             Some(20)

@@ -18,6 +18,7 @@ mod registration;
 mod replay;
 mod report;
 mod scale;
+mod soak;
 mod throughput;
 
 use std::path::Path;
@@ -46,6 +47,7 @@ pub enum Command {
     Cold(cold::Arguments),
     Scale(scale::Arguments),
     Mixed(mixed::Arguments),
+    Soak(soak::Arguments),
     Metadata(metadata::Arguments),
     Peers(peers::Arguments),
     Policy(policy::Arguments),
@@ -68,6 +70,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Distribution(arguments) => distribution::run(arguments),
         Command::Cold(arguments) => cold::run(arguments),
         Command::Mixed(arguments) => mixed::run(arguments),
+        Command::Soak(arguments) => soak::run(arguments),
         Command::Metadata(arguments) => metadata::run(arguments),
         Command::Scale(arguments) => scale::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),

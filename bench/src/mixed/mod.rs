@@ -5,7 +5,6 @@
 //! reads would be close-to-open, as those of NFS's own clients are. The clients of NFS are bare callers, who keep nothing
 //! either.
 
-mod pages;
 mod plan;
 mod row;
 
@@ -14,7 +13,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow};
 use odafs::{Cache, File, Options};
 use serde::Serialize;
 
@@ -23,10 +22,10 @@ pub use row::{Kind, Row};
 
 use crate::clock;
 use crate::machine::{Machine, commit};
+use crate::pages::{PAGE, Pages};
 use crate::peers::nfs::NfsFile;
 use crate::random::Random;
 use crate::served::{Served, ServedPlan, Way, by_rpc};
-use pages::{PAGE, Pages};
 use row::{Done, Slice};
 
 /// What `odafs bench mixed --json` prints.
@@ -62,14 +61,13 @@ enum Caller {
 }
 
 impl Caller {
-    fn read(&mut self, page: usize, into: &mut [u8]) -> Result<()> {
+    /// The bytes that it found.
+    fn read(&mut self, page: usize, into: &mut [u8]) -> Result<usize> {
         let offset = (page * PAGE) as u64;
-        let read = match self {
-            Self::Direct(file) => file.read_at(into, offset)?,
-            Self::Nfs(file) => file.read_at(into, offset)?,
-        };
-        ensure!(read == PAGE, "the file is shorter than it was made");
-        Ok(())
+        match self {
+            Self::Direct(file) => Ok(file.read_at(into, offset)?),
+            Self::Nfs(file) => file.read_at(into, offset),
+        }
     }
 
     fn write(&mut self, page: usize, data: &[u8]) -> Result<()> {
@@ -161,16 +159,17 @@ pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<
     })
 }
 
-/// Version 0 of every page.
+/// The first version of every page.
 fn write_all(served: &Served, pages: &Pages) -> Result<()> {
     let file = served.open(Way::Shm, by_rpc())?;
     let mut data = vec![0; 256 * PAGE];
     for first in (0..pages.len()).step_by(256) {
-        for (number, page) in data.chunks_exact_mut(PAGE).enumerate() {
-            pages::fill(first + number, 0, page);
+        let number = (pages.len() - first).min(256);
+        for (number, page) in data.chunks_exact_mut(PAGE).take(number).enumerate() {
+            pages.next(first + number, page);
         }
-        let length = (pages.len() - first).min(256) * PAGE;
-        file.write_at(&data[..length], (first * PAGE) as u64)?;
+        file.write_at(&data[..number * PAGE], (first * PAGE) as u64)?;
+        (first..first + number).for_each(|page| pages.written(page));
     }
     Ok(())
 }
@@ -246,9 +245,11 @@ fn call(
         }
         let since = pages.since(page);
         let begin = Instant::now();
-        caller.read(page, &mut buffer)?;
+        let read = caller.read(page, &mut buffer)?;
         done.reads.record(clock::nanos(begin, Instant::now()));
-        done.incoherent += u64::from(!pages.allows(page, since, &buffer));
+        // A short read is incoherent too: the file keeps its length.
+        let is_coherent = read == PAGE && pages.allows(page, since, &buffer);
+        done.incoherent += u64::from(!is_coherent);
     }
     Ok(done)
 }

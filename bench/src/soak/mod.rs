@@ -1,0 +1,218 @@
+//! `odafs bench soak`: many clients of every kind read and write for a long time, every byte that they read is checked, and
+//! what both processes take is written down, so that a leak or a slow-down shows.
+//!
+//! Every page says which write it is of ([`crate::pages`]). A reader that keeps no pages may see nothing older than what
+//! was acknowledged before its read began; one that does, nothing older than what was when it opened the file.
+
+mod files;
+mod plan;
+mod reader;
+mod row;
+mod run;
+mod writer;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use odafs::Options;
+use serde::Serialize;
+
+pub use plan::{Kind, Plan};
+pub use row::{Growth, Row};
+
+use crate::machine::{Machine, commit};
+use crate::process::{Fabric, ServerPlan, ServerProcess};
+use crate::scratch::Scratch;
+use crate::served::Way;
+use files::Files;
+use reader::{Reader, visit};
+use run::Run;
+use writer::Writer;
+
+/// What `odafs bench soak --json` prints.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The machine.
+    pub machine: Machine,
+    /// The commit.
+    pub commit: &'static str,
+    /// The bench.
+    pub bench: &'static str,
+    /// How long it ran, in seconds.
+    pub seconds: f64,
+    /// Files, and what each may grow to, in bytes.
+    pub files: usize,
+    /// In bytes.
+    pub file_bytes: u64,
+    /// The server's page cache, in bytes.
+    pub cache_bytes: u64,
+    /// Clients that read all the time.
+    pub readers: usize,
+    /// Clients that write all the time.
+    pub writers: usize,
+    /// Threads whose clients come and go.
+    pub visitors: usize,
+    /// Reads, each of which was checked.
+    pub checked: u64,
+    /// Bytes that they returned.
+    pub checked_bytes: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Syncs, files cut, removed and made.
+    pub changes: u64,
+    /// Clients that came, and went.
+    pub visits: u64,
+    /// Reads and opens that found what they must not.
+    pub wrong: u64,
+    /// Operations that failed without a reason.
+    pub failed: u64,
+    /// The first of those that were wrong or failed, in words.
+    pub faults: Vec<String>,
+    /// How each figure of the rows grew.
+    pub growth: Vec<Growth>,
+    /// A row for each look at the run.
+    pub rows: Vec<Row>,
+}
+
+/// Runs for so long. `tick` is told each interval before it begins, with `round` first.
+///
+/// # Errors
+/// The server could not be started or reached, or it ended. A read that finds what it must not is counted, and so is an
+/// operation that fails.
+pub fn run(
+    plan: &Plan,
+    time: Duration,
+    program: PathBuf,
+    tick: impl FnMut(&str),
+) -> Result<Report> {
+    let machine = Machine::here();
+    let file_bytes = (plan.file_kib << 10) as u64;
+    let cache_bytes = plan.cache_mib << 20;
+    let directory = Scratch::for_bytes(plan.files as u64 * file_bytes);
+    let directory = directory.context("cannot make a directory")?;
+    // A server that root runs serves callers over TCP as nobody.
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777))?;
+    let server = ServerProcess::start(&ServerPlan {
+        program,
+        directory: directory.path().to_owned(),
+        read_only: false,
+        cache_bytes,
+        fabrics: vec![Fabric::Shm, Fabric::Tcp],
+        direct: Some("one-sided"),
+        spin: None,
+        nfs: true,
+        cpus: None,
+        arguments: Vec::new(),
+    })?;
+    let urls = [
+        (Way::Shm, server.url(Fabric::Shm)?),
+        (Way::Tcp, server.url(Fabric::Tcp)?),
+        (Way::Nfs, server.nfs_url(b"/")?),
+    ];
+    let kinds = plan.kinds()?;
+    let files = Files::new(plan.files, plan.pages());
+    let run = Run::new(files, urls, kinds.len() + plan.visitors);
+    let (rows, seconds) = work(&run, plan, &kinds, &server, time, tick)?;
+    let counts = &run.counts;
+    Ok(Report {
+        machine,
+        commit: commit(),
+        bench: "soak",
+        seconds,
+        files: plan.files,
+        file_bytes,
+        cache_bytes,
+        readers: kinds.len(),
+        writers: plan.writers.len(),
+        visitors: plan.visitors,
+        checked: counts.reads.load(Relaxed),
+        checked_bytes: counts.read_bytes.load(Relaxed),
+        writes: counts.writes.load(Relaxed),
+        changes: counts.changes.load(Relaxed),
+        visits: counts.visits.load(Relaxed),
+        wrong: counts.wrong.load(Relaxed),
+        failed: counts.failed.load(Relaxed),
+        faults: run.told(),
+        growth: Growth::of_all(&rows),
+        rows,
+    })
+}
+
+/// All clients work, and the server is looked at; the rows, and how long it took.
+fn work(
+    run: &Run,
+    plan: &Plan,
+    kinds: &[Kind],
+    server: &ServerProcess,
+    time: Duration,
+    tick: impl FnMut(&str),
+) -> Result<(Vec<Row>, f64)> {
+    let ways = plan.ways()?;
+    let mut writers = Vec::new();
+    for (number, way) in ways.iter().enumerate() {
+        let client = run.connect(*way, Options::default())?;
+        let place = (number, ways.len());
+        writers.push(Writer::new(run, way.name(), client, place));
+    }
+    let mut readers = Vec::new();
+    for (slot, kind) in kinds.iter().enumerate() {
+        let client = run.connect(kind.way, kind.options())?;
+        readers.push(Reader::new(run, *kind, client, slot, slot as u64));
+    }
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for writer in writers {
+            threads.push(scope.spawn(move || writer.until_the_end()));
+        }
+        for reader in readers {
+            threads.push(scope.spawn(move || reader.until_the_end()));
+        }
+        for visitor in 0..plan.visitors {
+            let slot = kinds.len() + visitor;
+            threads.push(scope.spawn(move || visit(run, kinds, slot)));
+        }
+        let rows = watch(run, server, plan.sample(time), (begin, time), tick);
+        run.stop.store(true, Relaxed);
+        // All of them end before the first error is told.
+        let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        if ended.iter().any(|ended| ended.is_err()) {
+            bail!("a client's thread panicked");
+        }
+        Ok((rows?, begin.elapsed().as_secs_f64()))
+    })
+}
+
+/// A row for each interval.
+fn watch(
+    run: &Run,
+    server: &ServerProcess,
+    every: Duration,
+    (begin, time): (Instant, Duration),
+    mut tick: impl FnMut(&str),
+) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let mut reads = 0;
+    let mut last = begin;
+    while begin.elapsed() < time {
+        let faults = run.counts.wrong.load(Relaxed) + run.counts.failed.load(Relaxed);
+        tick(&format!("round {}: {faults} faults", rows.len() + 1));
+        std::thread::sleep(every.min(time.saturating_sub(begin.elapsed())));
+        let (now, all) = (Instant::now(), run.counts.reads.load(Relaxed));
+        let mut row = Row {
+            seconds: (now - begin).as_secs_f64(),
+            reads_per_second: (all - reads) as f64 / (now - last).as_secs_f64(),
+            read_p99_ns: run.take_latencies().at(0.99),
+            ..Row::default()
+        };
+        row.look(Some(server.id()))
+            .context("the server has ended")?;
+        rows.push(row);
+        (reads, last) = (all, now);
+    }
+    Ok(rows)
+}

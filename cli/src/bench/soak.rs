@@ -1,0 +1,162 @@
+//! `odafs bench soak`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use odafs_bench::soak::{self, Growth, Plan, Report, Row};
+use odafs_bench::table::{Table, bytes, count, time};
+
+use super::rates::measured;
+use crate::{Usage, output, units};
+
+/// How long it runs by default.
+const TIME: Duration = Duration::from_secs(60);
+
+/// Below this, memory still grows because caches fill.
+const WANTED: Duration = Duration::from_secs(30);
+
+/// Lines of the table of looks at most; `--json` has all of them.
+const LINES: usize = 20;
+
+/// Many clients for a long time: whether every byte is right, and whether anything grows
+#[derive(Args)]
+#[command(after_help = "Examples:
+  odafs bench soak                               a minute
+  odafs bench soak --seconds 7200 --json         two hours
+  odafs bench soak --fabric nfs --seconds 600
+  odafs bench soak --plan mine.toml              other clients, files, page cache
+
+Clients of every route, and clients that come and go, read files that others write, cut, remove
+and make again. The page cache does not hold them all. Every page says which write it is of, and
+every read is checked: it may return nothing older than what was acknowledged before it began,
+nor parts of two writes. A client with default options keeps pages: what it reads may be as old
+as its last open. A wrong byte, or a call that fails without a reason, ends the command with
+status 1. The rate, the 99th percentile of reads, and memory, open files and threads of both
+processes are looked at all the time; the last table compares the last quarter of the run with
+the first.
+The built-in plan is bench/plans/soak.toml in the sources.")]
+pub struct Arguments {
+    /// Only clients over this fabric [may be repeated]
+    #[arg(long, value_name = "F", value_parser = PossibleValuesParser::new(["shm", "tcp", "nfs"]))]
+    fabric: Vec<String>,
+    /// Follow this plan
+    #[arg(long, value_name = "FILE.toml")]
+    plan: Option<PathBuf>,
+    /// How long it runs [default: 60]
+    #[arg(long, value_name = "N", value_parser = units::duration)]
+    seconds: Option<Duration>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures.
+pub fn run(arguments: Arguments) -> Result<()> {
+    Usage::unless_no_time("--seconds", arguments.seconds)?;
+    let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
+    plan.keep(&arguments.fabric);
+    if plan.readers.is_empty() || plan.writers.is_empty() {
+        bail!(Usage(
+            "no reader or no writer is left: the plan has none over this fabric".to_owned()
+        ));
+    }
+    let seconds = arguments.seconds.unwrap_or(TIME);
+    output::warn_if_short("--seconds", seconds, 1, WANTED);
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let steps = seconds.as_nanos().div_ceil(plan.sample(seconds).as_nanos()) as u64;
+    let report = measured(steps, |tick| soak::run(&plan, seconds, program, tick))?;
+    match arguments.json {
+        true => output::report(&report, &report.machine)?,
+        false => print(&report)?,
+    }
+    if report.wrong + report.failed == 0 {
+        return Ok(());
+    }
+    for fault in &report.faults {
+        eprintln!("odafs: {fault}");
+    }
+    bail!(
+        "{} reads or opens found what they must not, {} operations failed (the first of both stand above)",
+        report.wrong,
+        report.failed
+    )
+}
+
+fn print(report: &Report) -> Result<()> {
+    output::text(&format!(
+        "{}\ncommit {}\n{} files of up to {}, a page cache of {}; {} readers, {} writers, and {} clients at a time that \
+         come and go\n{:.0} s: {} reads checked ({}), {} wrong; {} writes; {} syncs, files cut, removed and made; {} \
+         clients came and went; {} operations failed\n\n",
+        report.machine.sentence(),
+        report.commit,
+        report.files,
+        bytes(report.file_bytes),
+        bytes(report.cache_bytes),
+        report.readers,
+        report.writers,
+        report.visitors,
+        report.seconds,
+        count(report.checked),
+        bytes(report.checked_bytes),
+        count(report.wrong),
+        count(report.writes),
+        count(report.changes),
+        count(report.visits),
+        count(report.failed),
+    ))?;
+    output::table(&looks(&report.rows))?;
+    output::text("\n")?;
+    report.growth.iter().try_for_each(sentence)
+}
+
+fn looks(rows: &[Row]) -> Table {
+    let mut table = Table::new([
+        "after",
+        "reads/s",
+        "read p99",
+        "server memory",
+        "page cache",
+        "open",
+        "threads",
+        "client memory",
+        "open",
+        "threads",
+    ]);
+    for row in rows.iter().step_by(rows.len().div_ceil(LINES).max(1)) {
+        table.row(vec![
+            format!("{:.1} s", row.seconds),
+            count(row.reads_per_second as u64),
+            time(row.read_p99_ns),
+            bytes(row.server_bytes),
+            bytes(row.server_shared_bytes),
+            count(row.server_descriptors),
+            count(row.server_threads),
+            bytes(row.client_bytes),
+            count(row.client_descriptors),
+            count(row.client_threads),
+        ]);
+    }
+    table
+}
+
+fn sentence(growth: &Growth) -> Result<()> {
+    let figure = growth.figure.replace('_', " ");
+    let value = |value: f64| match growth.figure {
+        name if name.ends_with("_bytes") => bytes(value as u64),
+        name if name.ends_with("_ns") => time(value as u64),
+        _ => count(value.round() as u64),
+    };
+    let by = match growth.percent {
+        Some(percent) if percent < 0.0 => format!("shrank by {:.1} %", -percent),
+        Some(percent) => format!("grew by {percent:.1} %"),
+        None => "was nothing at first".to_owned(),
+    };
+    output::text(&format!(
+        "{figure} {by} from the first quarter to the last ({} to {})\n",
+        value(growth.first),
+        value(growth.last)
+    ))
+}
