@@ -34,6 +34,7 @@ pub mod report;
 pub mod scale;
 pub mod scratch;
 pub mod served;
+pub mod simulate;
 pub mod soak;
 pub mod spread;
 pub mod table;

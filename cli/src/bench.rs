@@ -18,6 +18,7 @@ mod registration;
 mod replay;
 mod report;
 mod scale;
+mod simulate;
 mod soak;
 mod throughput;
 
@@ -46,6 +47,7 @@ pub enum Command {
     Distribution(distribution::Arguments),
     Cold(cold::Arguments),
     Scale(scale::Arguments),
+    Simulate(simulate::Arguments),
     Mixed(mixed::Arguments),
     Soak(soak::Arguments),
     Metadata(metadata::Arguments),
@@ -73,6 +75,7 @@ pub fn run(command: Command) -> Result<()> {
         Command::Soak(arguments) => soak::run(arguments),
         Command::Metadata(arguments) => metadata::run(arguments),
         Command::Scale(arguments) => scale::run(arguments),
+        Command::Simulate(arguments) => simulate::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),
         Command::Convert(arguments) => convert::run(arguments),
         Command::Report(arguments) => report::run(arguments),

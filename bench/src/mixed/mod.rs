@@ -193,13 +193,16 @@ fn slice(
                 scope.spawn(move || {
                     let is_direct = matches!(caller, Caller::Direct(_));
                     start.wait();
+                    start.wait();
                     let done = call(caller, pages, writes, (number, all), random, stop);
                     anyhow::Ok((is_direct, done?))
                 })
             })
             .collect();
         start.wait();
+        // The time begins before they do: to wake up may take this thread longer than them.
         let begin = Instant::now();
+        start.wait();
         std::thread::sleep(time);
         stop.store(true, Ordering::Relaxed);
         let elapsed_ns = clock::nanos(begin, Instant::now());

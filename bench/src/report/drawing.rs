@@ -5,7 +5,10 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::sweep::SWEEPS;
-use super::{Axis, Dots, DotsRow, Mark, Page, Series, Unit, clients, latency, policy};
+use super::{
+    Axis, Dots, DotsRow, Mark, Page, Series, Unit, clients, latency, metadata, policy, published,
+    simulate,
+};
 use crate::machine::Machine;
 use crate::table;
 
@@ -22,7 +25,11 @@ pub fn draw(page: &mut Page, report: &Value) -> Result<()> {
     }
     let bench = report["bench"].as_str().unwrap_or("latency");
     page.heading(&capital(bench));
-    if let Ok(machine) = Machine::deserialize(&report["machine"]) {
+    if report["simulated"] == true {
+        // On which machine it was played says nothing.
+        let commit = report["commit"].as_str().unwrap_or("unknown");
+        page.small(&format!("Commit {commit}, seed {}", report["seed"]));
+    } else if let Ok(machine) = Machine::deserialize(&report["machine"]) {
         page.machine(&machine, report["commit"].as_str().unwrap_or("unknown"));
     }
     match (bench, SWEEPS.iter().find(|sweep| sweep.bench == bench)) {
@@ -38,6 +45,8 @@ pub fn draw(page: &mut Page, report: &Value) -> Result<()> {
         ("latency", _) => latency::draw(page, report, rows),
         ("peers", _) => latency::peers(page, report, rows),
         ("policy", _) => policy::draw(page, rows),
+        ("metadata", _) => metadata::draw(page, rows),
+        ("simulate", _) => simulate::draw(page, report, rows),
         ("breakdown", _) => breakdown(page, rows),
         ("revocation", _) => revocation(page, rows),
         ("fairness", _) => fairness(page, rows),
@@ -87,7 +96,7 @@ fn breakdown(page: &mut Page, rows: &[Value]) {
         tail: String::new(),
         columns: vec!["median".to_owned()],
         rows: drawn,
-        references: Vec::new(),
+        references: published::terms(),
     });
 }
 

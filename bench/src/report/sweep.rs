@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::drawing::{capital, distinct, size, waiting, word};
-use super::{Axis, Line, Lines, Page, Point, Scale, Series, Stacks, StacksRow, Unit};
+use super::{Axis, Line, Lines, Page, Point, Scale, Series, Stacks, StacksRow, Unit, published};
 
 /// How a sweep is drawn, by the names in its rows.
 pub struct Sweep {
@@ -456,7 +456,9 @@ impl Sweep {
             y: Axis::new(measured.title, measured.unit, measured.scale),
             // What is not measured of all has lines without points.
             lines: lines.filter(|line| !line.points.is_empty()).collect(),
-            references: Vec::new(),
+            references: (rows.first()).map_or_else(Vec::new, |row| {
+                published::of_sweep(self.bench, measured.key, row)
+            }),
         }
     }
 

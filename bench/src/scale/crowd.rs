@@ -8,10 +8,9 @@ use anyhow::{Context as _, Result, anyhow, ensure};
 use odafs::{Cache, Eager, File, Options, Route};
 
 use crate::clock;
+use crate::cpu;
 use crate::random::Random;
 use crate::served::{Served, Way};
-
-const PAGE: usize = 4096;
 
 /// Clients that have the file open.
 pub struct Crowd {
@@ -33,6 +32,8 @@ pub struct Slice {
     pub clients: usize,
     /// CPU time of the server.
     pub server_cpu_ns: u64,
+    /// CPU time of this process.
+    pub client_cpu_ns: u64,
 }
 
 impl Slice {
@@ -73,14 +74,14 @@ impl Crowd {
             },
             ..Options::default()
         };
-        let mut page = [0; PAGE];
+        let mut page = [0; 4096];
         while self.files.len() < clients {
             let number = self.files.len() + 1;
             let file = served
                 .open(self.way, options.clone())
                 .with_context(|| format!("client {number} of {clients}"))?;
             for place in 0..3 {
-                file.read_at(&mut page, place * PAGE as u64)?;
+                file.read_at(&mut page, place * 4096)?;
             }
             self.files.push(file);
         }
@@ -95,12 +96,13 @@ impl Crowd {
     pub fn slice(
         &self,
         time: Duration,
-        (file_bytes, threads, settle): (u64, usize, usize),
+        (file_bytes, size): (u64, usize),
+        (threads, settle): (usize, usize),
         server_cpu_ns: impl Fn() -> u64,
     ) -> Result<Slice> {
         let threads = threads.clamp(1, self.files.len().max(1));
         let (start, stop) = (Barrier::new(threads + 1), AtomicBool::new(false));
-        let (mut begin, mut server) = (Instant::now(), 0);
+        let (mut begin, mut server, mut client) = (Instant::now(), 0, 0);
         let (counts, end) = std::thread::scope(|scope| {
             let readers: Vec<_> = (0..threads)
                 .map(|number| {
@@ -111,17 +113,20 @@ impl Crowd {
                         let mut random = Random::new(number as u64);
                         let turns = (0..files.len()).cycle();
                         let settling = turns.clone().take(files.len() * settle);
-                        let settled = read(&files, file_bytes, &mut random, settling);
+                        let settled = read(&files, (file_bytes, size), &mut random, settling);
+                        start.wait();
                         start.wait();
                         settled?;
                         let going = turns.take_while(|_| !stop.load(Ordering::Relaxed));
-                        read(&files, file_bytes, &mut random, going)
+                        read(&files, (file_bytes, size), &mut random, going)
                     })
                 })
                 .collect();
             start.wait();
-            server = server_cpu_ns();
+            // Now they have settled. The time begins before they go on: to wake up may take this thread longer than them.
+            (server, client) = (server_cpu_ns(), cpu::own_ns());
             begin = Instant::now();
+            start.wait();
             std::thread::sleep(time);
             stop.store(true, Ordering::Relaxed);
             let end = Instant::now();
@@ -133,6 +138,7 @@ impl Crowd {
             fewest: u64::MAX,
             clients: self.files.len(),
             server_cpu_ns: server_cpu_ns().saturating_sub(server),
+            client_cpu_ns: cpu::own_ns().saturating_sub(client),
             ..Slice::default()
         };
         for of_thread in counts {
@@ -148,15 +154,15 @@ impl Crowd {
 /// These take turns, each time one of these: how often each has read.
 fn read(
     files: &[&File],
-    file_bytes: u64,
+    (file_bytes, size): (u64, usize),
     random: &mut Random,
     turns: impl Iterator<Item = usize>,
 ) -> Result<Vec<u64>> {
-    let (mut page, mut counts) = ([0; PAGE], vec![0; files.len()]);
+    let (mut data, mut counts) = (vec![0; size], vec![0; files.len()]);
     for turn in turns {
-        let offset = random.below(file_bytes / PAGE as u64) * PAGE as u64;
+        let offset = random.below(file_bytes / size as u64) * size as u64;
         ensure!(
-            files[turn].read_at(&mut page, offset)? == PAGE,
+            files[turn].read_at(&mut data, offset)? == size,
             "the file is shorter than it was made"
         );
         counts[turn] += 1;
@@ -175,7 +181,7 @@ mod tests {
             elapsed_ns: 500_000_000,
             fewest: 20,
             clients: 4,
-            server_cpu_ns: 0,
+            ..Slice::default()
         };
         assert_eq!((slice.rate(), slice.slowest_share()), (200.0, 0.8));
         assert_eq!(Slice::default().slowest_share(), 0.0);

@@ -39,6 +39,8 @@ pub struct Report {
     pub placement: String,
     /// Bytes of the file.
     pub file_bytes: u64,
+    /// Bytes of a read.
+    pub size_bytes: u64,
     /// How often each row was measured, and for how long.
     pub rounds: u32,
     /// In nanoseconds.
@@ -65,6 +67,8 @@ pub struct Row {
     pub rate_to_best: Option<Spread>,
     /// What the slowest client had of a fair share.
     pub slowest_share: Spread,
+    /// CPU time of the clients for a read.
+    pub client_cpu_ns_per_read: u64,
     /// CPU time of the server for a read.
     pub server_cpu_ns_per_read: u64,
     /// Memory of the server for each client beyond the first, in bytes: its own and what it shares with them.
@@ -111,10 +115,10 @@ pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<
             for &clients in &plan.clients {
                 crowd.grow(&served, clients)?;
                 let time = Duration::from_millis(plan.slice_ms);
-                let slice =
-                    crowd.slice(time, (file_bytes, plan.threads, plan.settle_reads), || {
-                        served.process().cpu_ns()
-                    })?;
+                let reads = (file_bytes, plan.size);
+                let slice = crowd.slice(time, reads, (plan.threads, plan.settle_reads), || {
+                    served.process().cpu_ns()
+                })?;
                 steps.push(Step {
                     slice,
                     server: Memory::of(Some(served.process().id()))?,
@@ -134,6 +138,7 @@ pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<
         bench: "scale",
         placement,
         file_bytes,
+        size_bytes: plan.size as u64,
         rounds: plan.rounds,
         slice_ns: plan.slice_ms * 1_000_000,
         rows,
@@ -147,6 +152,8 @@ fn row((way, route): (Way, odafs::Route), at: usize, rounds: &[Vec<Step>]) -> Ro
     let spread = |value: fn(&Slice) -> f64| {
         Spread::of(steps().map(|step| value(&step.slice))).unwrap_or_default()
     };
+    let per_read =
+        |of: fn(&Slice) -> u64| median(steps().map(|s| of(&s.slice) / s.slice.reads.max(1)));
     let clients = steps().next().map_or(0, |step| step.slice.clients);
     let further = clients.saturating_sub(1) as u64;
     let per_client = |of: fn(&Step) -> u64| {
@@ -166,9 +173,8 @@ fn row((way, route): (Way, odafs::Route), at: usize, rounds: &[Vec<Step>]) -> Ro
                 .map(|steps| (steps[at].slice.rate(), best(steps))),
         ),
         slowest_share: spread(Slice::slowest_share),
-        server_cpu_ns_per_read: median(
-            steps().map(|step| step.slice.server_cpu_ns / step.slice.reads.max(1)),
-        ),
+        client_cpu_ns_per_read: per_read(|slice| slice.client_cpu_ns),
+        server_cpu_ns_per_read: per_read(|slice| slice.server_cpu_ns),
         server_bytes_per_client: (at > 0).then(|| median(per_client(|step| step.server.all()))),
         client_bytes_per_client: (at > 0)
             .then(|| per_client(|step| step.client.own).max().unwrap_or(0)),
@@ -188,6 +194,7 @@ mod tests {
                 fewest: reads / clients as u64,
                 clients,
                 server_cpu_ns: reads * 7,
+                client_cpu_ns: reads * 3,
             },
             server: Memory { own, shared: 5 },
             client: Memory::default(),
@@ -205,12 +212,8 @@ mod tests {
             (row(1).clients, row(1).server_bytes_per_client),
             (11, Some(200))
         );
-        assert_eq!(
-            (
-                row(0).server_bytes_per_client,
-                row(1).server_cpu_ns_per_read
-            ),
-            (None, 7)
-        );
+        assert_eq!(row(0).server_bytes_per_client, None);
+        let cpu = (row(1).client_cpu_ns_per_read, row(1).server_cpu_ns_per_read);
+        assert_eq!(cpu, (3, 7));
     }
 }

@@ -23,6 +23,9 @@ pub struct Plan {
     pub routes: Vec<String>,
     /// The file, in MiB.
     pub file_mib: u64,
+    /// Bytes of a read: a page, if it is not said.
+    #[serde(default = "page")]
+    pub size: usize,
     /// How often each row is measured, each time with a new server.
     pub rounds: u32,
     /// Reads that each client makes before a slice of them all.
@@ -34,6 +37,10 @@ pub struct Plan {
     pub files: usize,
     /// Pages whose references one client asks for.
     pub pages: u64,
+}
+
+fn page() -> usize {
+    4096
 }
 
 impl Plan {
@@ -59,6 +66,10 @@ impl Plan {
         ensure!(
             plan.clients.first() > Some(&0) && plan.clients.is_sorted_by(|a, b| a < b),
             "clients: numbers in rising order"
+        );
+        ensure!(
+            plan.size > 0 && plan.size as u64 <= plan.file_mib << 20,
+            "size: a read is of 1 byte or more, and no longer than the file"
         );
         plan.ways()?;
         Ok(plan)
@@ -125,6 +136,7 @@ mod tests {
             ("[1, 4,", "[0, 4,"),
             ("\"tcp rpc\"", "\"mmap\""),
             ("pages = 16384", "pages = 0"),
+            ("size = 4096", "size = 4194305"),
         ] {
             assert!(BUILT_IN.contains(from));
             assert!(Plan::parse(&BUILT_IN.replace(from, to)).is_err(), "{to}");

@@ -20,8 +20,8 @@ struct Bench {
     quick: &'static [&'static str],
 }
 
-/// What is measured, in the order of the page. With `--quick` they are asked for 228 s together.
-const BENCHES: [Bench; 13] = [
+/// What is measured, in the order of the page. With `--quick` they are asked for 246 s together.
+const BENCHES: [Bench; 15] = [
     Bench {
         name: "latency",
         arguments: &["latency"],
@@ -85,6 +85,16 @@ const BENCHES: [Bench; 13] = [
     Bench {
         name: "mixed",
         arguments: &["mixed"],
+        quick: &["--seconds=8"],
+    },
+    Bench {
+        name: "metadata",
+        arguments: &["metadata"],
+        quick: &["--seconds=10"],
+    },
+    Bench {
+        name: "simulate",
+        arguments: &["simulate"],
         quick: &["--seconds=8"],
     },
 ];

@@ -70,10 +70,11 @@ pub fn run(arguments: Arguments) -> Result<()> {
 
 fn print(report: &Report) -> Result<()> {
     output::text(&format!(
-        "{}\ncommit {}\n4 KiB at random from a file of {} in the server's memory; {}; the median of {} rounds, {} a \
+        "{}\ncommit {}\n{} at random from a file of {} in the server's memory; {}; the median of {} rounds, {} a \
          row in each\n\n",
         report.machine.sentence(),
         report.commit,
+        bytes(report.size_bytes),
         bytes(report.file_bytes),
         report.placement,
         report.rounds,
@@ -98,6 +99,7 @@ fn rows(report: &Report) -> Table {
         "slowest",
         "lowest",
         "highest",
+        "client CPU",
         "server CPU",
         "server memory",
         "client memory",
@@ -114,7 +116,7 @@ fn rows(report: &Report) -> Table {
         for spread in [row.rate_to_best.unwrap_or_default(), row.slowest_share] {
             cells.extend([spread.median, spread.lowest, spread.highest].map(ratio));
         }
-        cells.push(time(row.server_cpu_ns_per_read));
+        cells.extend([row.client_cpu_ns_per_read, row.server_cpu_ns_per_read].map(time));
         let memory = [row.server_bytes_per_client, row.client_bytes_per_client];
         cells.extend(memory.map(|each| each.map_or_else(String::new, bytes)));
         table.row(cells);

@@ -1,0 +1,420 @@
+//! What is simulated: a plan in TOML.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::Spec;
+use super::model::Setting;
+
+/// The plan that is simulated unless another is given.
+const BUILT_IN: &str = include_str!("../../plans/simulate.toml");
+
+/// A plan, as its file has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Plan {
+    /// From which all that is random comes.
+    pub seed: u64,
+    /// Reads that a row is made of, beside five for each client.
+    pub reads: u64,
+    /// The part of each processor's time that varies, 0 to 1.
+    pub variability: f64,
+    /// Bytes of a client's memory that a reference takes.
+    pub reference_bytes: f64,
+    /// Each stands for all combinations of what its lists hold.
+    pub cases: Vec<Case>,
+    /// What steps take, by name.
+    pub costs: BTreeMap<String, Costs>,
+}
+
+/// A case of a plan.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Case {
+    /// Its name.
+    pub name: String,
+    /// Names of costs.
+    pub costs: Vec<String>,
+    /// Clients at once.
+    pub clients: Vec<u32>,
+    /// The server's link, in Gbit/s each way; 0 for none.
+    pub links_gbit: Vec<f64>,
+    /// Bytes of a read.
+    pub sizes: Vec<u64>,
+    /// Processors of the server.
+    pub cores: Vec<u32>,
+    /// Percent of direct reads that are refused.
+    pub stale_percent: Vec<f64>,
+    /// Memory of the server's page cache, in GiB.
+    pub cache_gib: Vec<u64>,
+    /// The part of the cache that clients read, all pages as often.
+    pub working_set: f64,
+    /// Memory that a client has for references, in GiB.
+    pub directory_gib: f64,
+    /// From one end of the network to the other.
+    pub one_way_ns: f64,
+    /// Whether clients share the server's processors, as on one machine.
+    #[serde(default)]
+    pub together: bool,
+}
+
+/// How clients read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Route {
+    /// A call for each read.
+    Rpc,
+    /// The server checks the reference that a read brings.
+    Guarded,
+    /// The client checks what it has read.
+    OneSided,
+}
+
+impl Route {
+    /// As rows have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rpc => "rpc",
+            Self::Guarded => "guarded",
+            Self::OneSided => "one-sided",
+        }
+    }
+}
+
+/// What steps take.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Costs {
+    /// Where these figures come from, in words.
+    pub source: String,
+    /// The fabric of this code that they are of.
+    pub fabric: Option<String>,
+    /// Lengths of reads that times are of, in rising order: those between lie on a line.
+    pub sizes: Vec<u64>,
+    /// Operations that the adapter has under way at once.
+    pub adapter_units: u32,
+    /// Bytes of a request.
+    pub request_bytes: u64,
+    /// Bytes of a reply beside the data.
+    pub reply_bytes: u64,
+    /// Bytes that a packet has of these at most.
+    pub packet_bytes: u64,
+    /// Bytes of a packet beside these.
+    pub header_bytes: u64,
+    /// Of a call.
+    pub rpc: Cost,
+    /// Of a guarded read.
+    pub guarded: Cost,
+    /// Of a one-sided read.
+    pub one_sided: Cost,
+}
+
+/// What the steps of one route take.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Cost {
+    /// CPU time of the client for a read of each length.
+    pub client_ns: Vec<f64>,
+    /// CPU time of the server.
+    pub server_ns: Vec<f64>,
+    /// Time of one unit of the server's adapter: for a call, or for each page of a direct read.
+    pub adapter_ns: f64,
+}
+
+impl Costs {
+    /// Those of a route.
+    pub fn of(&self, route: Route) -> &Cost {
+        match route {
+            Route::Rpc => &self.rpc,
+            Route::Guarded => &self.guarded,
+            Route::OneSided => &self.one_sided,
+        }
+    }
+
+    /// Of times for each length, that of a read of so many bytes. What is shorter than the first takes as long.
+    pub fn at(&self, times: &[f64], bytes: u64) -> f64 {
+        let known: Vec<(f64, f64)> = (self.sizes.iter().zip(times))
+            .map(|(bytes, ns)| (*bytes as f64, *ns))
+            .collect();
+        let bytes = bytes as f64;
+        let after = known.iter().position(|(length, _)| *length >= bytes);
+        match (known.as_slice(), after.unwrap_or(known.len())) {
+            ([first, ..], 0) => first.1,
+            ([only], _) => only.1,
+            (known, after) => {
+                let after = after.min(known.len() - 1);
+                let ((x, y), (to_x, to_y)) = (known[after - 1], known[after]);
+                y + (to_y - y) * (bytes - x) / (to_x - x)
+            }
+        }
+    }
+
+    fn are_possible(&self) -> bool {
+        let costs = [&self.rpc, &self.guarded, &self.one_sided];
+        let times = |of: fn(&Cost) -> &Vec<f64>, least: f64| {
+            let each = costs.iter().map(|cost| of(cost));
+            each.clone().all(|times| times.len() == self.sizes.len())
+                && each.flatten().all(|ns| (least..1e9).contains(ns))
+        };
+        !self.sizes.is_empty()
+            && self.sizes.is_sorted_by(|a, b| a < b)
+            // A read that takes no time at all would never end.
+            && times(|cost| &cost.client_ns, 1.0)
+            && times(|cost| &cost.server_ns, 0.0)
+            && costs.iter().all(|cost| (0.0..1e9).contains(&cost.adapter_ns))
+            && self.adapter_units > 0
+            && self.packet_bytes > 0
+    }
+}
+
+impl Plan {
+    /// The plan of the sources.
+    ///
+    /// # Errors
+    /// None: a test reads it.
+    pub fn built_in() -> Result<Self> {
+        Self::parse(BUILT_IN)
+    }
+
+    /// Reads a plan.
+    ///
+    /// # Errors
+    /// It is no plan, in words.
+    pub fn parse(text: &str) -> Result<Self> {
+        let plan: Self = toml::from_str(text)?;
+        ensure!(plan.reads >= 100, "reads: a row takes 100 and more");
+        ensure!(
+            (0.0..=1.0).contains(&plan.variability) && plan.reference_bytes > 0.0,
+            "variability is from 0 to 1, and reference-bytes above 0"
+        );
+        for (name, costs) in &plan.costs {
+            ensure!(
+                costs.are_possible(),
+                "costs.{name}: client-ns and server-ns have a time for each of the rising sizes; adapter-units, packet-bytes and \
+                 each client-ns are 1 or more, no time is below 0"
+            );
+        }
+        for case in &plan.cases {
+            let within = |values: &[u32], most| values.iter().all(|n| (1..=most).contains(n));
+            ensure!(
+                within(&case.clients, 10_000) && within(&case.cores, 1024),
+                "{}: clients are 1 to 10,000, cores 1 to 1024",
+                case.name
+            );
+            let sizes = case.sizes.iter().all(|n| (1..=1 << 24).contains(n));
+            let links = case.links_gbit.iter().all(|n| (0.0..=10_000.0).contains(n));
+            let stale = case.stale_percent.iter().all(|n| (0.0..=100.0).contains(n));
+            ensure!(
+                sizes && links && stale,
+                "{}: sizes are 1 to 16777216, links-gbit 0 to 10000, stale-percent 0 to 100",
+                case.name
+            );
+            let memory = case.cache_gib.iter().all(|n| (1..1 << 30).contains(n));
+            ensure!(
+                memory && case.working_set > 0.0 && case.working_set <= 1.0,
+                "{}: cache-gib is 1 or more, working-set above 0 and up to 1",
+                case.name
+            );
+            ensure!(
+                case.directory_gib >= 0.0 && (0.0..1e9).contains(&case.one_way_ns),
+                "{}: directory-gib and one-way-ns are not below 0",
+                case.name
+            );
+            for name in &case.costs {
+                let known = plan.costs.contains_key(name);
+                ensure!(known, "{}: there are no costs.{name}", case.name);
+            }
+        }
+        ensure!(!plan.rows()?.is_empty(), "the cases have no rows");
+        Ok(plan)
+    }
+
+    /// Keeps these cases; all where none is named.
+    pub fn keep(&mut self, cases: &[String]) {
+        self.cases
+            .retain(|case| cases.is_empty() || cases.contains(&case.name));
+    }
+
+    /// Makes a row of fewer reads, so that all of it takes about so long.
+    pub fn fit(&mut self, seconds: Duration) {
+        /// What one processor plays, and none is slow: half a microsecond for a read of a small crowd, one and a half of a
+        /// large one.
+        const READS_A_SECOND: f64 = 700_000.0;
+        let rows = self.rows().map_or(1, |rows| rows.len()).max(1);
+        let each = seconds.as_secs_f64() * READS_A_SECOND / rows as f64;
+        self.reads = self.reads.min(each as u64).max(100);
+    }
+
+    /// Each row, with what is simulated for it.
+    ///
+    /// # Errors
+    /// Costs are missing, which a plan that was parsed has.
+    pub fn rows(&self) -> Result<Vec<(Spec, Setting)>> {
+        let mut rows = Vec::new();
+        for case in &self.cases {
+            for spec in case.specs() {
+                let costs = self
+                    .costs
+                    .get(&spec.costs)
+                    .context("there are no such costs")?;
+                let setting = self.setting(case, &spec, costs);
+                let fabric = costs.fabric.clone();
+                rows.push((Spec { fabric, ..spec }, setting));
+            }
+        }
+        Ok(rows)
+    }
+
+    fn setting(&self, case: &Case, spec: &Spec, costs: &Costs) -> Setting {
+        let pages = spec.cache_bytes as f64 * case.working_set / 4096.0;
+        let references = case.directory_gib * GIB as f64 / self.reference_bytes;
+        Setting {
+            clients: spec.clients,
+            cores: spec.cores,
+            together: case.together,
+            link_gbit: spec.link_gbit,
+            one_way_ns: case.one_way_ns,
+            size: spec.size_bytes,
+            route: spec.route,
+            referenced: (references / pages).min(1.0),
+            stale: spec.stale_percent / 100.0,
+            costs: costs.clone(),
+            variability: self.variability,
+        }
+    }
+}
+
+const GIB: u64 = 1 << 30;
+
+impl Case {
+    /// All combinations; what comes last here is what follows each other.
+    fn specs(&self) -> Vec<Spec> {
+        let first = Spec {
+            case: self.name.clone(),
+            costs: String::new(),
+            fabric: None,
+            route: Route::Rpc,
+            size_bytes: 0,
+            link_gbit: 0.0,
+            cores: 0,
+            stale_percent: 0.0,
+            cache_bytes: 0,
+            clients: 0,
+        };
+        let all = each(vec![first], &self.costs, |spec, name| spec.costs = name);
+        let all = each(all, &self.sizes, |spec, bytes| spec.size_bytes = bytes);
+        let routes = [Route::Rpc, Route::Guarded, Route::OneSided];
+        let all = each(all, &routes, |spec, route| spec.route = route);
+        let all = each(all, &self.links_gbit, |spec, gbit| spec.link_gbit = gbit);
+        let all = each(all, &self.cores, |spec, cores| spec.cores = cores);
+        let all = each(all, &self.stale_percent, |spec, part| {
+            spec.stale_percent = part
+        });
+        let all = each(all, &self.cache_gib, |spec, gib| {
+            spec.cache_bytes = gib * GIB
+        });
+        each(all, &self.clients, |spec, clients| spec.clients = clients)
+    }
+}
+
+/// Each of these with each value.
+fn each<T: Clone>(specs: Vec<Spec>, values: &[T], set: impl Fn(&mut Spec, T)) -> Vec<Spec> {
+    let with = |spec: &Spec, value: &T| {
+        let mut spec = spec.clone();
+        set(&mut spec, value.clone());
+        spec
+    };
+    (specs.iter())
+        .flat_map(|spec| values.iter().map(move |value| (spec, value)))
+        .map(|(spec, value)| with(spec, value))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_plan_has_what_is_asked_for() {
+        let plan = Plan::built_in().unwrap();
+        let rows = plan.rows().unwrap();
+        let has = |what: &dyn Fn(&Spec) -> bool| rows.iter().any(|(spec, _)| what(spec));
+        for gbit in [25.0, 100.0, 400.0] {
+            assert!(has(&|spec| spec.link_gbit == gbit && spec.clients >= 1000));
+        }
+        for size in [4096, 65_536, 1 << 20] {
+            for costs in ["measured", "published"] {
+                let like = |spec: &Spec| (spec.size_bytes, spec.costs.as_str()) == (size, costs);
+                assert!(has(&|spec| like(spec) && spec.clients == 10_000));
+            }
+        }
+        assert!(has(&|spec| spec.cache_bytes > 4 << 40));
+        assert!(plan.costs.values().all(|costs| !costs.source.is_empty()));
+    }
+
+    #[test]
+    fn times_between_lengths_lie_on_a_line() {
+        let costs = &Plan::built_in().unwrap().costs["published"];
+        let costs = Costs {
+            sizes: vec![100, 200, 400],
+            ..costs.clone()
+        };
+        let at = |bytes| costs.at(&[10.0, 30.0, 50.0], bytes);
+        assert_eq!(
+            [50, 100, 150, 200, 300, 500].map(at),
+            [10.0, 10.0, 20.0, 30.0, 40.0, 60.0]
+        );
+        let one = Costs {
+            sizes: vec![100],
+            ..costs
+        };
+        assert_eq!([50, 100, 900].map(|bytes| one.at(&[7.0], bytes)), [7.0; 3]);
+    }
+
+    #[test]
+    fn a_directory_that_is_too_small_leaves_calls() {
+        let plan = Plan::built_in().unwrap();
+        for (spec, setting) in plan.rows().unwrap() {
+            let case = plan
+                .cases
+                .iter()
+                .find(|case| case.name == spec.case)
+                .unwrap();
+            let needed = spec.cache_bytes as f64 * case.working_set / 4096.0 * 24.25;
+            let expected = (case.directory_gib * GIB as f64 / needed).min(1.0);
+            assert!((setting.referenced - expected).abs() < 1e-6, "{spec:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_plan_is_told() {
+        for (from, to) in [
+            ("variability = 0.", "variability = 5."),
+            ("\"published\"", "\"guessed\""),
+            ("adapter-units = ", "adapter-units = 0 # "),
+            ("client-ns = [", "client-ns = [-"),
+            ("server-ns = [", "server-ns = [1, "),
+            ("working-set = 0.", "working-set = 2."),
+            ("clients = [1,", "clients = [0,"),
+            ("seed = 1", "sed = 1"),
+        ] {
+            assert!(BUILT_IN.contains(from), "{from}");
+            assert!(
+                Plan::parse(&BUILT_IN.replacen(from, to, 1)).is_err(),
+                "{to}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_kept_and_fits() {
+        let mut plan = Plan::built_in().unwrap();
+        plan.keep(&["stale".to_owned()]);
+        assert_eq!(plan.cases.len(), 1);
+        plan.fit(Duration::from_millis(1));
+        assert_eq!(plan.reads, 100);
+    }
+}
