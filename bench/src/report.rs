@@ -86,6 +86,8 @@ pub struct Page {
     body: String,
     contents: Vec<String>,
     reports: Vec<Value>,
+    /// What stands below each plot: whether it was measured. Nothing, if it is empty.
+    kind: &'static str,
 }
 
 const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:72rem;margin:2rem auto;padding:0 1rem;\
@@ -107,6 +109,7 @@ impl Page {
             body: String::new(),
             contents: Vec::new(),
             reports: Vec::new(),
+            kind: "",
         }
     }
 
@@ -286,6 +289,9 @@ impl Page {
             caption(&drawn.title),
             drawn.svg.inline(&drawn.title)
         );
+        if !self.kind.is_empty() {
+            let _ = writeln!(figure, "<p class='kind'>{}</p>", escape(self.kind));
+        }
         for note in &drawn.notes {
             let _ = writeln!(figure, "<p>{}</p>", escape(note));
         }

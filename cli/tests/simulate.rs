@@ -45,7 +45,8 @@ fn a_case_is_printed_beside_what_was_measured() {
         "--case",
         "one machine",
     ];
-    let against = [&simulate[..], &["--against", &path("scale.json")]].concat();
+    let scale = path("scale.json");
+    let against = [&simulate[..], &["--against", &scale]].concat();
     let printed = text(&run(&against).stdout);
     assert!(
         printed.starts_with("Simulated: nothing was measured."),
@@ -72,12 +73,19 @@ fn a_case_is_printed_beside_what_was_measured() {
 #[test]
 fn wrong_uses_are_told() {
     let directory = tempfile::tempdir().unwrap();
-    let plan = directory.path().join("plan.toml");
-    std::fs::write(&plan, "seed = 1\n").unwrap();
-    let plan = plan.display().to_string();
+    let plan = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let short = plan("short.toml", "seed = 1\n");
+    let built_in = include_str!("../../bench/plans/simulate.toml");
+    let crowd = built_in.replacen("clients = [1,", "clients = [20000,", 1);
+    let crowd = plan("crowd.toml", &crowd);
     for (arguments, expected) in [
         (["--case", "nothing"], "no such case"),
-        (["--plan", &plan], "missing field"),
+        (["--plan", &short], "missing field"),
+        (["--plan", &crowd], "clients: clients are 1 to 10,000"),
         (["--seconds", "0"], "--seconds"),
     ] {
         let output = odafs()

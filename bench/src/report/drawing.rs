@@ -25,6 +25,13 @@ pub fn draw(page: &mut Page, report: &Value) -> Result<()> {
     }
     let bench = report["bench"].as_str().unwrap_or("latency");
     page.heading(&capital(bench));
+    page.kind = match bench {
+        _ if report["simulated"] == true => "Simulated: a model played it, nothing was measured.",
+        "registration" => {
+            "Real, but for the price of registering memory over tcp, which is assumed (`odafs bench registration --help`)."
+        }
+        _ => "Real: measured on the machine named above.",
+    };
     if report["simulated"] == true {
         // On which machine it was played says nothing.
         let commit = report["commit"].as_str().unwrap_or("unknown");
@@ -54,6 +61,7 @@ pub fn draw(page: &mut Page, report: &Value) -> Result<()> {
     }
     page.folded_table(&format!("All {} rows", rows.len()), &all(rows));
     page.keep(report);
+    page.kind = "";
     Ok(())
 }
 

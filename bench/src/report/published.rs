@@ -29,6 +29,12 @@ pub(super) fn of_sweep(bench: &str, key: &str, row: &Value) -> Vec<Reference> {
                 ("cache (2007)", "figure 11", None, 730.0),
                 ("FMR (2007)", "figure 11", None, 400.0),
                 ("per-operation (2007)", "figure 11", None, 350.0),
+                (
+                    "all-physical (2007)",
+                    "figure 14, up to, on Linux",
+                    None,
+                    900.0,
+                ),
             ],
             ("registration", Some("write"), _) if length == Some(131_072) => {
                 &[("cache (2007)", "figure 12", None, 515.0)]
@@ -52,7 +58,32 @@ pub(super) fn of_sweep(bench: &str, key: &str, row: &Value) -> Vec<Reference> {
         at: *at,
         value: mib(*mb),
     };
-    all.iter().map(reference).collect()
+    let mut found: Vec<Reference> = all.iter().map(reference).collect();
+    if (bench, row["operation"].as_str(), length) == ("designs", Some("read"), Some(131_072)) {
+        found.push(Reference {
+            name: "Read-Write (2006)".to_owned(),
+            source: "Optimizing OpenSolaris NFS over RDMA, figure 14, levels off".to_owned(),
+            hardware: "Sun Fire V20z with InfiniBand MT23108 on PCI-X".to_owned(),
+            at: None,
+            value: mib(200.0),
+        });
+    }
+    found
+}
+
+/// Transactions of Postmark by both designs: the mean time of one, which is 1 by the published rate.
+pub(super) fn transactions() -> Vec<Reference> {
+    let all = [("RDMA Write", 344.0), ("RDMA Read", 348.0)];
+    let reference = |(design, rate): (&str, f64)| Reference {
+        name: format!("{design} (2006)"),
+        source: format!(
+            "Optimizing OpenSolaris NFS over RDMA, table 1: the mean of {rate} transactions a second"
+        ),
+        hardware: "Sun Fire V20z with InfiniBand MT23108 on PCI-X, files in memory".to_owned(),
+        at: None,
+        value: 1e9 / rate,
+    };
+    all.map(reference).to_vec()
 }
 
 /// Table II of "The Optimistic Direct Access File System".
@@ -83,7 +114,7 @@ mod tests {
         assert_eq!(count("throughput", rate, &row("write", 512, json!(4))), 0);
         assert_eq!(
             count("designs", rate, &row("read", 131_072, Value::Null)),
-            2
+            3
         );
         assert_eq!(
             count("designs", rate, &row("read", 1 << 20, Value::Null)),

@@ -73,6 +73,8 @@ pub enum Route {
     OneSided,
 }
 
+const ROUTES: [Route; 3] = [Route::Rpc, Route::Guarded, Route::OneSided];
+
 impl Route {
     /// As rows have it.
     pub fn name(self) -> &'static str {
@@ -152,6 +154,15 @@ impl Costs {
         }
     }
 
+    /// Whether the line through the lengths that are known gives times that can be, for a read of so many bytes.
+    fn reach(&self, bytes: u64) -> bool {
+        ROUTES.iter().all(|route| {
+            let cost = self.of(*route);
+            (1.0..1e9).contains(&self.at(&cost.client_ns, bytes))
+                && (0.0..1e9).contains(&self.at(&cost.server_ns, bytes))
+        })
+    }
+
     fn are_possible(&self) -> bool {
         let costs = [&self.rpc, &self.guarded, &self.one_sided];
         let times = |of: fn(&Cost) -> &Vec<f64>, least: f64| {
@@ -164,9 +175,11 @@ impl Costs {
             // A read that takes no time at all would never end.
             && times(|cost| &cost.client_ns, 1.0)
             && times(|cost| &cost.server_ns, 0.0)
-            && costs.iter().all(|cost| (0.0..1e9).contains(&cost.adapter_ns))
-            && self.adapter_units > 0
-            && self.packet_bytes > 0
+            && costs.iter().all(|cost| (0.0..1e6).contains(&cost.adapter_ns))
+            && (1..=1024).contains(&self.adapter_units)
+            && (64..=1 << 24).contains(&self.packet_bytes)
+            && self.header_bytes <= 1024
+            && self.request_bytes.max(self.reply_bytes) <= 1 << 16
     }
 }
 
@@ -185,7 +198,10 @@ impl Plan {
     /// It is no plan, in words.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
-        ensure!(plan.reads >= 100, "reads: a row takes 100 and more");
+        ensure!(
+            (100..=1_000_000).contains(&plan.reads),
+            "reads: a row takes 100 to 1,000,000"
+        );
         ensure!(
             (0.0..=1.0).contains(&plan.variability) && plan.reference_bytes > 0.0,
             "variability is from 0 to 1, and reference-bytes above 0"
@@ -193,42 +209,19 @@ impl Plan {
         for (name, costs) in &plan.costs {
             ensure!(
                 costs.are_possible(),
-                "costs.{name}: client-ns and server-ns have a time for each of the rising sizes; adapter-units, packet-bytes and \
-                 each client-ns are 1 or more, no time is below 0"
+                "costs.{name}: client-ns and server-ns have a time for each of the rising sizes, client-ns 1 or more, \
+                 server-ns 0 or more, both below 1e9; adapter-ns is 0 to 1e6, adapter-units 1 to 1024, packet-bytes 64 to \
+                 16777216, header-bytes up to 1024, request-bytes and reply-bytes up to 65536"
             );
         }
         for case in &plan.cases {
-            let within = |values: &[u32], most| values.iter().all(|n| (1..=most).contains(n));
-            ensure!(
-                within(&case.clients, 10_000) && within(&case.cores, 1024),
-                "{}: clients are 1 to 10,000, cores 1 to 1024",
-                case.name
-            );
-            let sizes = case.sizes.iter().all(|n| (1..=1 << 24).contains(n));
-            let links = case.links_gbit.iter().all(|n| (0.0..=10_000.0).contains(n));
-            let stale = case.stale_percent.iter().all(|n| (0.0..=100.0).contains(n));
-            ensure!(
-                sizes && links && stale,
-                "{}: sizes are 1 to 16777216, links-gbit 0 to 10000, stale-percent 0 to 100",
-                case.name
-            );
-            let memory = case.cache_gib.iter().all(|n| (1..1 << 30).contains(n));
-            ensure!(
-                memory && case.working_set > 0.0 && case.working_set <= 1.0,
-                "{}: cache-gib is 1 or more, working-set above 0 and up to 1",
-                case.name
-            );
-            ensure!(
-                case.directory_gib >= 0.0 && (0.0..1e9).contains(&case.one_way_ns),
-                "{}: directory-gib and one-way-ns are not below 0",
-                case.name
-            );
-            for name in &case.costs {
-                let known = plan.costs.contains_key(name);
-                ensure!(known, "{}: there are no costs.{name}", case.name);
-            }
+            case.check(&plan.costs)?;
         }
-        ensure!(!plan.rows()?.is_empty(), "the cases have no rows");
+        let rows: usize = plan.cases.iter().map(Case::len).sum();
+        ensure!(
+            (1..=MOST_ROWS).contains(&rows),
+            "the cases have {rows} rows: 1 to {MOST_ROWS} can be simulated"
+        );
         Ok(plan)
     }
 
@@ -288,8 +281,76 @@ impl Plan {
 }
 
 const GIB: u64 = 1 << 30;
+/// Rows of a plan.
+const MOST_ROWS: usize = 10_000;
 
 impl Case {
+    fn check(&self, known: &BTreeMap<String, Costs>) -> Result<()> {
+        let name = &self.name;
+        ensure!(
+            self.len() > 0,
+            "{name}: each list has one value or more, or the case has no rows"
+        );
+        let within = |values: &[u32], most| values.iter().all(|n| (1..=most).contains(n));
+        ensure!(
+            within(&self.clients, 10_000),
+            "{name}: clients are 1 to 10,000"
+        );
+        ensure!(within(&self.cores, 1024), "{name}: cores are 1 to 1024");
+        ensure!(
+            self.sizes.iter().all(|n| (1..=1 << 24).contains(n)),
+            "{name}: sizes are 1 to 16777216"
+        );
+        let link = |gbit: &f64| *gbit == 0.0 || (1.0..=10_000.0).contains(gbit);
+        ensure!(
+            self.links_gbit.iter().all(link),
+            "{name}: links-gbit are 1 to 10000, or 0 for none"
+        );
+        let percent = |part: &f64| (0.0..=100.0).contains(part);
+        ensure!(
+            self.stale_percent.iter().all(percent),
+            "{name}: stale-percent is 0 to 100"
+        );
+        ensure!(
+            self.cache_gib.iter().all(|n| (1..1 << 30).contains(n)),
+            "{name}: cache-gib is 1 to 1073741823"
+        );
+        ensure!(
+            self.working_set > 0.0 && self.working_set <= 1.0,
+            "{name}: working-set is above 0, and 1 at most"
+        );
+        ensure!(
+            self.directory_gib >= 0.0 && (0.0..1e9).contains(&self.one_way_ns),
+            "{name}: directory-gib and one-way-ns are 0 or more, one-way-ns below 1e9"
+        );
+        for of in &self.costs {
+            let costs = known
+                .get(of)
+                .with_context(|| format!("{name}: there are no costs.{of}"))?;
+            for bytes in &self.sizes {
+                ensure!(
+                    costs.reach(*bytes),
+                    "{name}: a read of {bytes} bytes is too far from the sizes of costs.{of}"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// How many rows it has.
+    fn len(&self) -> usize {
+        let lists = [
+            self.costs.len(),
+            self.sizes.len(),
+            self.links_gbit.len(),
+            self.cores.len(),
+            self.stale_percent.len(),
+            self.cache_gib.len(),
+            self.clients.len(),
+        ];
+        lists.into_iter().fold(ROUTES.len(), usize::saturating_mul)
+    }
+
     /// All combinations; what comes last here is what follows each other.
     fn specs(&self) -> Vec<Spec> {
         let first = Spec {
@@ -306,8 +367,7 @@ impl Case {
         };
         let all = each(vec![first], &self.costs, |spec, name| spec.costs = name);
         let all = each(all, &self.sizes, |spec, bytes| spec.size_bytes = bytes);
-        let routes = [Route::Rpc, Route::Guarded, Route::OneSided];
-        let all = each(all, &routes, |spec, route| spec.route = route);
+        let all = each(all, &ROUTES, |spec, route| spec.route = route);
         let all = each(all, &self.links_gbit, |spec, gbit| spec.link_gbit = gbit);
         let all = each(all, &self.cores, |spec, cores| spec.cores = cores);
         let all = each(all, &self.stale_percent, |spec, part| {
@@ -391,22 +451,42 @@ mod tests {
 
     #[test]
     fn what_is_no_plan_is_told() {
-        for (from, to) in [
-            ("variability = 0.", "variability = 5."),
-            ("\"published\"", "\"guessed\""),
-            ("adapter-units = ", "adapter-units = 0 # "),
-            ("client-ns = [", "client-ns = [-"),
-            ("server-ns = [", "server-ns = [1, "),
-            ("working-set = 0.", "working-set = 2."),
-            ("clients = [1,", "clients = [0,"),
-            ("seed = 1", "sed = 1"),
+        for (from, to, told) in [
+            ("variability = 0.", "variability = 5.", "variability"),
+            ("reads = ", "reads = 99 # ", "100 to 1,000,000"),
+            ("\"published\"", "\"guessed\"", "no costs.guessed"),
+            ("adapter-units = ", "adapter-units = 0 # ", "adapter-units"),
+            ("client-ns = [", "client-ns = [-", "client-ns"),
+            ("server-ns = [", "server-ns = [1, ", "rising sizes"),
+            ("working-set = 0.", "working-set = 2.", "working-set"),
+            ("working-set = 0.5", "working-set = nan", "working-set"),
+            ("clients = [1,", "clients = [0,", "clients are"),
+            ("clients = [1,", "clients = [] # ", "no rows"),
+            ("links-gbit = [100]", "links-gbit = [0.01]", "links-gbit"),
+            (
+                "stale-percent = [1]",
+                "stale-percent = [101]",
+                "stale-percent",
+            ),
+            ("sizes = [4096, 65536, 1", "sizes = [0, 1", "sizes are"),
+            ("seed = 1", "sed = 1", "sed"),
         ] {
             assert!(BUILT_IN.contains(from), "{from}");
-            assert!(
-                Plan::parse(&BUILT_IN.replacen(from, to, 1)).is_err(),
-                "{to}"
-            );
+            let error = Plan::parse(&BUILT_IN.replacen(from, to, 1)).unwrap_err();
+            assert!(error.to_string().contains(told), "{to}: {error}");
         }
+    }
+
+    #[test]
+    fn a_plan_without_end_is_refused() {
+        let many = (1..=4000).map(|n| n.to_string()).collect::<Vec<_>>();
+        let many = format!("clients = [{}] # ", many.join(", "));
+        let error = Plan::parse(&BUILT_IN.replacen("clients = [1,", &many, 1)).unwrap_err();
+        assert!(error.to_string().contains("rows: 1 to 10000"), "{error}");
+        let long = BUILT_IN.replacen("370000]", "900000000]", 1);
+        let long = long.replacen("1048576]", "16777216]", 1);
+        let error = Plan::parse(&long).unwrap_err();
+        assert!(error.to_string().contains("too far"), "{error}");
     }
 
     #[test]

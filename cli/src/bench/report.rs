@@ -203,6 +203,14 @@ pub fn run(arguments: Arguments) -> Result<()> {
         let left_out = if *has_rows { "" } else { " and is left out" };
         page.warning(&format!("The bench {name} failed{left_out}: {reason}."));
     }
+    if arguments.from.is_empty() && arguments.bench.is_empty() {
+        page.heading("Peers");
+        page.paragraph(&format!(
+            "Left out: {}. bench/peers/run of the sources installs and starts them; `--from` draws what it prints with \
+             --json.",
+            left_out().join("; ")
+        ));
+    }
     file.finish(&page.html())?;
     let reports: Vec<Value> = reports.into_iter().map(|(_, report)| report).collect();
     for (draw, file) in plots {
@@ -229,6 +237,26 @@ fn read(path: &Path) -> Result<Vec<(String, Value)>> {
         Value::Array(reports) => reports.into_iter().map(|r| (name.clone(), r)).collect(),
         report => vec![(name, report)],
     })
+}
+
+/// The other servers, none of which this command starts, and whether they are there.
+fn left_out() -> Vec<String> {
+    const PEERS: [(&str, &str); 3] = [
+        ("Redis", "redis-server"),
+        ("memcached", "memcached"),
+        ("nfs-ganesha", "ganesha.nfsd"),
+    ];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let peer = |(name, program): (&str, &str)| {
+        let is_there = places.iter().any(|place| place.join(program).is_file());
+        let why = match is_there {
+            true => "installed, but not started by this command",
+            false => "not installed",
+        };
+        format!("{name} ({why})")
+    };
+    PEERS.into_iter().map(peer).collect()
 }
 
 /// A bench that failed.

@@ -27,7 +27,8 @@ whose reference the client has no memory. `limit` is what bounds the rate. A see
 figures again.
 --against puts the rates that `odafs bench scale` has measured on this machine beside those that
 the model gives for it.
-The built-in plan is bench/plans/simulate.toml in the sources.")]
+The built-in plan is bench/plans/simulate.toml in the sources; docs/SIMULATION.md says what the
+model leaves out.")]
 pub struct Arguments {
     /// Only this case of the plan [may be repeated]
     #[arg(long, value_name = "NAME")]
