@@ -77,9 +77,14 @@ pub(super) fn draw(page: &mut Page, report: &Value, rows: &[Value]) {
          step:",
     );
     let costs = report["costs"].as_array().into_iter().flatten();
-    let costs = costs.map(|costs| vec![capital(&word(costs, "name")), word(costs, "source")]);
-    let heading = vec!["<Costs".to_owned(), "<Where they come from".to_owned()];
-    page.table(&[vec![heading], costs.collect()].concat());
+    for costs in costs {
+        // No table: its cells do not wrap, and these are sentences.
+        page.small(&format!(
+            "{}: {}.",
+            capital(&word(costs, "name")),
+            word(costs, "source")
+        ));
+    }
     for case in distinct(rows, |row| word(row, "case")) {
         let of: Vec<&Value> = (rows.iter()).filter(|row| row["case"] == *case).collect();
         page.subheading(&format!("Simulated: {case}"));
