@@ -1,7 +1,7 @@
 //! `odafs bench soak`: many clients of every kind read and write for a long time, every byte that they read is checked, and
 //! what both processes take is written down, so that a leak or a slow-down shows.
 //!
-//! Every page says which write it is of ([`crate::pages`]). A reader that keeps no pages may see nothing older than what
+//! Every page says which write it is of (as in `odafs bench mixed`). A reader that keeps no pages may see nothing older than what
 //! was acknowledged before its read began; one that does, nothing older than what was when it opened the file.
 
 mod files;
