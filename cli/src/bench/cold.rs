@@ -30,8 +30,8 @@ each, or all of it in records of 4 KiB, 64 KiB and 1 MiB. `cache` is the server'
 files. With one of two files the second pass is from memory; with one of an eighth of the file it
 is dropped from the kernel's page cache before the second pass too. `default` are default options,
 of which the client's own memory (64 MiB) is one. `local pread` makes system calls on the file;
-`/ pread` is the mean against theirs in the same round. `from disk` is what the kernel fetched from
-the disk for each byte read, read ahead included. --seconds makes the file shorter.
+`/ pread` is the mean against theirs in the same round. `from disk` is what the kernel fetched
+from the disk for each byte read, read ahead included. --seconds makes the file shorter.
 The built-in plan is bench/plans/cold.toml in the sources.")]
 pub struct Arguments {
     /// Only `local` and clients over this fabric [may be repeated]
