@@ -51,6 +51,11 @@ impl File {
         }
     }
 
+    /// Another file of this client, of which no path is known.
+    pub(crate) fn sibling(&self, state: Arc<FileState>) -> Self {
+        Self::new(self.client.clone(), state, "(written before)".into())
+    }
+
     pub(crate) fn shared(&self) -> &Shared {
         self.client.shared()
     }

@@ -70,6 +70,8 @@ pub struct Shared {
     pub learned: AtomicU64,
     /// Bytes written.
     pub written: AtomicU64,
+    /// Bytes that writes take which the server may still lose, of all files.
+    pub unstable: Arc<AtomicU64>,
     /// The policy.
     pub policy: Mutex<Policy>,
     /// Where the policy is to say which pages are kept: which of them would be read again.
@@ -141,6 +143,7 @@ impl Shared {
             directory,
             learned: AtomicU64::new(0),
             written: AtomicU64::new(0),
+            unstable: Arc::default(),
             policy: Mutex::new(policy),
             reuse: by_policy.then(|| Reuse::new(frames(budget.data_bytes(0)))),
             cache,
@@ -181,7 +184,13 @@ impl Shared {
         let number = files.next_number;
         files.next_number += 1;
         let orders = self.first_orders(&record);
-        let file = Arc::new(FileState::new(number, handle, record, orders));
+        let file = Arc::new(FileState::new(
+            number,
+            handle,
+            record,
+            orders,
+            Arc::clone(&self.unstable),
+        ));
         files.by_handle.put(handle, file.clone());
         files.shrink();
         file
@@ -190,6 +199,14 @@ impl Shared {
     /// What is kept of a file, if anything is.
     pub fn known_file(&self, handle: &Handle) -> Option<Arc<FileState>> {
         self.files.lock().by_handle.peek(handle).cloned()
+    }
+
+    /// The files with writes that the server may still lose, those first that were not used for longest.
+    pub fn unstable_files(&self) -> Vec<Arc<FileState>> {
+        let files = self.files.lock();
+        let is_unstable = |file: &&Arc<FileState>| file.unstable.lock().bytes > 0;
+        let unstable = files.by_handle.iter().rev().map(|(_, file)| file);
+        unstable.filter(is_unstable).cloned().collect()
     }
 
     // The data cache

@@ -64,6 +64,8 @@ pub struct Unstable {
     pub bytes: u64,
     /// Others are being committed, and may turn out lost.
     pub committing: bool,
+    /// What all files of the client take, of which this is a part.
+    of_all: Arc<AtomicU64>,
 }
 
 /// A write that is kept until it, and all before it, are stable.
@@ -109,6 +111,21 @@ impl KeptWrite {
 }
 
 impl Unstable {
+    /// Nothing yet; what is kept counts in `of_all` too.
+    fn counted(of_all: Arc<AtomicU64>) -> Mutex<Self> {
+        Mutex::new(Self {
+            of_all,
+            ..Self::default()
+        })
+    }
+
+    fn set_bytes(&mut self, bytes: u64) {
+        // In this order the sum of all never wraps.
+        self.of_all.fetch_add(bytes, Relaxed);
+        self.of_all.fetch_sub(self.bytes, Relaxed);
+        self.bytes = bytes;
+    }
+
     /// Keeps a write, if the server may lose it or an earlier one: that would be sent again, and must not hide this one.
     pub fn keep(&mut self, offset: u64, data: &[u8], fate: Fate) {
         if matches!(fate, Fate::Unstable(_)) || self.committing || !self.writes.is_empty() {
@@ -119,7 +136,7 @@ impl Unstable {
                 data: kept.into(),
                 fate,
             });
-            self.bytes += (kept.len() + size_of::<KeptWrite>()) as u64;
+            self.set_bytes(self.bytes + (kept.len() + size_of::<KeptWrite>()) as u64);
         }
     }
 
@@ -127,13 +144,13 @@ impl Unstable {
     pub fn put_back(&mut self, mut writes: Vec<KeptWrite>) {
         writes.append(&mut self.writes);
         let bytes = |write: &KeptWrite| (write.data.len() + size_of::<KeptWrite>()) as u64;
-        self.bytes = writes.iter().map(bytes).sum();
+        self.set_bytes(writes.iter().map(bytes).sum());
         self.writes = writes;
     }
 
     /// All that is kept; nothing is, after that.
     pub fn take(&mut self) -> Vec<KeptWrite> {
-        self.bytes = 0;
+        self.set_bytes(0);
         std::mem::take(&mut self.writes)
     }
 }
@@ -147,8 +164,14 @@ pub struct Moment {
 }
 
 impl FileState {
-    /// A file of which nothing is known yet.
-    pub fn new(number: u64, handle: Handle, record: Record, orders: Orders) -> Self {
+    /// A file of which nothing is known yet. What its writes take until they are stable counts in `unstable` too.
+    pub fn new(
+        number: u64,
+        handle: Handle,
+        record: Record,
+        orders: Orders,
+        unstable: Arc<AtomicU64>,
+    ) -> Self {
         Self {
             number,
             handle,
@@ -157,7 +180,7 @@ impl FileState {
             record: Mutex::new(record),
             orders,
             ticks: Default::default(),
-            unstable: Mutex::default(),
+            unstable: Unstable::counted(unstable),
             syncing: Mutex::new(()),
             order: RwLock::new(()),
             generation: AtomicU64::new(0),

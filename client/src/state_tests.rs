@@ -7,7 +7,7 @@ fn file() -> FileState {
     let handle = Handle::from(FileHandle(&[1]));
     let orders = Orders::new(Order::standing(Choice::Rpc, false));
     let record = Policy::new(Config::default(), 1, None).record();
-    FileState::new(1, handle, record, orders)
+    FileState::new(1, handle, record, orders, Arc::default())
 }
 
 /// Of a version that these seconds tell.

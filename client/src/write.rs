@@ -22,6 +22,10 @@ use std::collections::BTreeMap;
 
 /// Unstable bytes of one file that are kept to be sent again; beyond, they are committed first.
 const UNSTABLE_MAX: u64 = 32 << 20;
+/// The same of all files of a client.
+const UNSTABLE_OF_ALL_MAX: u64 = 64 << 20;
+/// NFS3ERR_STALE: the file is gone.
+const STALE: Status = Status(70);
 /// Times that lost data is sent again before that is an error.
 const RESENDS_MAX: u32 = 5;
 
@@ -59,6 +63,9 @@ pub fn write(file: &File, data: &[u8], offset: u64, stable: Stable) -> Result<()
     }
     if file.state().unstable.lock().bytes + data.len() as u64 > UNSTABLE_MAX {
         sync(file)?;
+    }
+    if file.shared().unstable.load(Relaxed) > UNSTABLE_OF_ALL_MAX {
+        settle(file);
     }
     let state = file.state();
     let _order = state.order.read();
@@ -223,6 +230,26 @@ impl Send<'_> {
                 before,
                 offset.saturating_sub(before) + 1,
             );
+        }
+    }
+}
+
+/// Commits other files, until half of what may be kept is left. Nobody may ever sync those: they may be closed, or removed.
+fn settle(file: &File) {
+    let shared = file.shared();
+    for state in shared.unstable_files() {
+        if shared.unstable.load(Relaxed) <= UNSTABLE_OF_ALL_MAX / 2 {
+            return;
+        }
+        let other = file.sibling(state);
+        match sync(&other) {
+            Ok(()) => {}
+            // Of a file that is gone nothing can be lost.
+            Err(WriteError::Server { status, .. }) if status == STALE => {
+                other.state().unstable.lock().take();
+            }
+            // It is kept, for who syncs that file to hear of. What is wrong there may be so everywhere.
+            Err(_) => return,
         }
     }
 }

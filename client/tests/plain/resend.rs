@@ -120,3 +120,28 @@ fn a_sync_that_failed_is_made_up_for_by_the_next() {
     file.sync().unwrap();
     assert!(fake.content("a") == [2; 4_000]);
 }
+
+/// Nobody will ever sync files that are closed, or removed: they take no memory without end all the same.
+#[test]
+fn what_nobody_syncs_is_committed_when_it_is_much() {
+    const FILES: usize = 100;
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    for number in 0..FILES {
+        let name = format!("file {number}");
+        let file = client.create(&name).unwrap();
+        file.write_at(&[number as u8; 1 << 20], 0).unwrap();
+        if number % 2 == 0 {
+            client.remove(&name).unwrap();
+        }
+    }
+    // Half of 64 MiB are committed when there are more.
+    let commits = fake.count(P::Commit);
+    assert!((60..FILES).contains(&commits), "{commits}");
+    let first = client.open("file 1").unwrap();
+    first.sync().unwrap();
+    assert_eq!(fake.count(P::Commit), commits, "it is stable already");
+    let last = client.open("file 99").unwrap();
+    last.sync().unwrap();
+    assert_eq!(fake.count(P::Commit), commits + 1);
+}
