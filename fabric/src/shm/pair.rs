@@ -5,7 +5,7 @@ use super::accounts::{Accounts, Charge};
 use super::hangup::Watched;
 use super::ring::{Consumer, Producer, Ring};
 use super::socket::{Packet, Socket};
-use crate::clock::Nanos;
+use crate::clock::{self, Nanos};
 use crate::fabric::{Exposed, Peer, PostError, Posted, QueuePair, Remote, SteeringTag};
 use crate::memory::mapping::Mapping;
 use crate::memory::{ArenaView, Region};
@@ -24,8 +24,12 @@ const REGISTER_BURST: u32 = 4;
 /// Messages up to here are copied as a whole, in bytes: registrations among them.
 const SHORT: usize = 64;
 
-/// Empty polls after which one looks whether the socket is still open: a few milliseconds' worth, as it is a system call.
-const POLLS_PER_LOOK: u32 = 1 << 17;
+/// Empty polls between two looks at the clock.
+const POLLS_PER_CLOCK: u32 = 1 << 9;
+
+/// Who polls in vain looks so often whether the socket is still open, which is a system call: at the server, which has many
+/// connections, and at the client, to which descriptors come over it.
+const LOOK_EVERY: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(2)];
 
 /// Packets that one look takes.
 const PACKET_BURST: u32 = 64;
@@ -100,6 +104,8 @@ pub struct Pair {
     armed: bool,
     closed: bool,
     empty_polls: u32,
+    /// When to look at the socket next, if there is nothing but empty polls.
+    look_next: Nanos,
     last_messages: u32,
     /// By steering tag less one.
     memories: Vec<Memory>,
@@ -128,6 +134,7 @@ impl Pair {
             armed: false,
             closed: false,
             empty_polls: 0,
+            look_next: Nanos(0),
             last_messages: LAST_MESSAGES,
             memories: Vec::new(),
             writes: Writes::default(),
@@ -137,6 +144,25 @@ impl Pair {
             private_data,
             role,
         }
+    }
+
+    /// Counts an empty poll. Is it time to look at the socket? By the clock: who serves many others polls seldom.
+    #[inline]
+    fn is_due(&mut self) -> bool {
+        self.empty_polls += 1;
+        self.empty_polls >= POLLS_PER_CLOCK && self.is_due_by_clock()
+    }
+
+    #[cold]
+    fn is_due_by_clock(&mut self) -> bool {
+        self.empty_polls = 0;
+        let now = clock::now();
+        let is_due = now >= self.look_next;
+        if is_due {
+            self.look_next =
+                now + LOOK_EVERY[usize::from(matches!(self.role, Role::Client { .. }))];
+        }
+        is_due
     }
 
     /// Takes what came over the socket: wake-ups, and at the client descriptors.

@@ -1,10 +1,7 @@
 //! The queue pair as the trait has it.
 
 use super::regions::exposed;
-use super::{
-    DATA, Memory, POLLS_PER_LOOK, Pair, REGISTER, REGISTER_BURST, Role, SHORT, TAGS_MAX,
-    WRITE_PREPARED,
-};
+use super::{DATA, Memory, Pair, REGISTER, REGISTER_BURST, Role, SHORT, TAGS_MAX, WRITE_PREPARED};
 use crate::clock::Nanos;
 use crate::fabric::{
     self, Access, Completion, Exposed, MARKS_BYTES, Peer, PostError, Posted, QueuePair, ReadOrder,
@@ -212,9 +209,7 @@ impl QueuePair for Pair {
                     }
                 }
                 Taken::Nothing => {
-                    self.empty_polls += 1;
-                    if self.empty_polls >= POLLS_PER_LOOK {
-                        self.empty_polls = 0;
+                    if self.is_due() {
                         self.look_at_socket();
                     }
                     return None;
@@ -231,10 +226,8 @@ impl QueuePair for Pair {
 
     fn poll_send_queue(&mut self) -> Option<Completion> {
         self.length = 0;
-        self.empty_polls += 1;
         let rung = self.bell.as_ref().is_none_or(Bell::take);
-        if rung || self.empty_polls >= POLLS_PER_LOOK {
-            self.empty_polls = 0;
+        if rung || self.is_due() {
             self.look_at_socket();
         }
         None
@@ -252,8 +245,10 @@ impl QueuePair for Pair {
 
     #[inline]
     fn is_quiet(&mut self) -> bool {
-        self.empty_polls += 1;
-        !self.closed && !self.armed && self.empty_polls < POLLS_PER_LOOK && !self.into.is_ready()
+        if self.is_due() {
+            self.look_at_socket();
+        }
+        !self.closed && !self.armed && !self.into.is_ready()
     }
 
     fn arm(&mut self) -> bool {
