@@ -271,6 +271,9 @@ impl File {
 
     /// Writes all of `data` at `offset`, unstable: a crash of the server may lose it until [`sync`](Self::sync).
     ///
+    /// The client keeps such data, to send it again after a crash. Beyond 32 MiB of one file or 64 MiB of all, a write first
+    /// waits until the server has committed earlier ones.
+    ///
     /// # Errors
     /// The server refused it, or the call failed. A write whose call failed, or that met an I/O error at the server, may
     /// have been done, or be done yet: [`sync`](Self::sync) may send it again, together with earlier ones that the server

@@ -24,8 +24,6 @@ use std::collections::BTreeMap;
 const UNSTABLE_MAX: u64 = 32 << 20;
 /// The same of all files of a client.
 const UNSTABLE_OF_ALL_MAX: u64 = 64 << 20;
-/// NFS3ERR_STALE: the file is gone.
-const STALE: Status = Status(70);
 /// Times that lost data is sent again before that is an error.
 const RESENDS_MAX: u32 = 5;
 
@@ -237,21 +235,30 @@ impl Send<'_> {
 /// Commits other files, until half of what may be kept is left. Nobody may ever sync those: they may be closed, or removed.
 fn settle(file: &File) {
     let shared = file.shared();
+    let is_gone = Status(nfs3::Status::Stale.code());
     for state in shared.unstable_files() {
         if shared.unstable.load(Relaxed) <= UNSTABLE_OF_ALL_MAX / 2 {
             return;
         }
-        let other = file.sibling(state);
-        match sync(&other) {
+        match sync(&file.sibling(state.clone())) {
             Ok(()) => {}
-            // Of a file that is gone nothing can be lost.
-            Err(WriteError::Server { status, .. }) if status == STALE => {
-                other.state().unstable.lock().take();
+            // Nobody is left to sync a file that is closed and gone; who has it open is to hear of it.
+            Err(WriteError::Server { status, .. }) if status == is_gone => {
+                if !is_open(&state) {
+                    state.unstable.lock().take();
+                }
             }
-            // It is kept, for who syncs that file to hear of. What is wrong there may be so everywhere.
-            Err(_) => return,
+            // What is wrong with one file is kept, for who syncs it to hear of.
+            Err(WriteError::Server { .. } | WriteError::Lost { .. }) => {}
+            // What is wrong with the connection is wrong for all.
+            Err(WriteError::Call { .. }) => return,
         }
     }
+}
+
+/// Does a caller have it open? One reference is the table's, one is ours.
+fn is_open(file: &Arc<FileState>) -> bool {
+    Arc::strong_count(file) > 2
 }
 
 /// Commits all that is unstable; sends again what a server that started anew has lost. One at a time: who finds

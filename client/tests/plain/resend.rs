@@ -145,3 +145,17 @@ fn what_nobody_syncs_is_committed_when_it_is_much() {
     last.sync().unwrap();
     assert_eq!(fake.count(P::Commit), commits + 1);
 }
+
+/// What is wrong with one file keeps nobody from committing the others.
+#[test]
+fn what_cannot_be_committed_keeps_no_others_back() {
+    let fake = Fake::start();
+    let client = connect(&fake, options());
+    fake.plan(&[(P::Commit, Trouble::Fails); 30]);
+    for number in 0..70 {
+        let file = client.create(&format!("file {number}")).unwrap();
+        file.write_at(&[number; 1 << 20], 0).unwrap();
+    }
+    let commits = fake.count(P::Commit);
+    assert!(commits >= 60, "{commits}");
+}
