@@ -27,9 +27,11 @@ const SHORT: usize = 64;
 /// Empty polls between two looks at the clock.
 const POLLS_PER_CLOCK: u32 = 1 << 9;
 
-/// Who polls in vain looks so often whether the socket is still open, which is a system call: at the server, which has many
-/// connections, and at the client, to which descriptors come over it.
-const LOOK_EVERY: [Nanos; 2] = [Nanos::from_millis(100), Nanos::from_millis(2)];
+/// Who polls in vain looks so often whether the socket is still open, which is a system call: the server has many connections.
+const SERVER_LOOKS_EVERY: Nanos = Nanos::from_millis(100);
+
+/// The same of a client, to which descriptors come over it.
+const CLIENT_LOOKS_EVERY: Nanos = Nanos::from_millis(2);
 
 /// Packets that one look takes.
 const PACKET_BURST: u32 = 64;
@@ -159,8 +161,11 @@ impl Pair {
         let now = clock::now();
         let is_due = now >= self.look_next;
         if is_due {
-            self.look_next =
-                now + LOOK_EVERY[usize::from(matches!(self.role, Role::Client { .. }))];
+            let every = match self.role {
+                Role::Server { .. } => SERVER_LOOKS_EVERY,
+                Role::Client { .. } => CLIENT_LOOKS_EVERY,
+            };
+            self.look_next = now + every;
         }
         is_due
     }

@@ -83,3 +83,21 @@ fn memory_of_a_server_that_is_gone_counts_no_more() {
         clock::sleep(Nanos::from_millis(1));
     }
 }
+
+/// A server that serves others polls this connection now and then, and never waits.
+#[test]
+fn a_busy_server_notices_that_its_client_is_gone() {
+    const POLLS: u32 = 20_000;
+    let mut ends = connected(&Shm::new());
+    drop(ends.client);
+    for _ in 0..POLLS {
+        if ends.server.is_closed() {
+            return;
+        }
+        if !ends.server.is_quiet() {
+            assert!(ends.server.poll().is_none());
+        }
+        clock::sleep(Nanos::from_micros(100));
+    }
+    panic!("it is open after {POLLS} polls, two seconds and more");
+}
