@@ -62,7 +62,10 @@ impl Reading<'_> {
         let took_ns = self.asked.took_ns().filter(|_| !self.disturbed);
         // What one of them took: they are compared with reads that are alone, too.
         let took_ns = took_ns.map(|ns| ns / ranges.len().max(1) as u64);
-        let mut told = Told::default();
+        let mut told = Told {
+            pages: parts.len().div_ceil(ranges.len().max(1)) as u32,
+            ..Told::default()
+        };
         let lane = self.asked.lane();
         let counts = self.shared.lanes.counts(lane);
         for range in ranges {
@@ -118,6 +121,8 @@ impl Reading<'_> {
 /// What the requests of a batch came to, for the policy.
 #[derive(Debug, Default)]
 pub struct Told {
+    /// Pages of a request, in the mean.
+    pub pages: u32,
     /// The route of the requests that were read directly, entirely or but for what had no reference.
     pub direct: Option<Choice>,
     /// Some of those had parts that went another way.

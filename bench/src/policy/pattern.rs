@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::plan::{Case, PAGE, Pattern};
+use super::plan::{Case, Pattern};
 use crate::random::Random;
 use crate::zipf::{Zipf, shuffled};
 
@@ -21,8 +21,8 @@ pub struct Offsets {
 impl Offsets {
     /// The reads of a case.
     pub fn of(case: &Case) -> Self {
-        let pages = case.working_set_bytes / PAGE as u64;
-        let in_page = (PAGE / case.size_bytes) as u64;
+        let pages = case.working_set_bytes / case.stride();
+        let in_page = case.stride() / case.size_bytes as u64;
         let mut random = Random::new(case.working_set_bytes);
         let places: Vec<u32> = match case.pattern {
             Pattern::Uniform => (0..READS)
@@ -62,16 +62,16 @@ impl Offsets {
     }
 }
 
-/// The first byte of each page, each once: in order for sequential reads, else at random.
+/// Where reads begin that touch each page once: in order for sequential reads, else at random.
 pub fn each_page(case: &Case) -> Vec<u64> {
-    let pages = case.working_set_bytes / PAGE as u64;
+    let pages = case.working_set_bytes / case.stride();
     let order = match case.pattern {
         Pattern::Sequential => (0..pages as u32).collect(),
         _ => shuffled(pages, &mut Random::new(pages)),
     };
     order
         .into_iter()
-        .map(|page| u64::from(page) * PAGE as u64)
+        .map(|page| u64::from(page) * case.stride())
         .collect()
 }
 

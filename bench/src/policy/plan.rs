@@ -171,16 +171,16 @@ impl Plan {
         }
         let wrong = |case: &Case| {
             case.size_bytes == 0
-                || case.size_bytes > PAGE
-                || case.working_set_bytes < PAGE as u64
+                || case.size_bytes > READ_MAX
+                || case.working_set_bytes < case.stride()
                 || case.clients == 0
                 || case.load > 90
                 || (case.shift.is_some() && case.load == 0)
         };
         match plan.all().into_iter().find(wrong) {
             Some(case) => bail!(
-                "{}: reads are of 1 to {PAGE} bytes from one page at least, by one client at least, beside a load \
-                 of 90 percent at most, and of some where others come for a while",
+                "{}: reads are of 1 to {READ_MAX} bytes, from a page and a read's length at least, by one client at \
+                 least, beside a load of 90 percent at most, and of some where others come for a while",
                 case.case
             ),
             None => Ok(plan),
@@ -200,8 +200,11 @@ impl Plan {
     }
 }
 
-/// Bytes of the longest read, and of what a working set is made of.
+/// Bytes of a page: what shorter reads lie within.
 pub const PAGE: usize = 4096;
+
+/// Bytes of the longest read.
+const READ_MAX: usize = 1 << 20;
 
 impl Group {
     fn cases(&self, plan: &Plan) -> Vec<Case> {
@@ -227,21 +230,22 @@ impl Group {
                                     for shift in self.shifts() {
                                         for clients in or(&self.clients, 1) {
                                             let bytes = (*memory_bytes as f64 * share) as u64;
-                                            cases.push(Case {
+                                            let mut case = Case {
                                                 case: self.name.clone(),
                                                 fabric: *fabric,
                                                 served: *served,
                                                 pattern: *pattern,
                                                 size_bytes: *size_bytes,
                                                 memory_bytes: *memory_bytes,
-                                                working_set_bytes: bytes.min(plan.file_mib * MIB)
-                                                    / PAGE as u64
-                                                    * PAGE as u64,
+                                                working_set_bytes: bytes.min(plan.file_mib * MIB),
                                                 load,
                                                 shift,
                                                 clients,
                                                 spins_us: self.spins_us.clone(),
-                                            });
+                                            };
+                                            case.working_set_bytes -=
+                                                case.working_set_bytes % case.stride();
+                                            cases.push(case);
                                         }
                                     }
                                 }
@@ -263,6 +267,11 @@ impl Group {
 }
 
 impl Case {
+    /// What reads begin at a multiple of, in bytes, and what the working set is made of: a page, or the length of longer reads.
+    pub fn stride(&self) -> u64 {
+        self.size_bytes.max(PAGE) as u64
+    }
+
     /// Whether client and server have a processor each: they have, unless it is asked what sharing them costs.
     pub fn is_bound(&self) -> bool {
         self.spins_us.is_empty()

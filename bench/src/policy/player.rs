@@ -6,7 +6,7 @@ use anyhow::Result;
 use odafs::{Cache, File, Granted, Options, Route, Statistics, Wait};
 
 use super::pattern::{Offsets, each_page};
-use super::plan::{Case, PAGE};
+use super::plan::Case;
 use super::setting::Setting;
 use crate::floors::local::LocalFile;
 use crate::histogram::Latencies;
@@ -166,10 +166,9 @@ impl<'a> Player<'a> {
             reader,
             offsets: offsets.clone(),
             clock_ns: setting.clock_ns(),
-            buffer: vec![0; PAGE],
+            buffer: vec![0; case.size_bytes],
             counted: Statistics::default(),
         };
-        player.buffer.truncate(case.size_bytes);
         let begin = Instant::now();
         for _ in 0..cold {
             player.read_next()?;

@@ -40,7 +40,7 @@ struct Player {
 impl Player {
     fn new(costs: Costs) -> Self {
         let mut policy = Policy::new(Config::default(), 1, Some(BLOCK));
-        policy.grant(Choice::Guarded);
+        policy.grant(Choice::Guarded, true);
         let record = policy.record();
         let orders = Orders::new(Order::standing(Choice::Rpc, false));
         orders.set(CLASS, policy.standing(&record, CLASS));

@@ -227,7 +227,7 @@ impl Ours {
     /// Knows nothing yet.
     pub fn new(export: &Export, seed: u64) -> Self {
         let mut policy = Policy::new(Config::default(), seed, None);
-        policy.grant(choice_of(export.most));
+        policy.grant(choice_of(export.most), true);
         let file = policy.record();
         let orders = Orders::new(Order::standing(Choice::Rpc, false));
         orders.set(CLASS, policy.standing(&file, CLASS));

@@ -19,6 +19,9 @@ pub const QUICK_TIMED_ONE_IN: u32 = 64;
 /// One read in so many that the server has a part in.
 pub const TIMED_ONE_IN: u32 = 16;
 
+/// Reads of this class and longer ones are all timed: the clock is nothing beside them.
+const LONG: usize = 4;
+
 /// What one read was told to do.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked {
@@ -57,6 +60,7 @@ impl Asked {
     pub fn standing(orders: &Orders, tick: &Tick, class: SizeClass) -> Option<Self> {
         let order = orders.get(class)?;
         let due = match order.choice {
+            _ if class.index() >= LONG => 1,
             Choice::OneSided => QUICK_TIMED_ONE_IN,
             Choice::Guarded | Choice::Rpc => TIMED_ONE_IN,
         };

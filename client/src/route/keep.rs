@@ -5,13 +5,16 @@
 //! ```
 //!
 //! `chance` is the chance that a read finds its page, were all pages kept. A hit saves the route's time; a miss costs a
-//! look, the copy into the cache, and what it takes to fetch the whole page where less was asked for. What it takes to give
-//! the cache memory is paid once, and apart: [`super::growth`].
+//! look, the copy into the cache, and what it takes to fetch the whole page where less was asked for. A read of several
+//! pages looks for each of them and copies each. What it takes to give the cache memory is paid once, and apart:
+//! [`super::growth`].
 
 use super::{cost::Mean, growth::Growth, order::CLASSES};
 
-/// A hit, until one was timed: a copy of a page from memory.
+/// A hit, for each page until one was timed: a copy of a page from memory.
 const HIT_NS: f64 = 500.0;
+/// Pages of a read, by class, until one came.
+const PAGES: [f64; CLASSES] = [1.0, 1.0, 1.0, 4.0, 16.0, 64.0];
 /// Keeping a page, until it was timed: another copy.
 const PUT_NS: f64 = 250.0;
 /// A look that finds nothing: a line from memory.
@@ -26,6 +29,8 @@ const MARGIN: f64 = 0.05;
 pub struct Keep {
     hits: [Mean; CLASSES],
     put: Mean,
+    /// Pages of a read; none while that is not known.
+    pages: [Mean; CLASSES],
     keeps: [bool; CLASSES],
     chance: Option<f64>,
     growth: Growth,
@@ -40,6 +45,16 @@ impl Keep {
     /// Keeping a page took so long, in memory that the cache had.
     pub fn put(&mut self, ns: u64) {
         self.put.add(ns);
+    }
+
+    /// A read of this class was of so many pages.
+    pub fn spans(&mut self, class: usize, pages: u32) {
+        self.pages[class].add(pages.into());
+    }
+
+    /// Pages of a read of this class; as long as none came, what is likely.
+    pub fn pages(&self, class: usize) -> f64 {
+        self.pages[class].known().unwrap_or(PAGES[class])
     }
 
     /// `count` reads of this class, whose pages are kept, were no hits and took so long each.
@@ -62,7 +77,8 @@ impl Keep {
     }
 
     fn hit_guess_ns(&self, class: usize, route_ns: f64) -> f64 {
-        self.hits[class].settled().unwrap_or(HIT_NS.min(route_ns))
+        let timed = self.hits[class].settled();
+        timed.unwrap_or_else(|| route_ns.min(HIT_NS * self.pages(class)))
     }
 
     /// The chance of a hit, were all pages kept; `None` while it is not known.
@@ -74,7 +90,8 @@ impl Keep {
     pub fn mean_ns(&self, class: usize, route_ns: f64) -> f64 {
         let chance = self.chance.unwrap_or(CHANCE);
         let hit_ns = self.hit_guess_ns(class, route_ns);
-        chance * hit_ns + (1.0 - chance) * (route_ns + self.put.settled().unwrap_or(PUT_NS))
+        let put_ns = self.put.settled().unwrap_or(PUT_NS) * self.pages(class);
+        chance * hit_ns + (1.0 - chance) * (route_ns + put_ns)
     }
 
     /// What a hit takes, if one was timed.
@@ -87,10 +104,11 @@ impl Keep {
     pub fn decide(&mut self, class: usize, route_ns: f64, page_ns: f64) -> bool {
         let hit_ns = self.hit_guess_ns(class, route_ns);
         let put_ns = self.put.settled().unwrap_or(PUT_NS);
+        let pages = self.pages(class);
         let chance = self.chance.unwrap_or(CHANCE);
         let whole_ns = (page_ns - route_ns).max(0.0);
         let won = chance * (route_ns - hit_ns);
-        let lost = (1.0 - chance) * (put_ns + LOOK_NS + whole_ns);
+        let lost = (1.0 - chance) * (pages * (put_ns + LOOK_NS) + whole_ns);
         let margin = MARGIN * route_ns;
         let keeps = &mut self.keeps[class];
         *keeps = won - lost > if *keeps { -margin } else { margin };
@@ -134,6 +152,20 @@ mod tests {
         let mut keep = with_chance(0.3);
         assert!(keep.decide(2, 2000.0, 2000.0));
         assert!(!keep.decide(0, 1000.0, 2000.0));
+    }
+
+    #[test]
+    fn each_page_of_a_long_read_must_pay() {
+        let long = |chance: f64, route_ns: f64| {
+            let mut keep = with_chance(chance);
+            keep.spans(5, 256);
+            keep.decide(5, route_ns, route_ns)
+        };
+        // 1 MiB by RPC over a network, 1.2 us a page.
+        assert!(!long(0.25, 300_000.0));
+        assert!(long(0.9, 300_000.0));
+        // Each page by a call of its own.
+        assert!(long(0.25, 2_000_000.0));
     }
 
     #[test]

@@ -26,7 +26,7 @@ use super::{
 };
 use odafs_common::direct::Feedback;
 
-/// One-sided reads that take no longer are loads from memory.
+/// One-sided reads that take no longer for a page are loads from memory.
 const LOADS_NS: f64 = 2_000.0;
 
 /// What the policy knows, for one file and size class.
@@ -91,14 +91,18 @@ impl Policy {
             probes: 0,
             trials: 0,
         };
-        policy.grant(Choice::Rpc);
+        policy.grant(Choice::Rpc, false);
         policy
     }
 
-    /// From now on there are this route and those before it in [`Choice::ALL`].
-    pub fn grant(&mut self, most: Choice) {
-        for class in &mut self.classes {
-            class.grant(most, &self.config);
+    /// From now on there are this route and those before it in [`Choice::ALL`]. `mapped`: one-sided reads are loads from
+    /// memory; else each page that is read directly costs a request.
+    pub fn grant(&mut self, most: Choice, mapped: bool) {
+        for (n, class) in self.classes.iter_mut().enumerate() {
+            // One call brings many pages.
+            let by_call = n + 1 == CLASSES && !(mapped && most == Choice::OneSided);
+            let first = if by_call { Choice::Rpc } else { most };
+            class.grant(most, first, &self.config);
         }
     }
 
@@ -245,6 +249,13 @@ impl Policy {
         let passed_ns = clipped(ns, hit_ns) * u64::from(count);
         if self.classes[class.index()].passed(passed_ns) {
             self.begin_trial(file, class, now_ns);
+        }
+    }
+
+    /// A read of this class was of so many pages.
+    pub fn spans(&mut self, class: SizeClass, pages: u32) {
+        if let Some((keep, _)) = &mut self.cache {
+            keep.spans(class.index(), pages);
         }
     }
 
@@ -404,16 +415,17 @@ impl Policy {
     /// Are pages kept that are read by this route?
     fn keeps(&mut self, class: SizeClass, choice: Choice) -> bool {
         let cost = |class| self.cost_ns(class, choice);
-        let Some((_, page)) = &self.cache else {
+        let Some((keep, page)) = &self.cache else {
             return false;
         };
+        let pages = keep.pages(class.index());
         let guess_ns = match choice {
-            Choice::OneSided => 600.0,
-            Choice::Guarded | Choice::Rpc => 5_000.0,
+            Choice::OneSided => 600.0 * pages,
+            Choice::Guarded | Choice::Rpc => 5_000.0 + 700.0 * (pages - 1.0),
         };
         let route_ns = cost(class).unwrap_or(guess_ns);
         // The memory of this host is as near as the cache, whatever its first touch takes.
-        if choice == Choice::OneSided && route_ns < LOADS_NS {
+        if choice == Choice::OneSided && route_ns < LOADS_NS * pages {
             return false;
         }
         let page_ns = match class.index() < page.index() {

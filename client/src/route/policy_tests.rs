@@ -54,7 +54,7 @@ const CLASS: SizeClass = SizeClass::nth(2);
 impl Bench {
     fn new(seed: u64) -> Self {
         let mut policy = Policy::new(Config::default(), seed, None);
-        policy.grant(Choice::OneSided);
+        policy.grant(Choice::OneSided, true);
         let file = policy.record();
         let orders = Orders::new(Order::standing(Choice::Rpc, false));
         orders.set(CLASS, policy.standing(&file, CLASS));
@@ -73,7 +73,7 @@ impl Bench {
 
     /// There are these routes from now on.
     fn grant(&mut self, most: Choice) {
-        self.policy.grant(most);
+        self.policy.grant(most, true);
         let standing = self.policy.standing(&self.file, CLASS);
         self.orders.set(CLASS, standing);
     }
@@ -401,7 +401,7 @@ fn what_a_refusal_took_is_learned_without_a_choice() {
 #[test]
 fn pages_are_kept_no_longer_than_a_hit_saves_something() {
     let mut policy = Policy::new(Config::default(), 11, Some(4096));
-    policy.grant(Choice::OneSided);
+    policy.grant(Choice::OneSided, true);
     let mut file = policy.record();
     policy.set_chance(Some(0.99));
     let cold_ns = 5_000;

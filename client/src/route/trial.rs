@@ -70,13 +70,19 @@ struct Trial {
 }
 
 impl Class {
-    /// From now on there are these routes. The most direct one is taken until trials have shown another to be cheaper.
-    pub fn grant(&mut self, most: Choice, config: &Config) {
-        let first_ns = config.trial_interval_ns.0;
+    /// From now on there are these routes. `first` is taken until trials have shown another to be cheaper: the most direct
+    /// one, or what is known beforehand to be better, and then the others can wait.
+    pub fn grant(&mut self, most: Choice, first: Choice, config: &Config) {
+        let (shortest_ns, longest_ns) = config.trial_interval_ns;
+        let first_ns = if first == most {
+            shortest_ns
+        } else {
+            longest_ns
+        };
         self.granted = Choice::ALL.map(|choice| choice.index() <= most.index());
         let tried = self.judged_ns.iter().flatten().count() > 1;
         if !tried || !self.granted[self.best.index()] {
-            self.best = most;
+            self.best = first;
         }
         self.trial = None;
         self.due = [Due {

@@ -76,7 +76,7 @@ impl Shared {
             true => Choice::OneSided,
             false => Choice::Guarded,
         };
-        self.policy.lock().grant(most);
+        self.policy.lock().grant(most, session.view.is_some());
     }
 
     /// What a read of this class is to do.
@@ -147,6 +147,9 @@ impl Shared {
             for ns in told.refused.iter().flatten() {
                 self.policy.lock().refusal_took(asked.asked.class, *ns);
             }
+        }
+        if asked.asked.is_timed() {
+            self.policy.lock().spans(asked.asked.class, told.pages);
         }
         let pure = told.direct.is_none() || told.by_rpc == 0;
         let outcome = match (told.direct, told.by_rpc) {
