@@ -386,7 +386,7 @@ mod tests {
         let is =
             |c: &Case| (c.fabric, c.served, c.pattern) == (Over::Tcp, Mode::Guarded, Pattern::Zipf);
         assert!(cases.iter().all(is));
-        let text = BUILT_IN.replace("sizes = [64]", "sizes = [8192]");
+        let text = BUILT_IN.replace("sizes = [64]", "sizes = [1048577]");
         assert!(Plan::parse(&text).is_err());
         assert!(Plan::parse("rounds = 1").is_err());
     }

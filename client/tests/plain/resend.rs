@@ -153,7 +153,7 @@ fn what_cannot_be_committed_keeps_no_others_back() {
     let client = connect(&fake, options());
     fake.plan(&[(P::Commit, Trouble::Fails); 30]);
     for number in 0..70 {
-        let file = client.create(&format!("file {number}")).unwrap();
+        let file = client.create(format!("file {number}")).unwrap();
         file.write_at(&[number; 1 << 20], 0).unwrap();
     }
     let commits = fake.count(P::Commit);
