@@ -84,6 +84,16 @@ pub fn run(command: Command) -> Result<()> {
     }
 }
 
+/// `--fabric` has left what is to be measured.
+fn must_be_left(what: &str, is_left: bool) -> Result<(), Usage> {
+    match is_left {
+        true => Ok(()),
+        false => Err(Usage(format!(
+            "no {what} is left: the plan has none over this fabric"
+        ))),
+    }
+}
+
 /// The plan in this file, or the one that is built in.
 fn plan<P>(
     file: Option<&Path>,

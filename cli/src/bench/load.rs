@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
 use odafs_bench::load::{self, Plan, Report, Row};
@@ -57,11 +57,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", arguments.seconds)?;
     let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
     plan.keep(&arguments.fabric, &arguments.load);
-    if plan.routes.iter().all(|name| name == "mmap") {
-        bail!(Usage(
-            "no route is left: the plan has none over this fabric".to_owned()
-        ));
-    }
+    super::must_be_left("route", plan.routes.iter().any(|name| name != "mmap"))?;
     if let Some(seconds) = arguments.seconds {
         plan.fit(seconds);
     }

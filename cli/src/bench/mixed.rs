@@ -44,11 +44,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", arguments.seconds)?;
     let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
     plan.keep(&arguments.fabric);
-    if plan.routes.is_empty() {
-        bail!(Usage(
-            "no route is left: the plan has none over this fabric".to_owned()
-        ));
-    }
+    super::must_be_left("route", !plan.routes.is_empty())?;
     if let Some(seconds) = arguments.seconds {
         plan.fit(seconds);
     }

@@ -58,11 +58,8 @@ pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_no_time("--seconds", arguments.seconds)?;
     let mut plan = super::plan(arguments.plan.as_deref(), Plan::built_in, Plan::parse)?;
     plan.keep(&arguments.fabric);
-    if plan.readers.is_empty() || plan.writers.is_empty() {
-        bail!(Usage(
-            "no reader or no writer is left: the plan has none over this fabric".to_owned()
-        ));
-    }
+    super::must_be_left("reader", !plan.readers.is_empty())?;
+    super::must_be_left("writer", !plan.writers.is_empty())?;
     let seconds = arguments.seconds.unwrap_or(TIME);
     output::warn_if_short("--seconds", seconds, 1, WANTED);
     let program = std::env::current_exe().context("cannot find this program")?;
