@@ -301,7 +301,7 @@ impl File {
     }
 
     /// Brings all that was written through this client to stable storage; what a restart of the server lost is sent
-    /// again.
+    /// again. It promises nothing of a write that failed, even if others have seen its data: write that again.
     ///
     /// # Errors
     /// The server refused it, the call failed, or lost data could not be sent again.

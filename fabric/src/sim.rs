@@ -91,7 +91,10 @@ struct Requests {
 }
 
 struct Request {
+    /// Number of the connection.
     client: u32,
+    /// Whose it is.
+    node: u32,
     private_data: Vec<u8>,
     answer: Arc<Answer>,
 }
@@ -173,8 +176,26 @@ impl Network {
         }))
     }
 
-    /// Connects to `name`. Blocks until the server has accepted or refused.
+    /// A node that nobody has been yet.
+    pub fn node(&self) -> u32 {
+        let mut state = self.0.state.lock();
+        state.clients += 1;
+        state.clients
+    }
+
+    /// Connects to `name` from a node of its own. Blocks until the server has accepted or refused.
     pub fn connect(&self, name: &str, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>> {
+        self.connect_from(self.node(), name, private_data)
+    }
+
+    /// Connects to `name` from a [`Network::node`]: all connections from there are one client's, [`Peer::Simulated`] by that
+    /// number. Blocks until the server has accepted or refused.
+    pub fn connect_from(
+        &self,
+        node: u32,
+        name: &str,
+        private_data: &[u8],
+    ) -> io::Result<Box<dyn QueuePair>> {
         let refused = |reason: String| io::Error::new(io::ErrorKind::ConnectionRefused, reason);
         fabric::check_private_data(private_data)?;
         let answer = Arc::new(Answer::default());
@@ -187,6 +208,7 @@ impl Network {
                 .ok_or_else(|| refused(format!("nobody listens as {name}")))?;
             let request = Request {
                 client: state.clients,
+                node,
                 private_data: private_data.to_vec(),
                 answer: Arc::clone(&answer),
             };
@@ -218,7 +240,7 @@ impl Network {
         dead.iter().for_each(|(_, link)| link.cut());
     }
 
-    /// Cuts the connection of the client that has [`Peer::Simulated`] number `client`.
+    /// Cuts the connection with this number of [`Network::clients`].
     pub fn cut(&self, client: u32) {
         let links: Vec<Arc<Link>> = self.links();
         links
@@ -227,7 +249,7 @@ impl Network {
             .for_each(|link| link.cut());
     }
 
-    /// Numbers of the clients that are connected.
+    /// Numbers of the connections that there are.
     pub fn clients(&self) -> Vec<u32> {
         self.links()
             .iter()
@@ -322,7 +344,7 @@ impl fabric::Listener for Listener {
                 self.name.clone(),
                 Arc::clone(&self.life),
             );
-            let peer = Peer::Simulated(request.client);
+            let peer = Peer::Simulated(request.node);
             Box::new(Incoming {
                 network,
                 name,

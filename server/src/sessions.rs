@@ -34,10 +34,7 @@ impl OpenSession {
     /// Was it opened by this peer, under this credential? A number alone says nothing: it may be an old one of another
     /// server life's.
     pub(crate) fn belongs_to(&self, peer: &Peer, who: &Credential) -> bool {
-        let peer = PeerKey::from(peer);
-        // In simulation each connection counts as a peer.
-        let simulated = matches!(peer, PeerKey::Simulated(_));
-        (simulated || self.peer == peer) && self.who == *who
+        self.peer == PeerKey::from(peer) && self.who == *who
     }
 }
 

@@ -93,7 +93,7 @@ impl House {
 
     fn client(&self, route: Route) -> Client {
         let url = "odafs+shm:///sim?/".parse().expect("url");
-        let dial = Arc::new(Sim(self.network.clone()));
+        let dial = Arc::new(Sim(self.network.clone(), self.network.node()));
         Client::over(dial, &url, options(route)).expect("connect")
     }
 }
@@ -115,11 +115,12 @@ fn options(route: Route) -> Options {
     }
 }
 
-struct Sim(Network);
+/// A client's way to the server: the network, and which node it is.
+struct Sim(Network, u32);
 
 impl Dial for Sim {
     fn dial(&self, private_data: &[u8], _: Nanos) -> io::Result<Box<dyn QueuePair>> {
-        self.0.connect(NAME, private_data)
+        self.0.connect_from(self.1, NAME, private_data)
     }
 
     fn fabric(&self) -> &'static str {

@@ -22,6 +22,7 @@ pub fn attacker(world: &World) {
     let until = clock::now() + Nanos::from_secs(1);
     let dial = Sim {
         network: world.network.clone(),
+        node: world.network.node(),
         rpc_over: RpcOver::Messages,
         invalidation: RemoteInvalidation::Never,
     };

@@ -105,6 +105,8 @@ fn rdma(tight: bool) -> Rdma {
 
 pub struct Sim {
     pub network: Network,
+    /// The client's: it is the same one when it comes back over another connection.
+    pub node: u32,
     pub rpc_over: RpcOver,
     pub invalidation: RemoteInvalidation,
 }
@@ -112,7 +114,7 @@ pub struct Sim {
 impl Dial for Sim {
     fn dial(&self, private_data: &[u8], deadline: Nanos) -> io::Result<Box<dyn QueuePair>> {
         loop {
-            match self.network.connect(NAME, private_data) {
+            match (self.network).connect_from(self.node, NAME, private_data) {
                 Ok(pair) => return Ok(pair),
                 Err(error) if clock::now() >= deadline => return Err(error),
                 Err(_) => clock::sleep(Nanos::from_millis(1)),
@@ -366,6 +368,7 @@ pub fn connect(
     let dial = Tapped {
         dial: Sim {
             network: world.network.clone(),
+            node: world.network.node(),
             rpc_over,
             invalidation: match world.bare {
                 true => RemoteInvalidation::Never,
@@ -393,8 +396,9 @@ fn client(world: &World, number: u32) {
         Ok(client) => client,
         Err(error) => return world.failed(&format!("{who} cannot connect: {error}")),
     };
-    // What this client has written and not yet synced: a sync may send it again.
-    let mut unstable: BTreeMap<Place, u64> = BTreeMap::new();
+    // What this client has written and not yet synced: a sync may send it again. With it: does a sync that is answered
+    // promise to have made it stable? Of a write that failed it says nothing, be its data there or not.
+    let mut unstable: BTreeMap<Place, (u64, bool)> = BTreeMap::new();
     let mut tally = Tally::default();
     for _ in 0..STEPS {
         // Of what changes behind the server's back, pages that are kept may be older than what others have seen.
@@ -461,20 +465,23 @@ fn client(world: &World, number: u32) {
                     Action::Write { value, stable },
                     answered,
                 );
-                if !stable || !answered {
-                    unstable.insert(place, value);
-                } else {
-                    unstable.remove(&place);
+                match (stable, answered) {
+                    (true, true) => drop(unstable.remove(&place)),
+                    (false, true) => drop(unstable.insert(place, (value, true))),
+                    (_, false) => {
+                        let promised = unstable.get(&place).is_some_and(|(_, promised)| *promised);
+                        unstable.insert(place, (value, promised));
+                    }
                 }
             }
             8 => {
-                let mine: Vec<(Place, u64)> = unstable
+                let mine: Vec<(Place, u64, bool)> = unstable
                     .iter()
                     .filter(|(p, _)| p.0 == file_number)
-                    .map(|(p, v)| (*p, *v))
+                    .map(|(p, (value, promised))| (*p, *value, *promised))
                     .collect();
                 let result = file.sync();
-                for (place, value) in &mine {
+                for (place, value, _) in &mine {
                     let again = Action::Write {
                         value: *value,
                         stable: false,
@@ -484,7 +491,8 @@ fn client(world: &World, number: u32) {
                 if let Err(error) = result {
                     world.failed(&format!("{who} sync: {error}"));
                 } else {
-                    let places = mine.iter().map(|(place, _)| *place);
+                    let promised = mine.iter().filter(|(_, _, promised)| *promised);
+                    let places = promised.map(|(place, _, _)| *place);
                     history.record(&who, places, invoked, Action::Commit, true);
                     unstable.retain(|place, _| place.0 != file_number);
                 }
