@@ -212,7 +212,7 @@ struct Tcp {
 #[cfg(not(shuttle))]
 impl Dial for Tcp {
     fn dial(&self, private_data: &[u8], deadline: Nanos) -> io::Result<Box<dyn QueuePair>> {
-        use odafs_fabric::tcp::{ConnectOptions, connect};
+        use odafs_fabric::iwarp::{ConnectOptions, connect};
         self.host.first_that_answers(|address| {
             let standard = ConnectOptions::default();
             let options = ConnectOptions {

@@ -4,8 +4,8 @@ use odafs::{Cache, Client, Dial, Options, Route, RpcOver, Taken, Wait};
 use odafs_common::connect::{PrivateData, Role};
 use odafs_common::page::PageSize;
 use odafs_fabric::clock::Nanos;
+use odafs_fabric::iwarp::{ConnectOptions, connect};
 use odafs_fabric::memory::{Arena, ArenaView, LifeWord, Region};
-use odafs_fabric::tcp::{ConnectOptions, connect};
 use odafs_fabric::wake::WakeSet;
 use odafs_fabric::{
     Access, Completion, Exposed, Local, Peer, PostError, Posted, QueuePair, ReadOrder, Remote,

@@ -7,8 +7,8 @@ use std::path::Path;
 type Target = (&'static str, fn(&[u8]));
 
 const TARGETS: &[Target] = &[
-    ("iwarp", crate::iwarp::fuzz::endpoint),
-    ("mpa", crate::iwarp::fuzz::mpa),
+    ("iwarp", crate::iwarp::protocol::fuzz::endpoint),
+    ("mpa", crate::iwarp::protocol::fuzz::mpa),
     ("shm_packet", crate::shm::fuzz::packet),
 ];
 

@@ -1,24 +1,13 @@
-//! iWARP without IO: MPA (RFC 5044, RFC 6581), DDP (RFC 5041) and RDMAP (RFC 5040).
+//! The fabric between hosts: iWARP over TCP, in user space, without RDMA hardware.
 //!
-//! [`Endpoint`] is one end of a stream behind its handshake. Bytes of the peer go in, what is to
-//! be sent comes out; it owns no socket, no thread and no clock. [`mpa`] has the handshake.
+//! It is real iWARP on the wire (MPA, RFC 5044 and 6581; DDP, RFC 5041; RDMAP, RFC 5040), so the peer may also be Linux's
+//! `siw` or an adapter.
 //!
-//! Everything that a peer sends is checked before it has an effect. What the RFCs forbid ends
-//! the stream with the Terminate message that they ask for.
+//! [`protocol`] is iWARP without IO; the simulator runs it too. The listener and the queue pair put it on TCP sockets.
 
-mod ddp;
-mod endpoint;
-#[cfg(all(any(test, fuzzing), not(any(shuttle, loom))))]
-pub mod fuzz;
-pub mod handshake;
-pub mod mpa;
-mod out;
-mod rdmap;
-mod receive;
-mod tags;
+pub mod protocol;
+#[cfg(not(shuttle))]
+mod socket;
 
-pub use endpoint::{Agreed, Endpoint, MESSAGE_MAX};
-pub use rdmap::Fatal;
-
-#[cfg(all(test, not(any(shuttle, loom))))]
-mod tests;
+#[cfg(not(shuttle))]
+pub use socket::{ConnectOptions, Crc, Limits, Listener, connect};

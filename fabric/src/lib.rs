@@ -3,11 +3,11 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`fabric`] | the traits that every fabric implements, and the types they speak of |
-//! | [`iwarp`] | MPA, DDP and RDMAP without IO |
+//! | [`iwarp`] | the fabric between hosts: iWARP over TCP. Its `protocol` is MPA, DDP and RDMAP without IO |
 //! | [`memory`] | the arena that the page cache lives in, its stamps and pins, the client's view of it, the life word |
 //! | [`shm`] | the fabric of one host: rings and regions in shared memory |
 //! | [`sim`] | the fabric of the tests: virtual time, delays, cuts, killed servers |
-//! | `tcp` | the fabric between hosts: iWARP over TCP |
+//! | `tcp` | TCP sockets: what NFS over TCP and iWARP share |
 //! | `verbs` | RDMA adapters, by libibverbs and librdmacm (cargo feature `verbs`) |
 //! | [`sync`], [`clock`], [`entropy`] | the only primitives of concurrency, time and chance that the system's cores use, so that `--cfg shuttle` can run all of it under one seeded scheduler |
 

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| odafs_fabric::iwarp::fuzz::endpoint(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| odafs_fabric::iwarp::protocol::fuzz::endpoint(bytes));

@@ -10,7 +10,7 @@ use odafs_common::page::Layout;
 use odafs_common::session::Identity;
 use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
 use odafs_fabric::{Listener, ReadOrder};
-use odafs_fabric::{shm, tcp as iwarp, verbs};
+use odafs_fabric::{iwarp, shm, verbs};
 use odafs_nic::calls::Transport;
 use odafs_nic::engine::EngineConfig;
 use odafs_nic::nic::NicConfig;

@@ -11,7 +11,7 @@ use odafs_common::wire::nfs3::{Procedure, ReadArgs, ReadResult, Stable};
 use odafs_common::wire::rpcrdma::{Chunks, ReadList, Segment, Segments};
 use odafs_common::wire::xdr::{Apart, Decode, Encode, Reader};
 use odafs_fabric::clock::Nanos;
-use odafs_fabric::tcp::{ConnectOptions, connect};
+use odafs_fabric::iwarp::{ConnectOptions, connect};
 use odafs_fabric::{Access, QueuePair};
 use odafs_server::config::{Direct, ServerConfig};
 use odafs_server::server::Server;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use odafs_common::rpcrdma::PrivateData;
 use odafs_common::wire::nfs3::Stable;
-use odafs_fabric::{Access, shm, tcp};
+use odafs_fabric::{Access, iwarp, shm};
 use odafs_server::config::{ServerConfig, Strategy};
 use odafs_server::server::Server;
 
@@ -94,7 +94,7 @@ fn write_all(directory: &Path, strategy: Strategy) {
             "shm" => shm::connect(&directory.join("socket"), &ours, &Default::default()),
             _ => {
                 let address = server.addresses().rdma.expect("a listener");
-                tcp::connect(address, &ours, &Default::default())
+                iwarp::connect(address, &ours, &Default::default())
             }
         };
         let mut client = Client::new(qp.expect("a connection"));

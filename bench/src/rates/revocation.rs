@@ -12,7 +12,7 @@ use odafs_fabric::sync::Arc;
 use odafs_fabric::wake::WakeSet;
 use odafs_fabric::{
     Access, Completion, Listener, Local, QueuePair, ReadOrder, Region, Remote, Sink, SteeringTag,
-    tcp, verbs,
+    iwarp, verbs,
 };
 use serde::Serialize;
 
@@ -137,7 +137,7 @@ fn listen(fabric: Fabric) -> Result<Box<dyn Listener>> {
         Fabric::Verbs(ip) => Box::new(verbs::Listener::bind(at(ip), verbs::Limits::default())?),
         _ => {
             let here = at(Ipv4Addr::LOCALHOST.into());
-            Box::new(tcp::Listener::bind(here, tcp::Limits::default())?)
+            Box::new(iwarp::Listener::bind(here, iwarp::Limits::default())?)
         }
     })
 }
@@ -272,7 +272,7 @@ impl Reader {
     fn connect(fabric: Fabric, address: SocketAddr) -> Result<Reader> {
         let mut pair = match fabric {
             Fabric::Verbs(_) => verbs::connect(address, b"", &verbs::ConnectOptions::default()),
-            _ => tcp::connect(address, b"", &tcp::ConnectOptions::default()),
+            _ => iwarp::connect(address, b"", &iwarp::ConnectOptions::default()),
         }?;
         pair.post_receives(4);
         let sink = pair.register(PAGE + STAMP, Access::LOCAL)?;

@@ -213,7 +213,7 @@ impl Buffer {
 mod tests {
     use super::*;
     use odafs_fabric::Listener as _;
-    use odafs_fabric::tcp::{ConnectOptions, Limits, Listener, connect};
+    use odafs_fabric::iwarp::{ConnectOptions, Limits, Listener, connect};
 
     fn pair() -> Box<dyn QueuePair> {
         let mut listener = Listener::bind(([127, 0, 0, 1], 0).into(), Limits::default()).unwrap();

@@ -7,7 +7,7 @@ use odafs_common::wire::nfs3::{self, FileHandle, Payload, ReadArgs, ReadOk, Read
 use odafs_common::wire::rpc::{Auth, call, reply_success};
 use odafs_common::wire::rpcrdma::{Body, Chunks, Header};
 use odafs_common::wire::xdr::{Decode as _, Encode as _, Reader};
-use odafs_fabric::tcp::{ConnectOptions, Limits, Listener, connect};
+use odafs_fabric::iwarp::{ConnectOptions, Limits, Listener, connect};
 use odafs_fabric::{Listener as _, clock, sync::thread};
 
 const XID: u32 = 7;

@@ -8,7 +8,7 @@ use crate::fabric::{
     Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, ReadOrder, Remote,
     RemoteInvalidation, Sink, Source, SteeringTag,
 };
-use crate::iwarp::{Agreed, Endpoint, MESSAGE_MAX};
+use crate::iwarp::protocol::{Agreed, Endpoint, MESSAGE_MAX};
 use crate::memory::Stretch;
 use crate::memory::{Arena, ArenaView, LifeWord, Region};
 use crate::sync::Arc;

@@ -6,9 +6,9 @@ mod binding;
 mod closing;
 mod memory;
 mod messages;
+mod on_iwarp;
 mod on_shm;
 mod on_sim;
-mod on_tcp;
 #[cfg(feature = "verbs")]
 mod on_verbs;
 mod waiting;

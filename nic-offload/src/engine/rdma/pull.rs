@@ -246,9 +246,9 @@ mod tests {
     use odafs_common::wire::rpcrdma::{Body, Chunks, Header, ReadList, ReadSegment, Segment};
     use odafs_common::wire::xdr::Encode as _;
     use odafs_fabric::Listener as _;
+    use odafs_fabric::iwarp::{ConnectOptions, Limits, Listener, connect};
     use odafs_fabric::memory::{Arena, ArenaConfig};
     use odafs_fabric::sync::{Arc, thread};
-    use odafs_fabric::tcp::{ConnectOptions, Limits, Listener, connect};
 
     fn arrived() -> Arrived {
         let mut responder = Responder::new(ResponderConfig {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use odafs_common::connect::{Nonce, PrivateData, Role};
 use odafs_common::direct::{Attach, Attached, Request};
 use odafs_common::mac::MacAlgorithm;
-use odafs_fabric::{PostError, QueuePair, shm, tcp};
+use odafs_fabric::{PostError, QueuePair, iwarp, shm};
 
 use super::world::World;
 use crate::engine::*;
@@ -47,7 +47,7 @@ impl Scene {
                 (Box::new(listener), Transport::Shm)
             }
             Over::Tcp => {
-                let listener = tcp::Listener::bind(address, tcp::Limits::default()).unwrap();
+                let listener = iwarp::Listener::bind(address, iwarp::Limits::default()).unwrap();
                 address = listener.local_addr();
                 (Box::new(listener), Transport::Rdma)
             }
@@ -62,7 +62,7 @@ impl Scene {
         let client = std::thread::scope(|scope| {
             let dial = scope.spawn(|| match over {
                 Over::Shm => shm::connect(&path, &said, &shm::ConnectOptions::default()),
-                Over::Tcp => tcp::connect(address, &said, &tcp::ConnectOptions::default()),
+                Over::Tcp => iwarp::connect(address, &said, &iwarp::ConnectOptions::default()),
             });
             while !dial.is_finished() {
                 world.engine.accept_next = Nanos(0);

@@ -4,7 +4,7 @@ use super::*;
 use crate::fabric::{
     Access, Fault, Local, PostError, Posted, Region, Remote, Sink, Source, SteeringTag,
 };
-use crate::iwarp::ddp::TAGGED_BYTES;
+use crate::iwarp::protocol::ddp::TAGGED_BYTES;
 use crate::memory::{Arena, ArenaConfig, FrameNumber};
 use crate::sync::Arc;
 use odafs_common::page::{Layout, PageSize};

@@ -2,7 +2,7 @@
 
 use crate::clock::Nanos;
 use crate::fabric::{Access, Listener as _, Remote, Source};
-use crate::tcp::{ConnectOptions, Limits, Listener, connect};
+use crate::iwarp::{ConnectOptions, Limits, Listener, connect};
 use std::time::{Duration, Instant};
 
 /// More than a socket takes at once.

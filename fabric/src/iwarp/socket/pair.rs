@@ -4,7 +4,7 @@ use super::readiness::{Member, Readiness};
 use super::sys;
 use crate::clock::Nanos;
 use crate::fabric::{Peer, PostError, Posted};
-use crate::iwarp::{Agreed, Endpoint};
+use crate::iwarp::protocol::{Agreed, Endpoint};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, Shutdown, recv, shutdown};
 use std::io;

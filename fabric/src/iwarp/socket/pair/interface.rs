@@ -6,9 +6,9 @@ use crate::fabric::{
     Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, ReadOrder, Region, Remote,
     RemoteInvalidation, Sink, Source, SteeringTag,
 };
-use crate::iwarp::MESSAGE_MAX;
+use crate::iwarp::protocol::MESSAGE_MAX;
+use crate::iwarp::socket::sys;
 use crate::memory::{Arena, ArenaView, LifeWord};
-use crate::tcp::sys;
 use crate::wake::WakeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};

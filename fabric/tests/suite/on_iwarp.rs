@@ -1,6 +1,6 @@
 use crate::{Subject, suite};
 use odafs_fabric::clock::Nanos;
-use odafs_fabric::tcp::{self, ConnectOptions, Crc, Limits};
+use odafs_fabric::iwarp::{self, ConnectOptions, Crc, Limits};
 use odafs_fabric::wake::WakeSet;
 use odafs_fabric::{Listener, QueuePair};
 use std::io;
@@ -35,14 +35,14 @@ impl Tcp {
 impl Subject for Tcp {
     fn listen(&self) -> Box<dyn Listener> {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let listener = tcp::Listener::bind(any, self.limits).unwrap();
+        let listener = iwarp::Listener::bind(any, self.limits).unwrap();
         *self.address.lock().unwrap() = listener.local_addr();
         Box::new(listener)
     }
 
     fn connect(&self, private_data: &[u8]) -> io::Result<Box<dyn QueuePair>> {
         let address = *self.address.lock().unwrap();
-        tcp::connect(address, private_data, &self.options)
+        iwarp::connect(address, private_data, &self.options)
     }
 
     fn has_loads(&self) -> bool {

@@ -2,9 +2,9 @@
 
 use super::{Endpoint, MESSAGE_MAX, tagged};
 use crate::fabric::{PostError, Posted, Remote, Sink, Source, SteeringTag};
-use crate::iwarp::ddp::{Header, Place, TAGGED_BYTES, UNTAGGED_BYTES, queue};
-use crate::iwarp::rdmap::{self, Opcode, ReadRequest};
-use crate::iwarp::receive::Reading;
+use crate::iwarp::protocol::ddp::{Header, Place, TAGGED_BYTES, UNTAGGED_BYTES, queue};
+use crate::iwarp::protocol::rdmap::{self, Opcode, ReadRequest};
+use crate::iwarp::protocol::receive::Reading;
 use crate::memory::Target;
 use crate::memory::mapping::Mapping;
 use crate::sync::Arc;

@@ -4,8 +4,8 @@
 
 use odafs_common::page::{Layout, PageSize};
 use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::iwarp::{self, ConnectOptions, Limits};
 use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
-use odafs_fabric::tcp::{self, ConnectOptions, Limits};
 use odafs_fabric::wake::WakeSet;
 use odafs_fabric::{
     Access, Completion, Listener, PostError, QueuePair, Remote, Source, SteeringTag,
@@ -19,11 +19,11 @@ use std::time::Duration;
 const REQUEST: &[u8] =
     b"MPA ID Req Frame\x10\x02\x00\x0c\x00\x80\x00\x00\xf6\xab\x0e\x18\x01\x01\x03\x03";
 
-fn listener(limits: Limits) -> tcp::Listener {
-    tcp::Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), limits).unwrap()
+fn listener(limits: Limits) -> iwarp::Listener {
+    iwarp::Listener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), limits).unwrap()
 }
 
-fn raw(listener: &tcp::Listener) -> TcpStream {
+fn raw(listener: &iwarp::Listener) -> TcpStream {
     let stream = TcpStream::connect(listener.local_addr()).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(10)))
@@ -42,13 +42,16 @@ fn until<T>(mut found: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-fn accept(listener: &mut tcp::Listener, inbound_reads: u32) -> Box<dyn QueuePair> {
+fn accept(listener: &mut iwarp::Listener, inbound_reads: u32) -> Box<dyn QueuePair> {
     let incoming = until(|| listener.poll_accept().unwrap());
     incoming.accept(b"hi", inbound_reads).unwrap()
 }
 
 /// A raw stream behind its handshake, and the server's end.
-fn connected(listener: &mut tcp::Listener, inbound_reads: u32) -> (TcpStream, Box<dyn QueuePair>) {
+fn connected(
+    listener: &mut iwarp::Listener,
+    inbound_reads: u32,
+) -> (TcpStream, Box<dyn QueuePair>) {
     let mut stream = raw(listener);
     stream.write_all(REQUEST).unwrap();
     let server = accept(listener, inbound_reads);
@@ -60,10 +63,10 @@ fn connected(listener: &mut tcp::Listener, inbound_reads: u32) -> (TcpStream, Bo
 }
 
 /// An honest client is served.
-fn serves(listener: &mut tcp::Listener) {
+fn serves(listener: &mut iwarp::Listener) {
     let address = listener.local_addr();
     let client = std::thread::spawn(move || {
-        let mut client = tcp::connect(address, b"me", &ConnectOptions::default()).unwrap();
+        let mut client = iwarp::connect(address, b"me", &ConnectOptions::default()).unwrap();
         client.post_send(1, &[b"hello"]).unwrap();
         client.flush();
         client
