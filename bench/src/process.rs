@@ -18,7 +18,7 @@ pub enum Fabric {
     /// Shared memory.
     Shm,
     /// iWARP over TCP.
-    Tcp,
+    Iwarp,
     /// The RDMA device that has this address. (Its connections cannot go by the loopback.)
     Verbs(IpAddr),
 }
@@ -28,7 +28,7 @@ impl Fabric {
     pub fn name(self) -> &'static str {
         match self {
             Self::Shm => "shm",
-            Self::Tcp => "tcp",
+            Self::Iwarp => "tcp",
             Self::Verbs(_) => "verbs",
         }
     }
@@ -94,7 +94,7 @@ impl ServerProcess {
         for fabric in &plan.fabrics {
             match fabric {
                 Fabric::Shm => command.arg("--shm").arg(&shm),
-                Fabric::Tcp => command.args(["--rdma", "127.0.0.1:0"]),
+                Fabric::Iwarp => command.args(["--rdma", "127.0.0.1:0"]),
                 // Who connects from this machine has this address too.
                 Fabric::Verbs(address) => {
                     let bits = if address.is_ipv4() { 32 } else { 128 };
@@ -135,7 +135,7 @@ impl ServerProcess {
         for fabric in &plan.fabrics {
             let address = match fabric {
                 Fabric::Shm => odafs::ServerAddress::Shm(shm.clone()),
-                Fabric::Tcp => odafs::ServerAddress::Tcp(host("rdma=")?),
+                Fabric::Iwarp => odafs::ServerAddress::Iwarp(host("rdma=")?),
                 Fabric::Verbs(_) => odafs::ServerAddress::Verbs(host("verbs=")?),
             };
             addresses.push((*fabric, address));
@@ -187,7 +187,7 @@ impl ServerProcess {
     pub fn nfs_url(&self, path: &[u8]) -> Result<odafs::Url> {
         let address = self.nfs.context("the server has no NFS port")?;
         Ok(odafs::Url {
-            server: odafs::ServerAddress::Nfs(odafs::Host {
+            server: odafs::ServerAddress::NfsTcp(odafs::Host {
                 name: address.ip().to_string(),
                 port: address.port(),
             }),

@@ -45,9 +45,9 @@ pub enum Way {
     /// Shared memory.
     Shm,
     /// RDMA over TCP.
-    Tcp,
+    Iwarp,
     /// NFS over TCP.
-    Nfs,
+    NfsTcp,
 }
 
 impl Way {
@@ -55,8 +55,8 @@ impl Way {
     pub fn name(self) -> &'static str {
         match self {
             Self::Shm => "shm",
-            Self::Tcp => "tcp",
-            Self::Nfs => "nfs",
+            Self::Iwarp => "tcp",
+            Self::NfsTcp => "nfs",
         }
     }
 }
@@ -81,7 +81,7 @@ impl Served {
             directory: directory.path().to_owned(),
             read_only: false,
             cache_bytes: plan.cache_bytes,
-            fabrics: vec![Fabric::Shm, Fabric::Tcp],
+            fabrics: vec![Fabric::Shm, Fabric::Iwarp],
             direct: Some(plan.direct),
             spin: None,
             nfs: true,
@@ -130,8 +130,8 @@ impl Served {
     pub fn url(&self, way: Way) -> Result<Url> {
         match way {
             Way::Shm => self.process.url(Fabric::Shm),
-            Way::Tcp => self.process.url(Fabric::Tcp),
-            Way::Nfs => self.process.nfs_url(b"/"),
+            Way::Iwarp => self.process.url(Fabric::Iwarp),
+            Way::NfsTcp => self.process.nfs_url(b"/"),
         }
     }
 

@@ -73,7 +73,8 @@ pub enum FabricName {
     /// Shared memory on this machine
     Shm,
     /// RDMA over TCP (iWARP), through the loopback
-    Tcp,
+    #[value(name = "tcp")]
+    Iwarp,
     /// An RDMA device of this machine
     Verbs,
 }
@@ -109,7 +110,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         .transpose()?;
     let fabric = match arguments.fabric {
         FabricName::Shm => Fabric::Shm,
-        FabricName::Tcp => Fabric::Tcp,
+        FabricName::Iwarp => Fabric::Iwarp,
         FabricName::Verbs => Fabric::Verbs(devices::address(arguments.address)?),
     };
     let made = if arguments.dir.is_none() {

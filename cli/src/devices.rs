@@ -246,12 +246,12 @@ fn print_usages(devices: &[Device]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use odafs_fabric::verbs::{PortState, Transport};
+    use odafs_fabric::verbs::{DeviceTransport, PortState};
 
     fn device(state: PortState) -> Device {
         Device {
             name: "rxe0".into(),
-            transport: Transport::RoCE,
+            transport: DeviceTransport::RoCE,
             firmware: String::new(),
             vendor: 0xff_ffff,
             vendor_part: 0,

@@ -8,7 +8,7 @@ use crate::{
     pool::{Lent, Pool, TakeError},
     procedure::Procedure,
     silence::Silence,
-    transport::{Broken, Place, Placed, Transport},
+    transport::{Broken, Place, Placed, RpcTransport},
 };
 use odafs_common::{
     rpcrdma::CallShape,
@@ -50,7 +50,7 @@ pub struct Calls {
 
 /// One connection for calls.
 pub struct Line {
-    transport: Box<dyn Transport>,
+    transport: Box<dyn RpcTransport>,
     out: Vec<u8>,
     sink: Option<Arc<Region>>,
     /// [`Calls::broken`] when it was made: it is as suspect as any that broke since.
@@ -357,7 +357,7 @@ impl Calls {
         procedure: &Procedure,
         arguments: &dyn Encode,
         front: usize,
-        take: impl FnOnce(&mut Reader<'_>, &dyn Transport) -> Result<T, CallError>,
+        take: impl FnOnce(&mut Reader<'_>, &dyn RpcTransport) -> Result<T, CallError>,
     ) -> Result<Option<T>, CallError> {
         let front = front.saturating_add(REPLY_HEAD_MAX);
         let Some(mut line) = self.lines.idle() else {
@@ -512,7 +512,7 @@ impl Line {
     }
 
     /// The transport below.
-    pub fn transport(&mut self) -> &mut dyn Transport {
+    pub fn transport(&mut self) -> &mut dyn RpcTransport {
         &mut *self.transport
     }
 
@@ -531,7 +531,7 @@ impl Line {
 
 /// The xid of a reply and a reader of its result, or why there is none. What came apart from it is read as `data`.
 pub fn answer<'a>(
-    transport: &'a dyn Transport,
+    transport: &'a dyn RpcTransport,
     data: &'a [u8],
     procedure: &Procedure,
 ) -> Result<(u32, Result<Reader<'a>, CallError>), CallError> {

@@ -10,7 +10,7 @@ fn what_failed_here_is_told_whatever_the_server_does() {
     };
     let credential = Credential::of_process();
     let second = Nanos::from_secs(1);
-    let calls = Calls::new(Link::Tcp(host), 1, &credential, second, Wait::default());
+    let calls = Calls::new(Link::NfsTcp(host), 1, &credential, second, Wait::default());
     calls.silence.goes_on(0);
     let full = io::Error::from_raw_os_error(24);
     let pause = &mut Pause::default();

@@ -6,8 +6,8 @@ use crate::{
     error::ConnectError,
     options::{Rdma, Wait},
     rdma::{self, RdmaTransport},
-    tcp::TcpTransport,
-    transport::{FabricTransport, Transport},
+    tcp::NfsTcpTransport,
+    transport::{FabricTransport, RpcTransport},
     url::{Host, ServerAddress, Url},
 };
 use odafs_common::connect::{PrivateData, Role};
@@ -63,14 +63,14 @@ pub enum Link {
     /// Over a fabric: RPC, and direct reads where the server grants them.
     Fabric(Arc<dyn Dial>, Rdma),
     /// RPC over TCP.
-    Tcp(Host),
+    NfsTcp(Host),
 }
 
 impl Link {
     /// The link that a URL asks for.
     pub fn of(url: &Url, rdma: Rdma) -> Result<Self, ConnectError> {
         match &url.server {
-            ServerAddress::Nfs(host) => Ok(Self::Tcp(host.clone())),
+            ServerAddress::NfsTcp(host) => Ok(Self::NfsTcp(host.clone())),
             #[cfg(not(shuttle))]
             ServerAddress::Verbs(_) if !odafs_fabric::verbs::BUILT_IN => {
                 Err(ConnectError::NoFabric {
@@ -91,14 +91,14 @@ impl Link {
                 }),
             },
             #[cfg(not(shuttle))]
-            ServerAddress::Tcp(host) => {
+            ServerAddress::Iwarp(host) => {
                 let host = host.clone();
-                Ok(Self::Fabric(Arc::new(Tcp { host, crc: url.crc }), rdma))
+                Ok(Self::Fabric(Arc::new(Iwarp { host, crc: url.crc }), rdma))
             }
             #[cfg(shuttle)]
             ServerAddress::Shm(_)
             | ServerAddress::DefaultShm
-            | ServerAddress::Tcp(_)
+            | ServerAddress::Iwarp(_)
             | ServerAddress::Verbs(_) => {
                 let _ = rdma;
                 Err(ConnectError::NoFabric {
@@ -110,7 +110,7 @@ impl Link {
     }
 
     /// A new connection for RPC.
-    pub fn rpc(&self, wait: Wait, deadline: Nanos) -> io::Result<Box<dyn Transport>> {
+    pub fn rpc(&self, wait: Wait, deadline: Nanos) -> io::Result<Box<dyn RpcTransport>> {
         match self {
             Self::Fabric(fabric, rdma) if fabric.rpc_over() == RpcOver::Rdma => {
                 let ours = |invalidation| rdma::private_data(*rdma, invalidation);
@@ -127,7 +127,7 @@ impl Link {
                 let pair = fabric.dial(&said.encode(), deadline)?;
                 Ok(Box::new(FabricTransport::new(pair, wait)))
             }
-            Self::Tcp(host) => Ok(Box::new(TcpTransport::connect(host, wait, deadline)?)),
+            Self::NfsTcp(host) => Ok(Box::new(NfsTcpTransport::connect(host, wait, deadline)?)),
         }
     }
 
@@ -142,7 +142,7 @@ impl Link {
                 };
                 fabric.dial(&said.encode(), deadline)
             }
-            Self::Tcp(_) => Err(io::ErrorKind::Unsupported.into()),
+            Self::NfsTcp(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -150,7 +150,7 @@ impl Link {
     pub fn rpc_over(&self) -> Option<RpcOver> {
         match self {
             Self::Fabric(fabric, _) => Some(fabric.rpc_over()),
-            Self::Tcp(_) => None,
+            Self::NfsTcp(_) => None,
         }
     }
 
@@ -159,7 +159,7 @@ impl Link {
         match self {
             Self::Fabric(fabric, _) if fabric.rpc_over() == RpcOver::Messages => 64 << 10,
             Self::Fabric(..) => 256 << 10,
-            Self::Tcp(_) => 512 << 10,
+            Self::NfsTcp(_) => 512 << 10,
         }
     }
 
@@ -167,7 +167,7 @@ impl Link {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Fabric(fabric, _) => fabric.fabric(),
-            Self::Tcp(_) => "nfs",
+            Self::NfsTcp(_) => "nfs",
         }
     }
 
@@ -175,7 +175,7 @@ impl Link {
     pub fn address(&self) -> String {
         match self {
             Self::Fabric(fabric, _) => fabric.address(),
-            Self::Tcp(host) => host.to_string(),
+            Self::NfsTcp(host) => host.to_string(),
         }
     }
 }
@@ -204,13 +204,13 @@ impl Dial for Shm {
 
 /// iWARP over TCP.
 #[cfg(not(shuttle))]
-struct Tcp {
+struct Iwarp {
     host: Host,
     crc: bool,
 }
 
 #[cfg(not(shuttle))]
-impl Dial for Tcp {
+impl Dial for Iwarp {
     fn dial(&self, private_data: &[u8], deadline: Nanos) -> io::Result<Box<dyn QueuePair>> {
         use odafs_fabric::iwarp::{ConnectOptions, connect};
         self.host.first_that_answers(|address| {

@@ -92,7 +92,7 @@ fn elsewhere(url: &Url, port: u16, what: &str, options: &Options) -> Result<Call
         }
         .into());
     };
-    let link = Link::Tcp(Host {
+    let link = Link::NfsTcp(Host {
         name: host.name.clone(),
         port,
     });

@@ -14,7 +14,7 @@ use self::{
 };
 use crate::{
     options::{Rdma, RdmaCredits, RdmaDesign, Registration, Wait},
-    transport::{Broken, Place, Placed, Transport},
+    transport::{Broken, Place, Placed, RpcTransport},
     waiting::{Patience, Waits},
 };
 use odafs_common::{
@@ -401,7 +401,7 @@ impl RdmaTransport {
     }
 }
 
-impl Transport for RdmaTransport {
+impl RpcTransport for RdmaTransport {
     fn send(
         &mut self,
         message: &[u8],

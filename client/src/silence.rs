@@ -81,7 +81,7 @@ impl Silence {
     pub fn remedy(&self, link: &Link) -> &'static str {
         match link {
             _ if self.heard.load(Relaxed) => "its log may say why",
-            Link::Tcp(_) => {
+            Link::NfsTcp(_) => {
                 "it may not speak NFS over TCP: is this its port? A port for RDMA wants odafs://"
             }
             Link::Fabric(..) => "it may not speak NFS: is this its port?",

@@ -2,7 +2,7 @@
 
 use crate::{
     options::Wait,
-    transport::{Broken, Place, Transport},
+    transport::{Broken, Place, RpcTransport},
     url::Host,
 };
 use odafs_common::{
@@ -25,7 +25,7 @@ const CHUNK: usize = 256 << 10;
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A TCP stream that carries records.
-pub struct TcpTransport {
+pub struct NfsTcpTransport {
     stream: TcpStream,
     out: Vec<u8>,
     assembler: RecordAssembler,
@@ -35,7 +35,7 @@ pub struct TcpTransport {
     message: Vec<u8>,
 }
 
-impl TcpTransport {
+impl NfsTcpTransport {
     /// Connects to the first of the host's addresses that answers.
     pub fn connect(host: &Host, wait: Wait, deadline: Nanos) -> io::Result<Self> {
         let mut failed = None;
@@ -114,7 +114,7 @@ fn broken(error: io::Error) -> Broken {
     }
 }
 
-impl Transport for TcpTransport {
+impl RpcTransport for NfsTcpTransport {
     fn send(
         &mut self,
         message: &[u8],

@@ -76,7 +76,7 @@ pub struct Place {
 }
 
 /// Carries messages both ways.
-pub trait Transport: Send {
+pub trait RpcTransport: Send {
     /// Queues a call; [`flush`](Self::flush) sees it off. `shape` says what of it and of its reply may travel apart.
     fn send(
         &mut self,
@@ -157,7 +157,7 @@ impl FabricTransport {
     }
 }
 
-impl Transport for FabricTransport {
+impl RpcTransport for FabricTransport {
     fn send(
         &mut self,
         message: &[u8],

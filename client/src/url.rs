@@ -35,7 +35,7 @@ pub struct Url {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ServerAddress {
     /// `odafs://`: iWARP over TCP, RPC and direct reads on one port.
-    Tcp(Host),
+    Iwarp(Host),
     /// `odafs+shm://`: shared memory, through this Unix socket.
     Shm(PathBuf),
     /// `odafs+shm:///PATH`: shared memory, through the socket on which a server listens that was told no other.
@@ -43,14 +43,14 @@ pub enum ServerAddress {
     /// `odafs+verbs://`: RDMA hardware, or the kernel's soft RDMA.
     Verbs(Host),
     /// `nfs://`: RPC over TCP only, any NFSv3 server.
-    Nfs(Host),
+    NfsTcp(Host),
 }
 
 impl ServerAddress {
     /// The server's host, where there is one.
     pub fn host(&self) -> Option<&Host> {
         match self {
-            Self::Tcp(host) | Self::Verbs(host) | Self::Nfs(host) => Some(host),
+            Self::Iwarp(host) | Self::Verbs(host) | Self::NfsTcp(host) => Some(host),
             Self::Shm(_) | Self::DefaultShm => None,
         }
     }
@@ -92,9 +92,9 @@ fn parse(text: &str) -> Result<Url, &'static str> {
     let (scheme, rest) = text.split_once("://").ok_or(SCHEMES)?;
     match scheme {
         "odafs+shm" => parse_shm(rest),
-        "odafs" => parse_host(rest, 20049, ServerAddress::Tcp),
+        "odafs" => parse_host(rest, 20049, ServerAddress::Iwarp),
         "odafs+verbs" => parse_host(rest, 20049, ServerAddress::Verbs),
-        "nfs" => parse_host(rest, 2049, ServerAddress::Nfs),
+        "nfs" => parse_host(rest, 2049, ServerAddress::NfsTcp),
         _ => Err(SCHEMES),
     }
 }
@@ -148,7 +148,7 @@ fn parse_host(
     };
     let server = address(parse_authority(authority, port)?);
     let (mount_port, crc) = parse_query(query)?;
-    if crc && !matches!(server, ServerAddress::Tcp(_)) {
+    if crc && !matches!(server, ServerAddress::Iwarp(_)) {
         return Err("crc= is for odafs:// URLs alone");
     }
     Ok(Url {
@@ -285,9 +285,9 @@ impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use std::os::unix::ffi::OsStrExt as _;
         match self {
-            Self::Tcp(host) => write!(f, "odafs://{host}"),
+            Self::Iwarp(host) => write!(f, "odafs://{host}"),
             Self::Verbs(host) => write!(f, "odafs+verbs://{host}"),
-            Self::Nfs(host) => write!(f, "nfs://{host}"),
+            Self::NfsTcp(host) => write!(f, "nfs://{host}"),
             Self::Shm(socket) => {
                 f.write_str("odafs+shm://")?;
                 encode(f, socket.as_os_str().as_bytes())

@@ -15,7 +15,7 @@ fn host(name: &str, port: u16) -> Host {
 #[test]
 fn each_scheme() {
     let url = parse("odafs://server/a/b");
-    assert_eq!(url.server, ServerAddress::Tcp(host("server", 20049)));
+    assert_eq!(url.server, ServerAddress::Iwarp(host("server", 20049)));
     assert_eq!(url.path, b"/a/b");
     let url = parse("odafs+verbs://10.0.0.1:7");
     assert_eq!(url.server, ServerAddress::Verbs(host("10.0.0.1", 7)));
@@ -24,17 +24,20 @@ fn each_scheme() {
     assert_eq!(url.server, ServerAddress::Verbs(host("storage", 20049)));
     assert_eq!(url.mount_port, Some(20048));
     let url = parse("nfs://[::1]:12049/x?mountport=635");
-    assert_eq!(url.server, ServerAddress::Nfs(host("::1", 12049)));
+    assert_eq!(url.server, ServerAddress::NfsTcp(host("::1", 12049)));
     assert_eq!(url.mount_port, Some(635));
     let url = parse("odafs://[fe80::1]/x?mountport=635&crc=1");
-    assert_eq!(url.server, ServerAddress::Tcp(host("fe80::1", 20049)));
+    assert_eq!(url.server, ServerAddress::Iwarp(host("fe80::1", 20049)));
     assert_eq!((url.mount_port, url.crc), (Some(635), true));
     assert!(!parse("odafs://h/x?crc=0").crc);
     let url = parse("odafs+shm:///tmp/a%3Fb.sock?/export/c?d");
     assert_eq!(url.server, ServerAddress::Shm("/tmp/a?b.sock".into()));
     assert_eq!(url.path, b"/export/c?d", "split at the first question mark");
     assert_eq!(parse("odafs+shm:///s?").path, b"/");
-    assert_eq!(parse("nfs://h").server, ServerAddress::Nfs(host("h", 2049)));
+    assert_eq!(
+        parse("nfs://h").server,
+        ServerAddress::NfsTcp(host("h", 2049))
+    );
 }
 
 #[test]
@@ -107,9 +110,9 @@ fn server() -> impl Strategy<Value = ServerAddress> {
     ];
     let host = (name, 1u16..).prop_map(|(name, port)| Host { name, port });
     (host, path(), 0..5).prop_map(|(host, path, scheme)| match scheme {
-        0 => ServerAddress::Tcp(host),
+        0 => ServerAddress::Iwarp(host),
         1 => ServerAddress::Verbs(host),
-        2 => ServerAddress::Nfs(host),
+        2 => ServerAddress::NfsTcp(host),
         3 => ServerAddress::DefaultShm,
         _ => ServerAddress::Shm(std::ffi::OsString::from_vec(path).into()),
     })
@@ -118,9 +121,9 @@ fn server() -> impl Strategy<Value = ServerAddress> {
 proptest! {
     #[test]
     fn what_is_written_is_read_back(server in server(), path in path(), port in proptest::option::of(1u16..), crc: bool) {
-        use ServerAddress::{DefaultShm, Shm, Tcp};
+        use ServerAddress::{DefaultShm, Shm, Iwarp};
         let mount_port = port.filter(|_| !matches!(server, Shm(_) | DefaultShm));
-        let crc = crc && matches!(server, Tcp(_));
+        let crc = crc && matches!(server, Iwarp(_));
         let url = Url { server, path, mount_port, crc };
         prop_assert_eq!(url.to_string().parse::<Url>(), Ok(url));
     }

@@ -14,7 +14,7 @@ use std::{net::IpAddr, path::PathBuf, time::Duration};
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Fabric {
     Shm(ReadOrder),
-    Tcp(ReadOrder),
+    Iwarp(ReadOrder),
     /// The device with the address `ODAFS_VERBS_ADDRESS`.
     Verbs(ReadOrder),
 }
@@ -25,7 +25,7 @@ macro_rules! on_each_fabric {
             $(#[test] fn $test() { super::$test(super::Fabric::Shm(super::ReadOrder::Fence)) })*
         }
         mod tcp {
-            $(#[test] fn $test() { super::$test(super::Fabric::Tcp(super::ReadOrder::Fence)) })*
+            $(#[test] fn $test() { super::$test(super::Fabric::Iwarp(super::ReadOrder::Fence)) })*
         }
         // With the feature `verbs`.
         mod verbs {
@@ -39,7 +39,7 @@ macro_rules! on_each_fabric {
             $(#[test] fn $test() { super::$test(super::Fabric::Shm(super::ReadOrder::Ordered)) })*
         }
         mod tcp_beside {
-            $(#[test] fn $test() { super::$test(super::Fabric::Tcp(super::ReadOrder::Ordered)) })*
+            $(#[test] fn $test() { super::$test(super::Fabric::Iwarp(super::ReadOrder::Ordered)) })*
         }
         mod verbs_beside {
             $(
@@ -82,11 +82,11 @@ impl House {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("files")).unwrap();
         let mut config = ServerConfig::new(dir.path().join("files"));
-        let (Fabric::Shm(order) | Fabric::Tcp(order) | Fabric::Verbs(order)) = fabric;
+        let (Fabric::Shm(order) | Fabric::Iwarp(order) | Fabric::Verbs(order)) = fabric;
         config.read_order = order;
         match fabric {
             Fabric::Shm(_) => config.shm = Some(dir.path().join("sock")),
-            Fabric::Tcp(_) => {
+            Fabric::Iwarp(_) => {
                 config.rdma = Some(([127, 0, 0, 1], 0).into());
                 config.squash = Squash::None;
                 config.insecure = true;
@@ -121,7 +121,7 @@ impl House {
     fn url(&self) -> Url {
         let url = match self.fabric {
             Fabric::Shm(_) => format!("odafs+shm://{}?/", self.dir.path().join("sock").display()),
-            Fabric::Tcp(_) => format!("odafs://{}/", self.config.rdma.unwrap()),
+            Fabric::Iwarp(_) => format!("odafs://{}/", self.config.rdma.unwrap()),
             Fabric::Verbs(_) => format!("odafs+verbs://{}/", self.config.verbs.unwrap()),
         };
         url.parse().unwrap()

@@ -20,7 +20,7 @@ mod waiting;
 pub use device::devices;
 pub use error::VerbsError;
 pub use listener::Listener;
-pub use types::{ConnectOptions, Device, Limits, NOT_BUILT_IN, Port, PortState, Transport};
+pub use types::{ConnectOptions, Device, DeviceTransport, Limits, NOT_BUILT_IN, Port, PortState};
 
 use crate::clock::{self, Nanos};
 use crate::fabric::{self, Peer, QueuePair, REFUSED, ReadOrder, RemoteInvalidation};

@@ -16,7 +16,7 @@ mod error;
 mod types;
 
 pub use error::VerbsError;
-pub use types::{ConnectOptions, Device, Limits, NOT_BUILT_IN, Port, PortState, Transport};
+pub use types::{ConnectOptions, Device, DeviceTransport, Limits, NOT_BUILT_IN, Port, PortState};
 
 /// Whether this program has the fabric.
 pub const BUILT_IN: bool = false;

@@ -13,11 +13,11 @@ use crate::registration::Contents;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// NFS over TCP: record marking, no RDMA.
-    Tcp,
+    NfsTcp,
     /// The shared-memory fabric: the peer is a process of this host, known by its socket credentials.
     Shm,
     /// iWARP in userspace.
-    Rdma,
+    Iwarp,
     /// RDMA hardware, or the kernel's soft RDMA.
     Verbs,
     /// The simulator.
@@ -27,15 +27,15 @@ pub enum Transport {
 impl Transport {
     /// Whether it can write into a caller's memory ahead of a reply.
     pub const fn has_rdma_write(self) -> bool {
-        !matches!(self, Transport::Tcp)
+        !matches!(self, Transport::NfsTcp)
     }
 
     /// The name that logs, metrics and sessions use.
     pub const fn name(self) -> &'static str {
         match self {
-            Transport::Tcp => "nfs",
+            Transport::NfsTcp => "nfs",
             Transport::Shm => "shm",
-            Transport::Rdma => "tcp",
+            Transport::Iwarp => "tcp",
             Transport::Verbs => "verbs",
             Transport::Sim => "sim",
         }

@@ -336,7 +336,7 @@ impl Doors {
                 iwarp::Listener::bind(address, iwarp::Limits::default()),
             )?;
             rdma = Some(listener.local_addr());
-            fabrics.push((Box::new(listener), Transport::Rdma));
+            fabrics.push((Box::new(listener), Transport::Iwarp));
         }
         let device = config.verbs.map(|address| {
             let limits = verbs::Limits {

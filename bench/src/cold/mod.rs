@@ -187,7 +187,7 @@ impl Bench<'_> {
             directory: self.file.directory().to_owned(),
             read_only: false,
             cache_bytes,
-            fabrics: vec![Fabric::Shm, Fabric::Tcp],
+            fabrics: vec![Fabric::Shm, Fabric::Iwarp],
             direct: None,
             spin: None,
             nfs: true,

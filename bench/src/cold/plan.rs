@@ -47,7 +47,7 @@ pub enum Caller {
 
 impl Caller {
     fn named(name: &str) -> Option<Self> {
-        let ways = [Way::Shm, Way::Tcp, Way::Nfs];
+        let ways = [Way::Shm, Way::Iwarp, Way::NfsTcp];
         let all = ways
             .into_iter()
             .flat_map(|way| [Self::Default(way), Self::Rpc(way)]);

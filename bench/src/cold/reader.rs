@@ -51,8 +51,8 @@ impl<'a> Reader<'a> {
         };
         let url = match way {
             Way::Shm => server.url(Fabric::Shm)?,
-            Way::Tcp => server.url(Fabric::Tcp)?,
-            Way::Nfs => server.nfs_url(b"/")?,
+            Way::Iwarp => server.url(Fabric::Iwarp)?,
+            Way::NfsTcp => server.nfs_url(b"/")?,
         };
         let file = Client::connect_with(&url, options)?.open(FILE)?;
         Ok(Self {

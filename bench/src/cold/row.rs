@@ -178,7 +178,7 @@ mod tests {
             pass(300, Some(1 << 19)),
         ];
         let of = (Pattern::Random, 4096);
-        let spec = Spec::new(2.0, of, Caller::Default(Way::Tcp), 1);
+        let spec = Spec::new(2.0, of, Caller::Default(Way::Iwarp), 1);
         let row = Row::of(spec, &passes, Some(&pread));
         assert_eq!(
             (spec.fabric, spec.route, spec.pass),

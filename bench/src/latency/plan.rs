@@ -273,9 +273,9 @@ impl Filter {
 pub fn fabric_of(server: &odafs::ServerAddress) -> &'static str {
     match server {
         odafs::ServerAddress::Shm(_) | odafs::ServerAddress::DefaultShm => "shm",
-        odafs::ServerAddress::Tcp(_) => "tcp",
+        odafs::ServerAddress::Iwarp(_) => "tcp",
         odafs::ServerAddress::Verbs(_) => "verbs",
-        odafs::ServerAddress::Nfs(_) => "nfs",
+        odafs::ServerAddress::NfsTcp(_) => "nfs",
     }
 }
 

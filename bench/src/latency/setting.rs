@@ -159,7 +159,7 @@ impl Setting {
         self.small = Some(LocalFile::open(&path, false)?);
         let mut fabrics = vec![Fabric::Shm];
         let has_rows = |fabric| (specs.iter()).any(|s| is_remote(s) && s.fabric == fabric);
-        fabrics.extend(has_rows("tcp").then_some(Fabric::Tcp));
+        fabrics.extend(has_rows("tcp").then_some(Fabric::Iwarp));
         let device = plan.verbs.filter(|_| has_rows("verbs"));
         fabrics.extend(device.map(Fabric::Verbs));
         for kind in kinds(specs) {

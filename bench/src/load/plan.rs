@@ -36,7 +36,7 @@ pub enum Path {
     /// A copy out of the mapped file, without a server.
     Mapped,
     /// A READ of NFS version 3 over TCP, by a caller that is no more than that.
-    Nfs,
+    NfsTcp,
     /// A client of the server, by this way and route.
     Client(Way, odafs::Route),
 }
@@ -46,10 +46,12 @@ impl Path {
     pub fn named(name: &str) -> Option<Self> {
         let (way, route) = match name {
             "mmap" => return Some(Self::Mapped),
-            "nfs rpc" => return Some(Self::Nfs),
+            "nfs rpc" => return Some(Self::NfsTcp),
             _ => name.split_once(' ')?,
         };
-        let way = [Way::Shm, Way::Tcp].into_iter().find(|w| w.name() == way)?;
+        let way = [Way::Shm, Way::Iwarp]
+            .into_iter()
+            .find(|w| w.name() == way)?;
         let route = match route {
             "one-sided" => odafs::Route::OneSided,
             "guarded" => odafs::Route::Guarded,
@@ -64,7 +66,7 @@ impl Path {
     pub fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Mapped => ("local", "mmap"),
-            Self::Nfs => ("nfs", "rpc"),
+            Self::NfsTcp => ("nfs", "rpc"),
             Self::Client(way, odafs::Route::OneSided) => (way.name(), "one-sided"),
             Self::Client(way, odafs::Route::Guarded) => (way.name(), "guarded"),
             Self::Client(way, odafs::Route::Rpc) => (way.name(), "rpc"),

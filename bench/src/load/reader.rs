@@ -27,7 +27,7 @@ pub struct Reader<'a> {
 
 enum Reads<'a> {
     Mapped(&'a LocalFile),
-    Nfs(NfsFile),
+    NfsTcp(NfsFile),
     Client(File),
 }
 
@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
     pub fn new(path: Path, served: &Served, local: &'a LocalFile, size: usize) -> Result<Self> {
         let reads = match path {
             Path::Mapped => Reads::Mapped(local),
-            Path::Nfs => Reads::Nfs(NfsFile::open(&served.nfs_file()?, false)?),
+            Path::NfsTcp => Reads::NfsTcp(NfsFile::open(&served.nfs_file()?, false)?),
             Path::Client(way, route) => Reads::Client(served.open(
                 way,
                 Options {
@@ -116,7 +116,7 @@ impl<'a> Reader<'a> {
                 file.copy(offset, &mut self.buffer);
                 self.buffer.len()
             }
-            Reads::Nfs(file) => file.read_at(&mut self.buffer, offset)?,
+            Reads::NfsTcp(file) => file.read_at(&mut self.buffer, offset)?,
             Reads::Client(file) => file.read_at(&mut self.buffer, offset)?,
         };
         ensure!(

@@ -117,7 +117,7 @@ mod tests {
         };
         let idle = [slice(100, 200), slice(1000, 2000), slice(100, 300)];
         let held = [slice(110, 400), slice(1100, 4000), slice(120, 600)];
-        let row = Row::of(Path::Nfs, 100, &held, Some(&idle));
+        let row = Row::of(Path::NfsTcp, 100, &held, Some(&idle));
         assert_eq!(
             (row.fabric, row.route, row.held_percent),
             ("nfs", "rpc", 100)
@@ -126,6 +126,6 @@ mod tests {
         assert_eq!(row.mean_ns.highest, 1100.0);
         assert_eq!(row.mean_to_idle.unwrap().median, 1.1);
         assert_eq!(row.p99_to_idle.unwrap().highest, 2.0);
-        assert_eq!(Row::of(Path::Nfs, 100, &held, None).p99_to_idle, None);
+        assert_eq!(Row::of(Path::NfsTcp, 100, &held, None).p99_to_idle, None);
     }
 }

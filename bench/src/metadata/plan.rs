@@ -97,8 +97,8 @@ impl Plan {
         let way = |name: &String| match name.as_str() {
             "local" => Ok(None),
             "shm" => Ok(Some(Way::Shm)),
-            "tcp" => Ok(Some(Way::Tcp)),
-            "nfs" => Ok(Some(Way::Nfs)),
+            "tcp" => Ok(Some(Way::Iwarp)),
+            "nfs" => Ok(Some(Way::NfsTcp)),
             _ => bail!("{name:?} is no route: `local`, `shm`, `tcp` or `nfs`"),
         };
         self.routes.iter().map(way).collect()

@@ -57,7 +57,7 @@ pub struct Report {
 /// One client.
 enum Caller {
     Direct(File),
-    Nfs(NfsFile),
+    NfsTcp(NfsFile),
 }
 
 impl Caller {
@@ -66,7 +66,7 @@ impl Caller {
         let offset = (page * PAGE) as u64;
         match self {
             Self::Direct(file) => Ok(file.read_at(into, offset)?),
-            Self::Nfs(file) => file.read_at(into, offset),
+            Self::NfsTcp(file) => file.read_at(into, offset),
         }
     }
 
@@ -74,7 +74,7 @@ impl Caller {
         let offset = (page * PAGE) as u64;
         match self {
             Self::Direct(file) => Ok(file.write_at(data, offset)?),
-            Self::Nfs(file) => file.write_at(data, offset),
+            Self::NfsTcp(file) => file.write_at(data, offset),
         }
     }
 }
@@ -100,7 +100,7 @@ pub fn run(plan: &Plan, program: PathBuf, mut tick: impl FnMut(&str)) -> Result<
     let ways = plan.ways()?;
     let mut nfs = Vec::new();
     for _ in 0..plan.clients {
-        nfs.push(Caller::Nfs(NfsFile::open(&served.nfs_file()?, false)?));
+        nfs.push(Caller::NfsTcp(NfsFile::open(&served.nfs_file()?, false)?));
     }
     let mut direct = Vec::new();
     for &(way, route) in &ways {

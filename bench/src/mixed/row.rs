@@ -139,7 +139,7 @@ mod tests {
         (0..9).for_each(|_| slice.direct.reads.record(100));
         slice.direct.writes.record(3000);
         slice.direct.incoherent = 2;
-        let way = (Way::Tcp, odafs::Route::Guarded);
+        let way = (Way::Iwarp, odafs::Route::Guarded);
         let row = Row::of(way, 100, (1, 0), &[slice.clone(), slice]);
         assert_eq!((row.fabric, row.route), ("tcp", "guarded"));
         assert_eq!(row.operations_per_second.median, 20.0);

@@ -41,7 +41,7 @@ impl Reader {
         spec: &Spec,
         time: Duration,
     ) -> Result<Self> {
-        let odafs::ServerAddress::Nfs(host) = &url.server else {
+        let odafs::ServerAddress::NfsTcp(host) = &url.server else {
             bail!("{url} is no nfs:// URL");
         };
         let theirs = theirs(host, &url.path, url.mount_port.unwrap_or(host.port))?;

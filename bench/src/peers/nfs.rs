@@ -71,7 +71,7 @@ impl NfsFile {
     /// # Errors
     /// The server cannot be reached, or does not let us in.
     pub fn open(url: &odafs::Url, spin: bool) -> Result<Self> {
-        let odafs::ServerAddress::Nfs(host) = &url.server else {
+        let odafs::ServerAddress::NfsTcp(host) = &url.server else {
             bail!("{url} is no nfs:// URL");
         };
         let cut = url.path.iter().rposition(|&b| b == b'/').unwrap_or(0);

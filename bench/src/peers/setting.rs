@@ -27,7 +27,7 @@ const SPIN: Duration = Duration::from_millis(20);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route {
     /// NFS version 3 over TCP.
-    Nfs,
+    NfsTcp,
     /// GET of a page over a Unix socket.
     Get(Store),
     /// The same by libnfs.
@@ -35,23 +35,23 @@ pub enum Route {
     /// Our client, over shared memory.
     Client(odafs::Route),
     /// Our client by RPC-over-RDMA, into registered memory.
-    Rdma,
+    Iwarp,
 }
 
 impl Route {
-    /// The name of [`Route::Nfs`].
+    /// The name of [`Route::NfsTcp`].
     pub const NFS: &'static str = "NFSv3/TCP READ";
     /// That of [`Route::Libnfs`].
     pub const LIBNFS: &'static str = "NFSv3/TCP READ by libnfs";
-    /// That of [`Route::Rdma`].
+    /// That of [`Route::Iwarp`].
     pub const RDMA: &'static str = "READ by RDMA over TCP";
 
     /// Its name in a row.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Nfs => Self::NFS,
+            Self::NfsTcp => Self::NFS,
             Self::Libnfs => Self::LIBNFS,
-            Self::Rdma => Self::RDMA,
+            Self::Iwarp => Self::RDMA,
             Self::Get(_) => "GET over a Unix socket",
             Self::Client(odafs::Route::Rpc) => "rpc over shm",
             Self::Client(odafs::Route::Guarded) => "guarded over shm",
@@ -100,7 +100,7 @@ impl Setting {
                 directory: directory.to_owned(),
                 read_only: true,
                 cache_bytes: (map.bytes().len() as u64) * 5 / 4 + (16 << 20),
-                fabrics: vec![Fabric::Shm, Fabric::Tcp],
+                fabrics: vec![Fabric::Shm, Fabric::Iwarp],
                 direct: Some("one-sided"),
                 spin: Some(spin),
                 nfs: true,
@@ -164,13 +164,13 @@ impl Setting {
             ("block", MIB, 4, "sequential"),
         ] {
             let mut rows: Vec<_> = servers()
-                .map(|(name, url)| (name, url, Route::Nfs))
+                .map(|(name, url)| (name, url, Route::NfsTcp))
                 .collect();
             if size_bytes == MIB {
                 if self.libnfs.is_some() {
                     rows.extend(servers().map(|(name, url)| (name, url, Route::Libnfs)));
                 }
-                rows.push((OURS, None, Route::Rdma));
+                rows.push((OURS, None, Route::Iwarp));
             }
             for (name, url, route) in rows {
                 let one = candidate(name, route, wait);
@@ -257,9 +257,9 @@ impl Setting {
             (Route::Get(store), _, Some(socket)) => {
                 Ok(Box::new(Pages::connect(*store, socket, spin)?))
             }
-            (Route::Nfs, Some(url), _) => Ok(Box::new(NfsFile::open(url, spin)?)),
-            (Route::Nfs, None, _) => Ok(Box::new(NfsFile::open(&self.nfs_url(server)?, spin)?)),
-            (Route::Rdma, _, _) => {
+            (Route::NfsTcp, Some(url), _) => Ok(Box::new(NfsFile::open(url, spin)?)),
+            (Route::NfsTcp, None, _) => Ok(Box::new(NfsFile::open(&self.nfs_url(server)?, spin)?)),
+            (Route::Iwarp, _, _) => {
                 let options = Options {
                     route: odafs::Route::Rpc,
                     wait: Wait::Block {
@@ -268,7 +268,7 @@ impl Setting {
                     cache: Cache::Off,
                     ..Options::default()
                 };
-                let client = odafs::Client::connect_with(&server.url(Fabric::Tcp)?, options)?;
+                let client = odafs::Client::connect_with(&server.url(Fabric::Iwarp)?, options)?;
                 let file = client.open(&self.name)?;
                 let Spec {
                     size_bytes, depth, ..

@@ -65,7 +65,8 @@ pub enum Over {
     /// Shared memory.
     Shm,
     /// RDMA over TCP.
-    Tcp,
+    #[serde(rename = "tcp")]
+    Iwarp,
 }
 
 /// What direct reads the server is told to grant.
@@ -345,7 +346,7 @@ mod tests {
     fn the_built_in_plan_has_each_case_that_is_asked_for() {
         let plan = Plan::built_in().unwrap();
         let cases = plan.cases(&Filter::default());
-        for fabric in [Over::Shm, Over::Tcp] {
+        for fabric in [Over::Shm, Over::Iwarp] {
             for served in [Mode::OneSided, Mode::Guarded] {
                 let of = |c: &&Case| (c.fabric, c.served) == (fabric, served);
                 let here: Vec<&Case> = cases.iter().filter(of).collect();
@@ -383,8 +384,9 @@ mod tests {
         };
         let cases = plan.cases(&filter);
         assert!(!cases.is_empty());
-        let is =
-            |c: &Case| (c.fabric, c.served, c.pattern) == (Over::Tcp, Mode::Guarded, Pattern::Zipf);
+        let is = |c: &Case| {
+            (c.fabric, c.served, c.pattern) == (Over::Iwarp, Mode::Guarded, Pattern::Zipf)
+        };
         assert!(cases.iter().all(is));
         let text = BUILT_IN.replace("sizes = [64]", "sizes = [1048577]");
         assert!(Plan::parse(&text).is_err());

@@ -139,7 +139,7 @@ impl Setting {
             directory: self.directory.path().to_owned(),
             read_only: false,
             cache_bytes: case.server_memory().unwrap_or(self.cache_bytes),
-            fabrics: vec![Fabric::Shm, Fabric::Tcp],
+            fabrics: vec![Fabric::Shm, Fabric::Iwarp],
             direct: match case.served {
                 Mode::OneSided => Some("one-sided"),
                 Mode::Guarded => Some("guarded"),
@@ -288,6 +288,6 @@ impl Drop for Others {
 fn fabric_of(over: Over) -> Fabric {
     match over {
         Over::Shm => Fabric::Shm,
-        Over::Tcp => Fabric::Tcp,
+        Over::Iwarp => Fabric::Iwarp,
     }
 }

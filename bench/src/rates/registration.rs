@@ -169,7 +169,7 @@ fn case(spec: &Spec, server: usize) -> Case {
 pub fn run(plan: &Plan, mut tick: impl FnMut(&str)) -> Result<Report<Row>> {
     let machine = Machine::here();
     let mut setting = Setting::new(&plan.conditions)?;
-    let model = plan.conditions.rdma == Fabric::Tcp;
+    let model = plan.conditions.rdma == Fabric::Iwarp;
     let [operation, page] =
         [plan.costs.operation, plan.costs.page].map(|t| format!("{}ns", t.as_nanos()));
     let mut servers = Vec::new();

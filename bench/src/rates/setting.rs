@@ -118,8 +118,8 @@ impl Setting {
         let everyone = std::fs::Permissions::from_mode(0o666);
         std::fs::set_permissions(&path, everyone).context("cannot open a file to writers")?;
         let arguments = [&["--metrics", "127.0.0.1:0"], arguments].concat();
-        let mut fabrics = vec![Fabric::Shm, Fabric::Tcp];
-        fabrics.extend(Some(self.conditions.rdma).filter(|rdma| *rdma != Fabric::Tcp));
+        let mut fabrics = vec![Fabric::Shm, Fabric::Iwarp];
+        fabrics.extend(Some(self.conditions.rdma).filter(|rdma| *rdma != Fabric::Iwarp));
         let process = ServerProcess::start(&ServerPlan {
             program: self.conditions.program.clone(),
             directory: directory.path().to_owned(),
@@ -200,7 +200,7 @@ impl Setting {
     fn url(&self, process: &ServerProcess, fabric: &str) -> Result<Url> {
         match fabric {
             "shm" => process.url(Fabric::Shm),
-            "tcp" => process.url(Fabric::Tcp),
+            "tcp" => process.url(Fabric::Iwarp),
             "rdma" | "verbs" => process.url(self.conditions.rdma),
             _ => process.nfs_url(b"/"),
         }

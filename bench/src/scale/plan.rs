@@ -82,7 +82,7 @@ impl Plan {
     pub fn ways(&self) -> Result<Vec<(Way, odafs::Route)>> {
         let way = |name: &String| match Path::named(name) {
             Some(Path::Client(way, route)) => Ok((way, route)),
-            Some(Path::Nfs) => Ok((Way::Nfs, odafs::Route::Rpc)),
+            Some(Path::NfsTcp) => Ok((Way::NfsTcp, odafs::Route::Rpc)),
             _ => bail!(
                 "{name:?} is no route: `nfs rpc`, or `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or `policy`"
             ),

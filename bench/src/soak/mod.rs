@@ -101,7 +101,7 @@ pub fn run(
         directory: directory.path().to_owned(),
         read_only: false,
         cache_bytes,
-        fabrics: vec![Fabric::Shm, Fabric::Tcp],
+        fabrics: vec![Fabric::Shm, Fabric::Iwarp],
         direct: Some("one-sided"),
         spin: None,
         nfs: true,
@@ -110,8 +110,8 @@ pub fn run(
     })?;
     let urls = [
         (Way::Shm, server.url(Fabric::Shm)?),
-        (Way::Tcp, server.url(Fabric::Tcp)?),
-        (Way::Nfs, server.nfs_url(b"/")?),
+        (Way::Iwarp, server.url(Fabric::Iwarp)?),
+        (Way::NfsTcp, server.nfs_url(b"/")?),
     ];
     let kinds = plan.kinds()?;
     let files = Files::new(plan.files, plan.pages());

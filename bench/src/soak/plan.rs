@@ -57,8 +57,8 @@ impl Kind {
                 way,
                 route: Some(route),
             }),
-            Path::Nfs => Some(Self {
-                way: Way::Nfs,
+            Path::NfsTcp => Some(Self {
+                way: Way::NfsTcp,
                 route: Some(Route::Rpc),
             }),
             Path::Mapped => None,
@@ -92,7 +92,7 @@ impl Kind {
 }
 
 fn way_named(name: &str) -> Option<Way> {
-    [Way::Shm, Way::Tcp, Way::Nfs]
+    [Way::Shm, Way::Iwarp, Way::NfsTcp]
         .into_iter()
         .find(|way| way.name() == name)
 }
@@ -199,7 +199,7 @@ mod tests {
             assert_eq!(*name, format!("{fabric} {route}"));
             assert_eq!(kind.keeps(), kind.options().cache == Cache::CloseToOpen);
         }
-        assert_eq!(plan.ways().unwrap(), [Way::Shm, Way::Tcp, Way::Nfs]);
+        assert_eq!(plan.ways().unwrap(), [Way::Shm, Way::Iwarp, Way::NfsTcp]);
         assert!((plan.files * plan.file_kib) as u64 > plan.cache_mib << 10);
         assert_eq!(plan.sample(Duration::from_secs(60)).as_millis(), 500);
         assert_eq!(plan.sample(Duration::from_secs(3600)).as_secs(), 12);

@@ -57,7 +57,7 @@ fn named_url(text: &str) -> Result<(String, Url), String> {
         .ok_or("a name goes before it, as in ganesha=nfs://HOST/FILE")?;
     let url = crate::connection::url(url)?;
     match url.server {
-        ServerAddress::Nfs(_) => Ok((name.to_owned(), url)),
+        ServerAddress::NfsTcp(_) => Ok((name.to_owned(), url)),
         _ => Err("it begins with nfs://".to_owned()),
     }
 }

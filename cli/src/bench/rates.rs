@@ -163,7 +163,7 @@ impl Over {
     pub fn fabric(&self) -> Result<Fabric> {
         match self.fabric.as_str() {
             "verbs" => self.device.fabric(),
-            _ => Ok(Fabric::Tcp),
+            _ => Ok(Fabric::Iwarp),
         }
     }
 }

@@ -75,7 +75,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
     let plan = Plan {
         routes: routes.filter(keeps).collect(),
         fabric: match &*arguments.fabric {
-            "tcp" => Fabric::Tcp,
+            "tcp" => Fabric::Iwarp,
             _ => Fabric::Shm,
         },
         as_recorded: arguments.speed == "as-recorded",

@@ -74,7 +74,7 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     arguments.common.check(&sizes, most + 2)?;
     let rdma = match arguments.fabric.iter().any(|fabric| fabric == "verbs") {
         true => arguments.device.fabric()?,
-        false => Fabric::Tcp,
+        false => Fabric::Iwarp,
     };
     let fabrics = match arguments.fabric.is_empty() {
         true => FABRICS.into_iter().filter(|f| *f != "verbs").collect(),

@@ -60,7 +60,7 @@ impl Shared {
                 reason,
             }),
         };
-        if let Link::Tcp(_) = self.calls.link() {
+        if let Link::NfsTcp(_) = self.calls.link() {
             return not_granted(
                 "nfs:// URLs are for RPC alone (use odafs+shm:// or odafs://)".into(),
             );
@@ -99,7 +99,7 @@ impl Shared {
     pub fn tended_session(&self) -> Option<Arc<Session>> {
         if self.options.route == Route::Rpc
             || !self.odafs.load(Relaxed)
-            || matches!(self.calls.link(), Link::Tcp(_))
+            || matches!(self.calls.link(), Link::NfsTcp(_))
         {
             return None;
         }

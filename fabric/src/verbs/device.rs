@@ -1,5 +1,5 @@
 use super::context::{self, Context};
-use super::{Device, Port, PortState, Transport, VerbsError, domain};
+use super::{Device, DeviceTransport, Port, PortState, VerbsError, domain};
 use crate::fabric::{ReadOrder, RemoteInvalidation};
 use ibverbs_sys::{IBV_LINK_LAYER_ETHERNET, ibv_port_state};
 use std::net::{IpAddr, Ipv6Addr};
@@ -25,10 +25,10 @@ fn device(name: &str, addresses: &[(String, IpAddr)]) -> Result<Device, VerbsErr
         .filter_map(|number| port(name, &context, number, addresses))
         .collect();
     let transport = match (context.is_iwarp(), ports.first()) {
-        (true, _) => Transport::IWarp,
-        (false, Some(port)) if port.ethernet => Transport::RoCE,
-        (false, Some(_)) => Transport::InfiniBand,
-        (false, None) => Transport::Other,
+        (true, _) => DeviceTransport::IWarp,
+        (false, Some(port)) if port.ethernet => DeviceTransport::RoCE,
+        (false, Some(_)) => DeviceTransport::InfiniBand,
+        (false, None) => DeviceTransport::Other,
     };
     let count = |value: i32| u32::try_from(value).unwrap_or(0);
     Ok(Device {

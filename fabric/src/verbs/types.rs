@@ -69,7 +69,7 @@ impl Default for ConnectOptions {
 
 /// How a device speaks to its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum DeviceTransport {
     /// InfiniBand.
     InfiniBand,
     /// InfiniBand's transport over Ethernet.
@@ -86,7 +86,7 @@ pub struct Device {
     /// As the kernel names it, such as `mlx5_0`.
     pub name: String,
     /// How it speaks.
-    pub transport: Transport,
+    pub transport: DeviceTransport,
     /// Version of its firmware.
     pub firmware: String,
     /// PCI number of its vendor; 0 of soft devices.
@@ -147,14 +147,14 @@ pub enum PortState {
     Other,
 }
 
-impl Transport {
+impl DeviceTransport {
     /// As messages and tables name it.
     pub const fn name(self) -> &'static str {
         match self {
-            Transport::InfiniBand => "InfiniBand",
-            Transport::RoCE => "RoCE",
-            Transport::IWarp => "iWARP",
-            Transport::Other => "other",
+            DeviceTransport::InfiniBand => "InfiniBand",
+            DeviceTransport::RoCE => "RoCE",
+            DeviceTransport::IWarp => "iWARP",
+            DeviceTransport::Other => "other",
         }
     }
 }

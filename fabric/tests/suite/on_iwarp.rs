@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-struct Tcp {
+struct Iwarp {
     address: Mutex<SocketAddr>,
     options: ConnectOptions,
     limits: Limits,
 }
 
-impl Tcp {
-    fn new(crc: bool, listener_crc: Crc) -> Tcp {
-        Tcp {
+impl Iwarp {
+    fn new(crc: bool, listener_crc: Crc) -> Iwarp {
+        Iwarp {
             // Nobody listens there.
             address: Mutex::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 1))),
             options: ConnectOptions {
@@ -32,7 +32,7 @@ impl Tcp {
     }
 }
 
-impl Subject for Tcp {
+impl Subject for Iwarp {
     fn listen(&self) -> Box<dyn Listener> {
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listener = iwarp::Listener::bind(any, self.limits).unwrap();
@@ -53,7 +53,7 @@ impl Subject for Tcp {
 /// What a connection that is read directly has taken already ends no wait: who serves it sleeps between two messages.
 #[test]
 fn what_was_taken_ends_no_wait() {
-    let subject = Tcp::new(false, Crc::WhenAsked);
+    let subject = Iwarp::new(false, Crc::WhenAsked);
     let mut listener = subject.listen();
     let set = Arc::new(WakeSet::new().unwrap());
     let (mut client, mut server) = thread::scope(|scope| {
@@ -91,7 +91,7 @@ type TwoEnds = (Box<dyn QueuePair>, Box<dyn QueuePair>);
 
 /// Some connections of one listener, all on one set, none of which is read directly any more.
 fn cold<const N: usize>() -> (Arc<WakeSet>, [TwoEnds; N]) {
-    let subject = Tcp::new(false, Crc::WhenAsked);
+    let subject = Iwarp::new(false, Crc::WhenAsked);
     let mut listener = subject.listen();
     let set = Arc::new(WakeSet::new().unwrap());
     let mut pairs = [(); N].map(|()| {
@@ -167,15 +167,15 @@ fn the_end_behind_a_message_is_not_slept_through() {
 
 mod plain {
     use super::*;
-    suite!(windows: Tcp::new(false, Crc::WhenAsked));
+    suite!(windows: Iwarp::new(false, Crc::WhenAsked));
 }
 
 mod checked {
     use super::*;
-    suite!(windows: Tcp::new(true, Crc::WhenAsked));
+    suite!(windows: Iwarp::new(true, Crc::WhenAsked));
 }
 
 mod checked_by_the_listener {
     use super::*;
-    suite!(windows: Tcp::new(false, Crc::Always));
+    suite!(windows: Iwarp::new(false, Crc::Always));
 }

@@ -3,7 +3,7 @@
 use crate::{Ends, Subject, suite};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{FrameNumber, LifeWord};
-use odafs_fabric::verbs::{self, ConnectOptions, Limits, Transport};
+use odafs_fabric::verbs::{self, ConnectOptions, DeviceTransport, Limits};
 use odafs_fabric::{Access, Listener, QueuePair, Source};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -31,8 +31,8 @@ impl Verbs {
         Verbs {
             // Nobody listens there.
             address: Mutex::new(SocketAddr::new(ip, 1)),
-            iwarp: device.transport == Transport::IWarp,
-            rxe: device.transport == Transport::RoCE && device.vendor == RXE,
+            iwarp: device.transport == DeviceTransport::IWarp,
+            rxe: device.transport == DeviceTransport::RoCE && device.vendor == RXE,
         }
     }
 }

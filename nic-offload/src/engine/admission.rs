@@ -30,7 +30,7 @@ impl Wants {
         }
         let rdma = RdmaPrivateData::decode(private_data);
         // Between hosts, NFS clients that say nothing, or something that we do not know, are taken as well.
-        let stock = matches!(transport, Transport::Rdma | Transport::Verbs)
+        let stock = matches!(transport, Transport::Iwarp | Transport::Verbs)
             && !PrivateData::is_ours(private_data);
         (rdma.is_some() || stock).then_some(Wants::Rdma(rdma))
     }
@@ -74,7 +74,7 @@ impl Engine {
         entropy::fill(&mut nonce);
         let answer = PrivateData { nonce, ..wants }.encode();
         // What may be read is exposed when the connection is attached to a session: before that, no tag is known.
-        let remote = matches!(transport, Transport::Rdma | Transport::Verbs);
+        let remote = matches!(transport, Transport::Iwarp | Transport::Verbs);
         let reads = wants.role == Role::Direct
             && wants.one_sided
             && self.serves.life.is_some()

@@ -120,7 +120,7 @@ fn check(export: &Export, call: &Call<'_>, parameters: &Parameters<'_>) -> Resul
     let transport = call.caller.transport;
     let supported = parameters.version == u32::from(direct::VERSION)
         && parameters.export == export.config().name.as_bytes()
-        && transport != Transport::Tcp
+        && transport != Transport::NfsTcp
         && parameters.fabric == transport.name().as_bytes();
     supported.then_some(()).ok_or(OdafsStatus::Unsupported)
 }

@@ -117,7 +117,7 @@ impl<'a> Connection<'a> {
             caller: Caller {
                 peer: Peer::Address(peer),
                 connection: number,
-                transport: Transport::Tcp,
+                transport: Transport::NfsTcp,
                 reply_bytes_max: shared.limits.record_bytes,
                 placement: None,
                 apart: None,

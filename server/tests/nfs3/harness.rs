@@ -205,7 +205,7 @@ pub fn caller(address: &str) -> Caller {
     Caller {
         peer: Peer::Address(address.parse().expect("an address")),
         connection: 1,
-        transport: Transport::Tcp,
+        transport: Transport::NfsTcp,
         reply_bytes_max: 2 << 20,
         placement: None,
         apart: None,

@@ -14,7 +14,7 @@ use crate::harness::{Server, at, caller, user};
 
 fn placing(room: u32) -> Caller {
     Caller {
-        transport: Transport::Rdma,
+        transport: Transport::Iwarp,
         // What fits inline.
         reply_bytes_max: 4000,
         placement: Some(room),

@@ -7,7 +7,7 @@ use odafs_common::connect::{PrivateData, Role};
 use odafs_common::direct::{ExposedMemory, Place as Exposed};
 use odafs_common::wire::odafs::Mode;
 use odafs_fabric::clock::{self, Nanos};
-use odafs_fabric::verbs::{self, Transport};
+use odafs_fabric::verbs::{self, DeviceTransport};
 use odafs_fabric::{Access, Completion, Local, QueuePair, Remote, Sink, Source, SteeringTag};
 use odafs_tests::raw_direct::{Place, RawDirect, RawSession};
 use odafs_tests::served;
@@ -91,7 +91,7 @@ fn is_iwarp(place: &Place) -> bool {
     let devices = verbs::devices().expect("devices");
     devices.iter().any(|device| {
         let mut ports = device.ports.iter();
-        device.transport == Transport::IWarp
+        device.transport == DeviceTransport::IWarp
             && ports.any(|port| port.addresses.contains(&address.ip()))
     })
 }

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug)]
 enum Over {
     Shm,
-    Tcp,
+    Iwarp,
 }
 
 /// A server over a real fabric, and a client.
@@ -46,10 +46,10 @@ impl Scene {
                 let listener = shm::Listener::bind(&path, shm::Limits::default()).unwrap();
                 (Box::new(listener), Transport::Shm)
             }
-            Over::Tcp => {
+            Over::Iwarp => {
                 let listener = iwarp::Listener::bind(address, iwarp::Limits::default()).unwrap();
                 address = listener.local_addr();
-                (Box::new(listener), Transport::Rdma)
+                (Box::new(listener), Transport::Iwarp)
             }
         };
         world.engine.listen(listener, transport).unwrap();
@@ -62,7 +62,7 @@ impl Scene {
         let client = std::thread::scope(|scope| {
             let dial = scope.spawn(|| match over {
                 Over::Shm => shm::connect(&path, &said, &shm::ConnectOptions::default()),
-                Over::Tcp => iwarp::connect(address, &said, &iwarp::ConnectOptions::default()),
+                Over::Iwarp => iwarp::connect(address, &said, &iwarp::ConnectOptions::default()),
             });
             while !dial.is_finished() {
                 world.engine.accept_next = Nanos(0);
@@ -150,7 +150,7 @@ impl Scene {
 
 #[test]
 fn who_pauses_gets_every_answer() {
-    for over in [Over::Shm, Over::Tcp] {
+    for over in [Over::Shm, Over::Iwarp] {
         for role in [Role::Rpc, Role::Direct] {
             let mut scene = Scene::new(over, role);
             let asked = scene.press(role);
@@ -169,7 +169,7 @@ fn who_pauses_gets_every_answer() {
 /// It is not woken for ever by what came before, which nobody takes.
 #[test]
 fn who_takes_nothing_lets_the_engine_sleep() {
-    for over in [Over::Shm, Over::Tcp] {
+    for over in [Over::Shm, Over::Iwarp] {
         let mut scene = Scene::new(over, Role::Rpc);
         for line in scene.world.engine.lines.iter_mut().flatten() {
             let Line::Rpc(line) = line else { continue };
@@ -192,7 +192,7 @@ fn who_takes_nothing_lets_the_engine_sleep() {
 
 #[test]
 fn who_takes_nothing_and_dies_is_gone() {
-    for over in [Over::Shm, Over::Tcp] {
+    for over in [Over::Shm, Over::Iwarp] {
         for role in [Role::Rpc, Role::Direct] {
             let mut scene = Scene::new(over, role);
             scene.press(role);
@@ -210,7 +210,7 @@ fn who_takes_nothing_and_dies_is_gone() {
 /// Whatever was answered before a stop arrives.
 #[test]
 fn a_stop_cuts_no_answer() {
-    for over in [Over::Shm, Over::Tcp] {
+    for over in [Over::Shm, Over::Iwarp] {
         let mut scene = Scene::new(over, Role::Rpc);
         scene.press(Role::Rpc);
         let Scene {

@@ -128,7 +128,7 @@ fn reads_go_to_chunks() {
 #[test]
 fn chunks_over_tcp_are_no_places() {
     let mut room = Room::guarded();
-    room.caller.transport = Transport::Tcp;
+    room.caller.transport = Transport::NfsTcp;
     let file = room.world.file("a", &[7; 2 * P]);
     room.world.read(&file, 0, 2 * P as u32);
     let arguments = ReadArgs {
@@ -152,7 +152,7 @@ fn chunks_over_tcp_are_no_places() {
 fn the_longest_reads_bring_references() {
     let mut room = Room::guarded();
     let session = room.session().accepted.session;
-    room.caller.transport = Transport::Tcp;
+    room.caller.transport = Transport::NfsTcp;
     // As over TCP.
     room.caller.reply_bytes_max = (1 << 20) + (64 << 10);
     let file = room.world.file("a", &[7; 300 * P]);
