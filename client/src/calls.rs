@@ -8,7 +8,7 @@ use crate::{
     pool::{Lent, Pool, TakeError},
     procedure::Procedure,
     silence::Silence,
-    transport::{Broken, Place, Placed, RpcTransport},
+    transport::{Broken, PlacedData, ReplyBuffer, RpcTransport},
 };
 use odafs_common::{
     rpcrdma::CallShape,
@@ -318,7 +318,7 @@ impl Calls {
         xid: u32,
         procedure: &Procedure,
         arguments: &dyn Encode,
-        place: Option<&Place>,
+        place: Option<&ReplyBuffer>,
         deadline: Nanos,
     ) -> Result<(), Broken> {
         let argument = self.write(line, xid, procedure, arguments);
@@ -539,7 +539,7 @@ pub fn answer<'a>(
     let reply = reply.map_err(|error| misbehaved(procedure, &error))?;
     let body = match reply.body {
         Ok(reader) => {
-            let apart = |placed: Placed<'_>| Apart {
+            let apart = |placed: PlacedData<'_>| Apart {
                 bytes: placed.bytes,
                 data,
             };

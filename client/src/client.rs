@@ -9,13 +9,13 @@ use crate::{
     metadata::{Changes, CreateOptions, Metadata, Space},
     nfs::{Found, Nfs, NfsError, Removed},
     options::{Eager, Options},
-    path::{Place, Walk},
+    path::{EntryName, Walk},
     read_dir::ReadDir,
     record::{Initial, Operation},
     references,
     route::{Choice, SizeClass},
     shared::Shared,
-    statistics::{Statistics, Terms},
+    statistics::{RdmaTerms, Statistics},
     url::Url,
 };
 use odafs_common::wire::nfs3::{self, CreateHow};
@@ -133,7 +133,7 @@ impl Client {
         let class = SizeClass::of(4096);
         let known = policy.explain_server(class);
         let took_ns = |choice| policy.cost_ns(class, choice).unwrap_or_default() as u64;
-        all.terms = Terms {
+        all.terms = RdmaTerms {
             rpc_ns: known.rpc_ns as u64,
             direct_ns: known.direct_ns as u64,
             guarded_ns: took_ns(Choice::Guarded),
@@ -430,7 +430,7 @@ impl Client {
         &self,
         verb: &'static str,
         path: &Path,
-        what: impl FnOnce(Nfs<'_>, &Place) -> Result<(), NfsError>,
+        what: impl FnOnce(Nfs<'_>, &EntryName) -> Result<(), NfsError>,
     ) -> Result<(), PathError> {
         let place = self.walk(verb).place(path)?;
         what(self.nfs(), &place).map_err(|error| error.at(verb, &shown(path)))

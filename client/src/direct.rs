@@ -99,7 +99,7 @@ enum Slot {
 
 /// A read that is over.
 #[derive(Debug, Clone, Copy)]
-pub struct Answer {
+pub struct FinishedRead {
     /// What the caller named it at its post.
     pub part: usize,
     /// Bytes, or why none.
@@ -129,7 +129,7 @@ pub enum Alone {
 /// What one look at a connection found.
 enum Look {
     /// A read is over.
-    Over(Answer),
+    Over(FinishedRead),
     /// Something that nobody waits for.
     Other,
     /// Nothing.
@@ -238,7 +238,7 @@ impl DirectPair {
             }
         };
         self.waits.ended(&patience);
-        let rest = Answer {
+        let rest = FinishedRead {
             place: match answer.place {
                 Place::Sink(at) => Place::Sink(at + taken),
                 Place::Message => Place::Message,
@@ -342,7 +342,7 @@ impl DirectPair {
     }
 
     /// Waits for the next of the reads in flight. `None` when the deadline has passed: those in flight are given up.
-    pub fn next(&mut self, deadline: Nanos) -> Result<Option<Answer>, Broken> {
+    pub fn next(&mut self, deadline: Nanos) -> Result<Option<FinishedRead>, Broken> {
         let mut patience = self.waits.begin(deadline);
         loop {
             match self.look()? {
@@ -394,7 +394,7 @@ impl DirectPair {
         Ok(over.map_or(Look::Other, Look::Over))
     }
 
-    fn completed(&mut self) -> Result<Option<Answer>, Broken> {
+    fn completed(&mut self) -> Result<Option<FinishedRead>, Broken> {
         let Some((completion, _)) = Completion::parse(self.pair.message()) else {
             return Err(Broken::new("the server sent no completion"));
         };
@@ -415,7 +415,7 @@ impl DirectPair {
                         "the server claims more bytes than were asked for",
                     ));
                 }
-                Ok(Some(Answer {
+                Ok(Some(FinishedRead {
                     part,
                     result,
                     place,
@@ -431,7 +431,7 @@ impl DirectPair {
 
     /// Copies out what an answer brought, to be called before anything else is. False when it brought less.
     #[must_use]
-    pub fn take(&self, answer: &Answer, into: &mut [u8]) -> bool {
+    pub fn take(&self, answer: &FinishedRead, into: &mut [u8]) -> bool {
         match answer.place {
             Place::Sink(offset) => self.sink.load(offset, into),
             Place::Message => {

@@ -11,11 +11,11 @@ use crate::{
     read,
     record::{Operation, length_of},
     references,
-    route::{Order, SizeClass},
+    route::{RouteOrder, SizeClass},
     session::Session,
     shared::Shared,
     state::{FileState, Moment},
-    trace::Traced,
+    trace::ReadTrace,
     write,
 };
 use odafs_common::wire::nfs3::Stable;
@@ -231,11 +231,11 @@ impl File {
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at).
-    pub fn read_traced(&self, buf: &mut [u8], offset: u64) -> Result<Traced, ReadError> {
+    pub fn read_traced(&self, buf: &mut [u8], offset: u64) -> Result<ReadTrace, ReadError> {
         let mut steps = Vec::new();
         let mut request = [ReadRequest::new(offset, buf)];
         read::read_many(self, &mut request, Some(&mut steps))?;
-        Ok(Traced {
+        Ok(ReadTrace {
             bytes: request[0].bytes,
             steps,
         })
@@ -319,7 +319,7 @@ impl File {
     pub fn will_need(&self, ranges: &[Range<u64>]) -> Result<u64, ReadError> {
         let shared = self.shared();
         let size = shared.page(shared.session().as_deref());
-        let direct = |order: Option<Order>| order.is_none_or(|order| order.choice.is_direct());
+        let direct = |order: Option<RouteOrder>| order.is_none_or(|order| order.choice.is_direct());
         let class = SizeClass::of(size.bytes());
         if shared.session().is_none() || !direct(self.state.orders.get(class)) {
             return Ok(0);

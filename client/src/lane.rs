@@ -3,7 +3,7 @@
 //! A live thread has a number that no other live thread has. The first few threads so have a lane to themselves, on
 //! which they count by plain loads and stores; the others share the last lane and pay for an atomic addition.
 
-use crate::{statistics::Statistics, trace::Taken};
+use crate::{statistics::Statistics, trace::RouteTaken};
 use odafs_common::exception::Exception;
 use odafs_fabric::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -144,12 +144,12 @@ pub struct Counts {
 impl Counts {
     /// So many reads were served by this route.
     #[inline]
-    pub fn read_by(&self, lane: Lane, taken: Taken, reads: u64) {
+    pub fn read_by(&self, lane: Lane, taken: RouteTaken, reads: u64) {
         let count = match taken {
-            Taken::Cache => &self.cache_hits,
-            Taken::OneSided => &self.one_sided_hits,
-            Taken::Guarded => &self.guarded_hits,
-            Taken::Rpc | Taken::PlainRpc => &self.rpc_reads,
+            RouteTaken::Cache => &self.cache_hits,
+            RouteTaken::OneSided => &self.one_sided_hits,
+            RouteTaken::Guarded => &self.guarded_hits,
+            RouteTaken::Rpc | RouteTaken::PlainRpc => &self.rpc_reads,
         };
         count.add(lane, reads);
     }

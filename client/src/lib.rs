@@ -156,6 +156,6 @@ pub use options::{
     Route, Transfer, Wait, public_key,
 };
 pub use read_dir::ReadDir;
-pub use statistics::{Statistics, Terms};
-pub use trace::{Step, Taken, Traced, Why};
+pub use statistics::{RdmaTerms, Statistics};
+pub use trace::{ReadTrace, RouteReason, RouteTaken, TracedPart};
 pub use url::{Host, ServerAddress, Url};

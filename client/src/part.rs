@@ -7,7 +7,7 @@ use crate::{
     read::Reading,
     route::Choice,
     state::Moment,
-    trace::{self, Taken, Why},
+    trace::{self, RouteReason, RouteTaken},
 };
 use odafs_common::{exception::Exception, page::PageSize, reference::Reference};
 use odafs_fabric::clock::{self, Nanos};
@@ -22,17 +22,17 @@ pub struct Part<'b> {
     /// Where the bytes go.
     pub buf: &'b mut [u8],
     /// What comes next.
-    pub step: Step,
+    pub step: ReadStep,
     /// Bytes that it got.
     pub bytes: usize,
     /// Which route it took or takes, and why.
-    pub why: Why,
+    pub why: RouteReason,
     /// The file when it began.
     pub moment: Moment,
     /// How long a refused direct try took, where that was measured.
     pub stale_ns: Option<u64>,
     /// The route that it took.
-    pub taken: Taken,
+    pub taken: RouteTaken,
     /// When its present step began.
     pub began: Nanos,
     /// Measured only when a trace is asked for: looking at the clock is a tenth of a direct read.
@@ -41,7 +41,7 @@ pub struct Part<'b> {
 
 /// What a part does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum ReadStep {
     /// Look into the data cache and the directory.
     Look,
     /// Copy from the server's memory, which is mapped here, and check the stamp.
@@ -62,9 +62,9 @@ impl Reading<'_> {
         let took_ns = self.asked.took_ns().filter(|_| !self.disturbed);
         // What one of them took: they are compared with reads that are alone, too.
         let took_ns = took_ns.map(|ns| ns / ranges.len().max(1) as u64);
-        let mut told = Told {
+        let mut told = BatchOutcome {
             pages: parts.len().div_ceil(ranges.len().max(1)) as u32,
-            ..Told::default()
+            ..BatchOutcome::default()
         };
         let lane = self.asked.lane();
         let counts = self.shared.lanes.counts(lane);
@@ -72,7 +72,7 @@ impl Reading<'_> {
             let parts = &parts[range.clone()];
             counts.bytes_read.add(lane, contiguous(parts) as u64);
             let slowest = parts.iter().map(|part| part.taken).max();
-            counts.read_by(lane, slowest.unwrap_or(Taken::Cache), 1);
+            counts.read_by(lane, slowest.unwrap_or(RouteTaken::Cache), 1);
             told.count(parts);
         }
         self.shared
@@ -102,12 +102,12 @@ impl Reading<'_> {
                     page,
                     within,
                     buf,
-                    step: Step::Look,
+                    step: ReadStep::Look,
                     bytes: 0,
-                    why: Why::Cached,
+                    why: RouteReason::Cached,
                     moment,
                     stale_ns: None,
-                    taken: Taken::Cache,
+                    taken: RouteTaken::Cache,
                     began,
                     took: self.traced.then_some(Nanos(0)),
                 });
@@ -120,7 +120,7 @@ impl Reading<'_> {
 
 /// What the requests of a batch came to, for the policy.
 #[derive(Debug, Default)]
-pub struct Told {
+pub struct BatchOutcome {
     /// Pages of a request, in the mean.
     pub pages: u32,
     /// The route of the requests that were read directly, entirely or but for what had no reference.
@@ -133,10 +133,10 @@ pub struct Told {
     pub refused: Vec<Option<u64>>,
 }
 
-impl Told {
+impl BatchOutcome {
     /// Counts one request.
     pub fn count(&mut self, parts: &[Part<'_>]) {
-        let refused = |part: &&Part<'_>| matches!(part.why, Why::Refused(_));
+        let refused = |part: &&Part<'_>| matches!(part.why, RouteReason::Refused(_));
         let direct = |part: &Part<'_>| part.taken.choice().filter(|choice| choice.is_direct());
         let by_rpc = |part: &Part<'_>| part.taken.choice() == Some(Choice::Rpc);
         if let Some(part) = parts.iter().find(refused) {
@@ -182,7 +182,13 @@ impl Part<'_> {
     }
 
     /// The bytes are there: in the buffer, or the whole page in `scratch`.
-    pub fn finish(&mut self, reading: &Reading<'_>, wanted: &Wanted, scratch: &[u8], taken: Taken) {
+    pub fn finish(
+        &mut self,
+        reading: &Reading<'_>,
+        wanted: &Wanted,
+        scratch: &[u8],
+        taken: RouteTaken,
+    ) {
         let mut bytes = wanted.bytes;
         if wanted.whole {
             let page = &scratch[..wanted.bytes];
@@ -197,11 +203,11 @@ impl Part<'_> {
     }
 
     /// It has its bytes.
-    pub fn done(&mut self, bytes: usize, taken: Taken, why: Why) {
+    pub fn done(&mut self, bytes: usize, taken: RouteTaken, why: RouteReason) {
         self.bytes = bytes;
         self.taken = taken;
         self.why = why;
-        self.step = Step::Done;
+        self.step = ReadStep::Done;
         if let Some(took) = &mut self.took {
             *took = clock::now().since(self.began);
         }
@@ -210,19 +216,19 @@ impl Part<'_> {
     /// It was refused: it goes on by RPC.
     pub fn refused(&mut self, why: Exception, sample_ns: Option<u64>) {
         self.stale_ns = sample_ns;
-        self.why = Why::Refused(why);
-        self.step = Step::Rpc;
+        self.why = RouteReason::Refused(why);
+        self.step = ReadStep::Rpc;
     }
 
     /// The connection was lost on the way: it goes on by RPC.
     pub fn connection_lost(&mut self) {
-        self.why = Why::ConnectionLost;
-        self.step = Step::Rpc;
+        self.why = RouteReason::ConnectionLost;
+        self.step = ReadStep::Rpc;
     }
 
     /// What a trace says of it.
-    pub fn traced(&self, size: PageSize) -> trace::Step {
-        trace::Step {
+    pub fn traced(&self, size: PageSize) -> trace::TracedPart {
+        trace::TracedPart {
             offset: size.start(self.page) + self.within as u64,
             length: self.bytes as u32,
             taken: self.taken,

@@ -23,7 +23,7 @@ pub struct Walk<'a> {
 }
 
 /// A name in a directory; the file need not exist.
-pub struct Place {
+pub struct EntryName {
     /// The directory.
     pub directory: Handle,
     /// The name.
@@ -39,7 +39,7 @@ impl Walk<'_> {
     }
 
     /// The place that `path` names: its directory must exist.
-    pub fn place(&self, path: &Path) -> Result<Place, PathError> {
+    pub fn place(&self, path: &Path) -> Result<EntryName, PathError> {
         let mut names = self.names(path.as_os_str().as_bytes(), path)?;
         let name = names.pop_back().filter(|name| name != b"..");
         let name = name.ok_or_else(|| self.bad(path, "it ends in no name"))?;
@@ -48,7 +48,7 @@ impl Walk<'_> {
         if directory.attributes.kind != FileType::Directory {
             return Err(NfsError::from(nfs3::Status::NotDir).at(self.verb, &path.to_string_lossy()));
         }
-        Ok(Place {
+        Ok(EntryName {
             directory: directory.handle,
             name,
         })

@@ -5,7 +5,7 @@ use crate::{
     error::{CallError, Status},
     patience::{Patience, Pause},
     procedure::{Asks, Procedure},
-    transport::{Broken, Place, Placed},
+    transport::{Broken, PlacedData, ReplyBuffer},
 };
 use odafs_common::wire::{
     nfs3,
@@ -38,7 +38,7 @@ pub trait Work {
     }
 
     /// Where a call's data may land, in memory of the caller's.
-    fn place(&self, item: Self::Item) -> Option<Place> {
+    fn place(&self, item: Self::Item) -> Option<ReplyBuffer> {
         let _ = item;
         None
     }
@@ -49,7 +49,7 @@ pub trait Work {
         item: Self::Item,
         slot: usize,
         sink: Option<&Arc<Region>>,
-        placed: Option<Placed<'_>>,
+        placed: Option<PlacedData<'_>>,
         result: &mut Reader<'_>,
     ) -> Result<Next<Self::Item>, CallError>;
 }

@@ -9,12 +9,12 @@ mod pull;
 mod tests;
 
 use self::{
-    memory::{Buffer, Memory},
+    memory::{Buffer, RegisteredMemory},
     pull::Pull,
 };
 use crate::{
     options::{Rdma, RdmaCredits, RdmaDesign, Registration, Wait},
-    transport::{Broken, Place, Placed, RpcTransport},
+    transport::{Broken, PlacedData, ReplyBuffer, RpcTransport},
     waiting::{Patience, Waits},
 };
 use odafs_common::{
@@ -63,7 +63,7 @@ pub struct RdmaTransport {
     waits: Waits,
     terms: Terms,
     requester: Requester,
-    memory: Memory,
+    memory: RegisteredMemory,
     under_way: HashMap<u32, UnderWay>,
     pulls: VecDeque<Pull>,
     /// Replies that nobody has taken, in the order of their coming.
@@ -119,7 +119,7 @@ impl RdmaTransport {
             waits: Waits::new(wait),
             terms,
             requester: Requester::new(config),
-            memory: Memory::new(rdma.registration),
+            memory: RegisteredMemory::new(rdma.registration),
             under_way: HashMap::new(),
             pulls: VecDeque::new(),
             ready: VecDeque::new(),
@@ -132,7 +132,7 @@ impl RdmaTransport {
         &mut self,
         message: &[u8],
         shape: &CallShape,
-        place: Option<&Place>,
+        place: Option<&ReplyBuffer>,
         deadline: Nanos,
     ) -> Result<Sent, Broken> {
         let Self {
@@ -406,7 +406,7 @@ impl RpcTransport for RdmaTransport {
         &mut self,
         message: &[u8],
         shape: &CallShape,
-        place: Option<&Place>,
+        place: Option<&ReplyBuffer>,
         deadline: Nanos,
     ) -> Result<(), Broken> {
         let fetched;
@@ -459,9 +459,9 @@ impl RpcTransport for RdmaTransport {
         &self.current.message
     }
 
-    fn placed(&self) -> Option<Placed<'_>> {
+    fn placed(&self) -> Option<PlacedData<'_>> {
         let (buffer, bytes) = self.current.apart.as_ref()?;
-        Some(Placed {
+        Some(PlacedData {
             region: buffer.region(),
             offset: buffer.start(),
             bytes: *bytes,

@@ -21,7 +21,7 @@ use crate::{
     direct::DirectPair,
     error::ReadError,
     file::{File, IntoRequest, ReadRequest},
-    part::{Failed, Part, Step, contiguous},
+    part::{Failed, Part, ReadStep, contiguous},
     pool::TakeError,
     read_into,
     read_page::{self, Ended, Waits},
@@ -29,10 +29,10 @@ use crate::{
     read_rpc, record,
     route::SizeClass,
     session::Session,
-    shared::{Asked, Shared},
+    shared::{Shared, TimedRead},
     state::FileState,
     steps::{Found, Steps},
-    trace::{self, Taken, Why},
+    trace::{self, RouteReason, RouteTaken},
 };
 use odafs_common::{exception::Exception, page::PageSize, reference::Epoch};
 use odafs_fabric::{clock, sync::Arc};
@@ -57,7 +57,7 @@ pub struct Reading<'a> {
     /// Page size.
     pub size: PageSize,
     /// What the read is to do.
-    pub asked: Asked,
+    pub asked: TimedRead,
     /// Its class.
     class: SizeClass,
     /// The policy was told how what was asked has ended.
@@ -102,7 +102,7 @@ pub fn read_into(
 ) -> Result<(), ReadError> {
     if read_into::pays(file.shared(), requests) {
         let call = |requests: &mut [IntoRequest]| read_into::read(file, buffer, requests);
-        return file.recorded_reads(requests, call, |request| record::Asked {
+        return file.recorded_reads(requests, call, |request| record::RecordedRead {
             offset: request.offset,
             bytes: request.range.len(),
             got: request.bytes,
@@ -119,7 +119,7 @@ pub fn read_into(
 pub fn read_many(
     file: &File,
     requests: &mut [ReadRequest<'_>],
-    trace: Option<&mut Vec<trace::Step>>,
+    trace: Option<&mut Vec<trace::TracedPart>>,
 ) -> Result<(), ReadError> {
     read_on(file, requests, trace, None, None)
 }
@@ -128,12 +128,12 @@ pub fn read_many(
 fn read_on(
     file: &File,
     requests: &mut [ReadRequest<'_>],
-    trace: Option<&mut Vec<trace::Step>>,
-    asked: Option<Asked>,
+    trace: Option<&mut Vec<trace::TracedPart>>,
+    asked: Option<TimedRead>,
     refused: Option<(Exception, u64)>,
 ) -> Result<(), ReadError> {
     let call = |requests: &mut [ReadRequest<'_>]| in_batches(file, requests, trace, asked, refused);
-    file.recorded_reads(requests, call, |request| record::Asked {
+    file.recorded_reads(requests, call, |request| record::RecordedRead {
         offset: request.offset,
         bytes: request.buf.len(),
         got: request.bytes,
@@ -143,8 +143,8 @@ fn read_on(
 fn in_batches(
     file: &File,
     requests: &mut [ReadRequest<'_>],
-    mut trace: Option<&mut Vec<trace::Step>>,
-    asked: Option<Asked>,
+    mut trace: Option<&mut Vec<trace::TracedPart>>,
+    asked: Option<TimedRead>,
     refused: Option<(Exception, u64)>,
 ) -> Result<(), ReadError> {
     let shared = file.shared();
@@ -197,7 +197,7 @@ impl Reading<'_> {
         &mut self,
         file: &File,
         requests: &mut [ReadRequest<'_>],
-        mut trace: Option<&mut Vec<trace::Step>>,
+        mut trace: Option<&mut Vec<trace::TracedPart>>,
     ) -> Result<(), ReadError> {
         // One request that is longer than a batch goes piece by piece, until it ends or the file does.
         if let [request] = requests
@@ -224,7 +224,7 @@ impl Reading<'_> {
         &mut self,
         file: &File,
         requests: &mut [ReadRequest<'_>],
-        trace: Option<&mut Vec<trace::Step>>,
+        trace: Option<&mut Vec<trace::TracedPart>>,
     ) -> Result<(), ReadError> {
         if self.told {
             self.asked = self.shared.ask(self.file, self.class);
@@ -279,12 +279,12 @@ impl Reading<'_> {
         let (mut missed, mut came) = (false, false);
         for part in parts {
             self.shared.note_page(self.file, part.page);
-            if part.step != Step::Look {
+            if part.step != ReadStep::Look {
                 continue;
             }
             let mut found = steps.look(part.page, part.within, part.buf);
             // A read is one miss, however many of its pages are.
-            if matches!(found, Found::Next(_, Why::NoReference)) && !missed {
+            if matches!(found, Found::Next(_, RouteReason::NoReference)) && !missed {
                 missed = true;
                 if steps.ask_ahead(part.page..end) {
                     came = true;
@@ -292,10 +292,10 @@ impl Reading<'_> {
                 }
             }
             match found {
-                Found::Cached(bytes) => part.done(bytes, Taken::Cache, Why::Cached),
+                Found::Cached(bytes) => part.done(bytes, RouteTaken::Cache, RouteReason::Cached),
                 Found::Next(step, why) => (part.step, part.why) = (step, why),
             }
-            if let (Step::Load(location), Some((_, view))) = (part.step, steps.view()) {
+            if let (ReadStep::Load(location), Some((_, view))) = (part.step, steps.view()) {
                 view.prefetch_stamp(location.address);
             }
         }
@@ -315,7 +315,7 @@ impl Reading<'_> {
         let ahead = (PREFETCH_BYTES / mean.max(1)).clamp(1, PREFETCH_LINES);
         for at in 0..parts.len() {
             if let Some(Part {
-                step: Step::Load(next),
+                step: ReadStep::Load(next),
                 within,
                 buf,
                 ..
@@ -326,7 +326,7 @@ impl Reading<'_> {
                 view.prefetch(next.address + *within as u64, lines);
             }
             let part = &mut parts[at];
-            let Step::Load(location) = part.step else {
+            let ReadStep::Load(location) = part.step else {
                 continue;
             };
             let began = alone.then(clock::now);
@@ -337,7 +337,7 @@ impl Reading<'_> {
                 &mut part.buf[..wanted.bytes]
             };
             if steps.load(&location, wanted.from, into) {
-                part.finish(self, &wanted, &scratch, Taken::OneSided);
+                part.finish(self, &wanted, &scratch, RouteTaken::OneSided);
             } else {
                 let sample = began.map(|began| clock::now().since(began).0);
                 self.refuse(session, part, location.epoch, Exception::Stale, sample);
@@ -348,7 +348,8 @@ impl Reading<'_> {
     /// Step 3 on a connection: guarded, or one-sided where the fabric offers no loads (RDMA Reads of the data and its
     /// stamp). Many are in flight, and data lands in the connection's sink.
     fn by_pair(&mut self, parts: &mut [Part<'_>]) -> Result<(), Failed> {
-        let direct = |part: &Part<'_>| matches!(part.step, Step::Guarded(_) | Step::OneSided(_));
+        let direct =
+            |part: &Part<'_>| matches!(part.step, ReadStep::Guarded(_) | ReadStep::OneSided(_));
         if !parts.iter().any(direct) {
             return Ok(());
         }

@@ -12,10 +12,10 @@ use crate::{
     part::Failed,
     pipeline::{self, Next, Work},
     procedure::Asks,
-    read_rpc::{Data, READ, Told, decode, odafs_or_plain},
+    read_rpc::{Data, READ, ReadResults, decode, odafs_or_plain},
     shared::Shared,
     state::FileState,
-    transport::{Broken, Place, Placed},
+    transport::{Broken, PlacedData, ReplyBuffer},
 };
 use odafs_common::wire::{
     nfs3, odafs,
@@ -112,7 +112,7 @@ impl Fetch<'_> {
         self.requests[piece.request].range.start + piece.from
     }
 
-    fn told(&mut self, piece: Piece, told: &Told<'_>) -> Result<Next<Piece>, CallError> {
+    fn told(&mut self, piece: Piece, told: &ReadResults<'_>) -> Result<Next<Piece>, CallError> {
         let got = told.data.len() as u32;
         if got > piece.count {
             return Err(misbehaved(&READ, &"more data than was asked for"));
@@ -171,8 +171,8 @@ impl Work for Fetch<'_> {
         Asks::count(piece.count)
     }
 
-    fn place(&self, piece: Piece) -> Option<Place> {
-        Some(Place {
+    fn place(&self, piece: Piece) -> Option<ReplyBuffer> {
+        Some(ReplyBuffer {
             region: Arc::clone(self.region),
             offset: self.at(piece),
         })
@@ -183,17 +183,22 @@ impl Work for Fetch<'_> {
         piece: Piece,
         _: usize,
         _: Option<&Arc<Region>>,
-        placed: Option<Placed<'_>>,
+        placed: Option<PlacedData<'_>>,
         result: &mut Reader<'_>,
     ) -> Result<Next<Piece>, CallError> {
         let failed = if self.plain {
             match decode(&nfs::READ, nfs3::ReadResult::decode(result))? {
-                Ok(ok) => return self.told(piece, &Told::plain(&ok, placed)),
+                Ok(ok) => return self.told(piece, &ReadResults::plain(&ok, placed)),
                 Err(failed) => failed.status,
             }
         } else {
             match decode(&READ, odafs::ReadResult::decode(result))? {
-                Ok(ok) => return self.told(piece, &Told::odafs(&ok, Data::of(ok.data.0, placed))?),
+                Ok(ok) => {
+                    return self.told(
+                        piece,
+                        &ReadResults::odafs(&ok, Data::of(ok.data.0, placed))?,
+                    );
+                }
                 Err(failed) => failed.status,
             }
         };

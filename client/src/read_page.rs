@@ -5,13 +5,13 @@ use crate::{
     cache::Put,
     direct::Alone,
     file::File,
-    part::{Failed, Step},
+    part::{Failed, ReadStep},
     read_rpc,
     route::{Choice, SizeClass},
     session::Session,
-    shared::Asked,
+    shared::TimedRead,
     steps::{Found, Steps},
-    trace::Why,
+    trace::RouteReason,
 };
 use odafs_common::{exception::Exception, page::PageSize, reference::Reference};
 use odafs_fabric::clock::{self, Nanos};
@@ -32,9 +32,9 @@ pub enum Ended {
     /// For good.
     Failed(Failed),
     /// It takes more than the short way; what it was told to do, if it has asked.
-    LongerWay(Option<Asked>),
+    LongerWay(Option<TimedRead>),
     /// A direct read was refused, after so many nanoseconds.
-    Refused(Asked, Exception, u64),
+    Refused(TimedRead, Exception, u64),
 }
 
 /// A read of one page.
@@ -142,19 +142,23 @@ impl PageRead<'_> {
                 shared.was_hit(file, &asked, bytes);
                 return Ended::Read(bytes);
             }
-            Found::Next(Step::Load(location), _) => Step::Load(location),
+            Found::Next(ReadStep::Load(location), _) => ReadStep::Load(location),
             Found::Next(..) if waits == Waits::No => return Ended::LongerWay(Some(asked)),
             // What that took is nobody's cost.
-            Found::Next(_, Why::NoReference) if self.steps.ask_ahead(self.page..self.page + 1) => {
+            Found::Next(_, RouteReason::NoReference)
+                if self.steps.ask_ahead(self.page..self.page + 1) =>
+            {
                 return Ended::LongerWay(None);
             }
             Found::Next(step, _) => step,
         };
         // 3. and 4. Directly, or by RPC; all of the page, where it is kept.
         let valid = match step {
-            Step::Load(location) => location.length as usize,
-            Step::OneSided(reference) | Step::Guarded(reference) => reference.length as usize,
-            Step::Look | Step::Rpc | Step::Done => size.bytes(),
+            ReadStep::Load(location) => location.length as usize,
+            ReadStep::OneSided(reference) | ReadStep::Guarded(reference) => {
+                reference.length as usize
+            }
+            ReadStep::Look | ReadStep::Rpc | ReadStep::Done => size.bytes(),
         };
         let ended = if !self.steps.keeps() {
             let length = buf.len().min(valid.saturating_sub(self.within));
@@ -184,7 +188,7 @@ impl PageRead<'_> {
     }
 
     /// All of the page, which is kept if the file has not changed meanwhile.
-    fn fetch_and_keep(&self, step: &Step, into: &mut [u8]) -> Result<Fetched, Ended> {
+    fn fetch_and_keep(&self, step: &ReadStep, into: &mut [u8]) -> Result<Fetched, Ended> {
         let (shared, file) = (self.steps.shared, self.steps.file);
         let moment = file.moment();
         let fetched = self.fetch(step, 0, into)?;
@@ -199,25 +203,27 @@ impl PageRead<'_> {
 
     /// What is wanted of the page, from `from` on.
     #[inline]
-    fn fetch(&self, step: &Step, from: usize, into: &mut [u8]) -> Result<Fetched, Ended> {
+    fn fetch(&self, step: &ReadStep, from: usize, into: &mut [u8]) -> Result<Fetched, Ended> {
         let steps = &self.steps;
         let (bytes, by) = match step {
-            Step::Load(location) => {
+            ReadStep::Load(location) => {
                 if !steps.load(location, from, into) {
                     // The longer way tries again, and counts and tells why not.
                     return Err(Ended::LongerWay(Some(steps.asked)));
                 }
                 (into.len(), Choice::OneSided)
             }
-            Step::OneSided(reference) => {
+            ReadStep::OneSided(reference) => {
                 self.on_pair(reference, Choice::OneSided, from, into)?;
                 (into.len(), Choice::OneSided)
             }
-            Step::Guarded(reference) => {
+            ReadStep::Guarded(reference) => {
                 self.on_pair(reference, Choice::Guarded, from, into)?;
                 (into.len(), Choice::Guarded)
             }
-            Step::Look | Step::Rpc | Step::Done => (self.call(from, into)?, Choice::Rpc),
+            ReadStep::Look | ReadStep::Rpc | ReadStep::Done => {
+                (self.call(from, into)?, Choice::Rpc)
+            }
         };
         let took_ns = steps.asked.took_ns();
         Ok(Fetched { bytes, by, took_ns })

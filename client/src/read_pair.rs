@@ -3,10 +3,10 @@
 
 use crate::{
     direct::{DirectPair, NotPosted},
-    part::{Part, Step},
+    part::{Part, ReadStep},
     read::Reading,
     session::Session,
-    trace::Taken,
+    trace::RouteTaken,
     transport::Broken,
 };
 use odafs_common::exception::Exception;
@@ -39,10 +39,10 @@ impl Reading<'_> {
                 return Err(PairFailed::TimedOut);
             };
             let part = &mut parts[answer.part];
-            let (Step::Guarded(reference) | Step::OneSided(reference)) = part.step else {
+            let (ReadStep::Guarded(reference) | ReadStep::OneSided(reference)) = part.step else {
                 return Err(Broken::new("the server completed what was not asked").into());
             };
-            let one_sided = matches!(part.step, Step::OneSided(_));
+            let one_sided = matches!(part.step, ReadStep::OneSided(_));
             let wanted = part.wanted(reference.length, !scratch.is_empty());
             match answer.result {
                 Ok(bytes) if bytes as usize == wanted.bytes => {
@@ -60,9 +60,9 @@ impl Reading<'_> {
                         &wanted,
                         &scratch,
                         if one_sided {
-                            Taken::OneSided
+                            RouteTaken::OneSided
                         } else {
-                            Taken::Guarded
+                            RouteTaken::Guarded
                         },
                     );
                 }
@@ -84,7 +84,7 @@ impl Reading<'_> {
         fill: bool,
     ) -> Result<(), NotPosted> {
         match part.step {
-            Step::Guarded(reference) => {
+            ReadStep::Guarded(reference) => {
                 let wanted = part.wanted(reference.length, fill);
                 part.began = clock::now();
                 pair.post(
@@ -95,12 +95,12 @@ impl Reading<'_> {
                     at,
                 )
             }
-            Step::OneSided(reference) => {
+            ReadStep::OneSided(reference) => {
                 let wanted = part.wanted(reference.length, fill);
                 part.began = clock::now();
                 pair.post_one_sided(&reference, wanted.from as u32, wanted.bytes as u32, at)
             }
-            Step::Look | Step::Load(_) | Step::Rpc | Step::Done => Ok(()),
+            ReadStep::Look | ReadStep::Load(_) | ReadStep::Rpc | ReadStep::Done => Ok(()),
         }
     }
 }

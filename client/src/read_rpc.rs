@@ -5,15 +5,15 @@ use crate::{
     error::{CallError, Status},
     nfs,
     options::Transfer,
-    part::{Failed, Part, Step},
+    part::{Failed, Part, ReadStep},
     pipeline::{self, Next, WINDOW, Work},
     procedure::{Asks, Number, Procedure},
     read::Reading,
     session::Session,
     shared::Shared,
     state::FileState,
-    trace::Taken,
-    transport::{Broken, Placed},
+    trace::RouteTaken,
+    transport::{Broken, PlacedData},
 };
 use odafs_common::wire::{
     nfs3::{self, Attributes},
@@ -59,7 +59,7 @@ struct Fetch<'r, 'p, 'b> {
 
 /// Reads by RPC what no other route has read.
 pub fn read(reading: &Reading<'_>, parts: &mut [Part<'_>]) -> Result<(), Failed> {
-    if parts.iter().all(|part| part.step == Step::Done) {
+    if parts.iter().all(|part| part.step == ReadStep::Done) {
         return Ok(());
     }
     odafs_or_plain(reading.shared, |plain| fetch(reading, parts, plain))
@@ -160,7 +160,7 @@ fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(
     let shared = reading.shared;
     let on_fabric = shared.calls.link().name() != "nfs";
     let steps = reading.steps();
-    let mut pages = (parts.iter().filter(|part| part.step != Step::Done)).map(|part| part.page);
+    let mut pages = (parts.iter().filter(|part| part.step != ReadStep::Done)).map(|part| part.page);
     let session = match !plain && pages.any(|page| steps.learns(page)) {
         true => shared.tended_session(),
         false => None,
@@ -172,7 +172,7 @@ fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(
         let (offset, _) = span(part, reading);
         let read = alone(shared, reading.file, session.as_deref(), offset, part.buf)?;
         if let Some(bytes) = read {
-            part.done(bytes, Taken::Rpc, part.why);
+            part.done(bytes, RouteTaken::Rpc, part.why);
             return Ok(());
         }
     }
@@ -202,8 +202,16 @@ fn fetch(reading: &Reading<'_>, parts: &mut [Part<'_>], plain: bool) -> Result<(
     if let Some(status) = work.failed {
         return Err(Failed::Status(status));
     }
-    let taken = if plain { Taken::PlainRpc } else { Taken::Rpc };
-    for part in work.parts.iter_mut().filter(|part| part.step != Step::Done) {
+    let taken = if plain {
+        RouteTaken::PlainRpc
+    } else {
+        RouteTaken::Rpc
+    };
+    for part in work
+        .parts
+        .iter_mut()
+        .filter(|part| part.step != ReadStep::Done)
+    {
         part.done(part.bytes, taken, part.why);
     }
     Ok(())
@@ -215,7 +223,7 @@ fn cut(parts: &[Part<'_>], reading: &Reading<'_>, piece_max: u32) -> Vec<Piece> 
     for (at, part) in parts
         .iter()
         .enumerate()
-        .filter(|(_, part)| part.step != Step::Done)
+        .filter(|(_, part)| part.step != ReadStep::Done)
     {
         let (offset, count) = span(part, reading);
         match pieces.last_mut() {
@@ -264,7 +272,7 @@ pub enum Data<'a> {
 
 impl<'a> Data<'a> {
     /// `here`, unless it came apart.
-    pub fn of(here: &'a [u8], placed: Option<Placed<'a>>) -> Self {
+    pub fn of(here: &'a [u8], placed: Option<PlacedData<'a>>) -> Self {
         match placed {
             None => Self::Here(here),
             Some(placed) => Self::Landed {
@@ -318,7 +326,7 @@ impl<'a> Data<'a> {
 }
 
 /// What both programs' results say.
-pub struct Told<'a> {
+pub struct ReadResults<'a> {
     /// What was read.
     pub data: Data<'a>,
     /// The file ends with it.
@@ -329,9 +337,9 @@ pub struct Told<'a> {
     pub attributes: Option<Attributes>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> ReadResults<'a> {
     /// By NFS READ.
-    pub fn plain(ok: &nfs3::ReadOk<'a>, placed: Option<Placed<'a>>) -> Self {
+    pub fn plain(ok: &nfs3::ReadOk<'a>, placed: Option<PlacedData<'a>>) -> Self {
         Self {
             data: Data::of(ok.data.0, placed),
             eof: ok.eof,
@@ -409,12 +417,12 @@ impl Work for Fetch<'_, '_, '_> {
         piece: Piece,
         slot: usize,
         sink: Option<&Arc<Region>>,
-        placed: Option<Placed<'_>>,
+        placed: Option<PlacedData<'_>>,
         result: &mut Reader<'_>,
     ) -> Result<Next<Piece>, CallError> {
         let failed = if self.plain {
             match decode(&nfs::READ, nfs3::ReadResult::decode(result))? {
-                Ok(ok) => return self.told(piece, &Told::plain(&ok, placed)),
+                Ok(ok) => return self.told(piece, &ReadResults::plain(&ok, placed)),
                 Err(failed) => failed.status,
             }
         } else {
@@ -452,14 +460,14 @@ impl Fetch<'_, '_, '_> {
         data: Data<'_>,
         ok: &odafs::ReadOk<'_>,
     ) -> Result<Next<Piece>, CallError> {
-        let next = self.told(piece, &Told::odafs(ok, data)?)?;
+        let next = self.told(piece, &ReadResults::odafs(ok, data)?)?;
         if let Some(session) = &self.session {
             learn(self.reading.shared, self.reading.file, session, ok);
         }
         Ok(next)
     }
 
-    fn told(&mut self, piece: Piece, told: &Told<'_>) -> Result<Next<Piece>, CallError> {
+    fn told(&mut self, piece: Piece, told: &ReadResults<'_>) -> Result<Next<Piece>, CallError> {
         let got = told.data.len() as u32;
         if got > piece.count {
             return Err(misbehaved(&READ, &"more data than was asked for"));

@@ -13,8 +13,8 @@ mod refusals;
 mod reuse;
 mod trial;
 
-pub use asked::{Asked, News, Outcome};
+pub use asked::{AskedRead, News, ReadOutcome};
 pub use config::Config;
-pub use order::{CLASSES, Choice, Order, Orders, Purpose, SizeClass};
+pub use order::{CLASSES, Choice, Orders, Purpose, RouteOrder, SizeClass};
 pub use policy::{Explanation, Policy, Record};
 pub use reuse::{PageName, Reuse};

@@ -3,7 +3,7 @@
 mod routes;
 mod sessions;
 
-pub use self::routes::Asked;
+pub use self::routes::TimedRead;
 use self::sessions::Sessions;
 use crate::{
     budget::{Budget, Held},

@@ -1,11 +1,11 @@
 use super::*;
-use crate::route::{Choice, Config, Order, Orders, Policy};
+use crate::route::{Choice, Config, Orders, Policy, RouteOrder};
 use odafs_common::reference::{AccessKey, Epoch};
 use odafs_common::wire::nfs3::{Device, FileHandle, FileType};
 
 fn file() -> FileState {
     let handle = Handle::from(FileHandle(&[1]));
-    let orders = Orders::new(Order::standing(Choice::Rpc, false));
+    let orders = Orders::new(RouteOrder::standing(Choice::Rpc, false));
     let record = Policy::new(Config::default(), 1, None).record();
     FileState::new(1, handle, record, orders, Arc::default())
 }

@@ -41,7 +41,7 @@ pub struct Statistics {
     /// Connections made again after one was lost.
     pub reconnects: u64,
     /// What the policy has measured, of reads of about 4 KiB.
-    pub terms: Terms,
+    pub terms: RdmaTerms,
     /// Times that the policy changed its mind: another route is the cheapest, or a file is refused too often, or no more.
     pub policy_switches: u64,
     /// Probes: some direct reads of a file that is read by RPC because it was refused too often.
@@ -52,7 +52,7 @@ pub struct Statistics {
 
 /// The terms of the paper's ratio (paper 004 section III-B) as measured, in nanoseconds and hits per read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Terms {
+pub struct RdmaTerms {
     /// A read by RPC.
     pub rpc_ns: u64,
     /// A direct read that completed, by the cheapest direct route.

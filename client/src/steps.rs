@@ -3,13 +3,13 @@
 use crate::{
     directory::Location,
     options::Route,
-    part::Step,
+    part::ReadStep,
     references,
-    route::{Choice, Order, Purpose},
+    route::{Choice, Purpose, RouteOrder},
     session::Session,
-    shared::{Asked, Shared},
+    shared::{Shared, TimedRead},
     state::FileState,
-    trace::Why,
+    trace::RouteReason,
 };
 use odafs_common::page::PageSize;
 use odafs_fabric::memory::ArenaView;
@@ -27,7 +27,7 @@ pub struct Steps<'a> {
     /// Page size.
     pub size: PageSize,
     /// What the read is to do.
-    pub asked: Asked,
+    pub asked: TimedRead,
 }
 
 /// What the data cache and the directory have of a page.
@@ -35,7 +35,7 @@ pub enum Found {
     /// The data cache had it: so many bytes.
     Cached(usize),
     /// It is to be had by this step, and why.
-    Next(Step, Why),
+    Next(ReadStep, RouteReason),
 }
 
 /// Where a page that is not in the data cache comes from.
@@ -50,10 +50,10 @@ enum Source<'s> {
 
 /// The route that a read takes for a page that it has a reference of: the order's, as far as the session goes.
 #[inline]
-fn source<'s>(order: &Order, session: Option<&'s Session>) -> Result<Source<'s>, Why> {
+fn source<'s>(order: &RouteOrder, session: Option<&'s Session>) -> Result<Source<'s>, RouteReason> {
     match (order.choice, session) {
         (Choice::Rpc, _) => Ok(Source::Call),
-        (_, None) => Err(Why::NoSession),
+        (_, None) => Err(RouteReason::NoSession),
         (Choice::OneSided, Some(session)) if session.one_sided => Ok(match &session.view {
             Some(_) => Source::Loads(session),
             None => Source::Pair(session, Choice::OneSided),
@@ -77,38 +77,38 @@ impl<'a> Steps<'a> {
             return Found::Cached(bytes);
         }
         let (step, length) = match source(order, self.session) {
-            Err(why) => return Found::Next(Step::Rpc, why),
+            Err(why) => return Found::Next(ReadStep::Rpc, why),
             Ok(Source::Call) if shared.options.route == Route::Rpc => {
-                return Found::Next(Step::Rpc, Why::RpcAsked);
+                return Found::Next(ReadStep::Rpc, RouteReason::RpcAsked);
             }
             // The policy has had nothing to choose from.
             Ok(Source::Call) if self.session.is_none() => {
-                return Found::Next(Step::Rpc, Why::NoSession);
+                return Found::Next(ReadStep::Rpc, RouteReason::NoSession);
             }
-            Ok(Source::Call) => return Found::Next(Step::Rpc, Why::PolicyOnRpc),
+            Ok(Source::Call) => return Found::Next(ReadStep::Rpc, RouteReason::PolicyOnRpc),
             Ok(Source::Loads(session)) => {
                 match shared.location(file, session, page, self.asked.lane()) {
-                    Some(location) => (Step::Load(location), location.length),
-                    None => return Found::Next(Step::Rpc, Why::NoReference),
+                    Some(location) => (ReadStep::Load(location), location.length),
+                    None => return Found::Next(ReadStep::Rpc, RouteReason::NoReference),
                 }
             }
             Ok(Source::Pair(session, choice)) => {
                 match shared.reference(file, session, page, self.asked.lane()) {
                     Some(known) if choice == Choice::OneSided => {
-                        (Step::OneSided(known), known.length)
+                        (ReadStep::OneSided(known), known.length)
                     }
-                    Some(known) => (Step::Guarded(known), known.length),
-                    None => return Found::Next(Step::Rpc, Why::NoReference),
+                    Some(known) => (ReadStep::Guarded(known), known.length),
+                    None => return Found::Next(ReadStep::Rpc, RouteReason::NoReference),
                 }
             }
         };
         if length as usize <= within {
-            return Found::Next(Step::Rpc, Why::NoReference);
+            return Found::Next(ReadStep::Rpc, RouteReason::NoReference);
         }
         let why = match order.purpose {
-            Purpose::Standing => Why::Referenced,
-            Purpose::Probe => Why::Probe,
-            Purpose::Trial { .. } => Why::Trial,
+            Purpose::Standing => RouteReason::Referenced,
+            Purpose::Probe => RouteReason::Probe,
+            Purpose::Trial { .. } => RouteReason::Trial,
         };
         Found::Next(step, why)
     }

@@ -2,7 +2,7 @@
 
 use crate::{
     options::Wait,
-    transport::{Broken, Place, RpcTransport},
+    transport::{Broken, ReplyBuffer, RpcTransport},
     url::Host,
 };
 use odafs_common::{
@@ -119,7 +119,7 @@ impl RpcTransport for NfsTcpTransport {
         &mut self,
         message: &[u8],
         _: &CallShape,
-        _: Option<&Place>,
+        _: Option<&ReplyBuffer>,
         _: Nanos,
     ) -> Result<(), Broken> {
         let length = u32::try_from(message.len())

@@ -6,31 +6,31 @@ use std::{fmt, time::Duration};
 
 /// A read with the route of each of its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Traced {
+pub struct ReadTrace {
     /// Bytes read.
     pub bytes: usize,
     /// Its parts, in the order of the file.
-    pub steps: Vec<Step>,
+    pub steps: Vec<TracedPart>,
 }
 
 /// One part of a read: what was served by one route for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct TracedPart {
     /// First byte, in the file.
     pub offset: u64,
     /// How many of its bytes.
     pub length: u32,
     /// Who served it.
-    pub taken: Taken,
+    pub taken: RouteTaken,
     /// Why it took that route.
-    pub why: Why,
+    pub why: RouteReason,
     /// How long it took, from its choice to its last byte.
     pub took: Duration,
 }
 
 /// The route that served a part of a read, from the fastest to the slowest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Taken {
+pub enum RouteTaken {
     /// This process's data cache.
     Cache,
     /// A one-sided direct read.
@@ -45,7 +45,7 @@ pub enum Taken {
 
 /// Why a part of a read took its route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Why {
+pub enum RouteReason {
     /// The page was in the data cache.
     Cached,
     /// The directory holds a reference and direct reads are asked for, or pay.
@@ -68,7 +68,7 @@ pub enum Why {
     NoSession,
 }
 
-impl Taken {
+impl RouteTaken {
     /// The route that was chosen; none for the data cache.
     pub(crate) fn choice(self) -> Option<Choice> {
         match self {
@@ -80,7 +80,7 @@ impl Taken {
     }
 }
 
-impl From<Choice> for Taken {
+impl From<Choice> for RouteTaken {
     fn from(choice: Choice) -> Self {
         match choice {
             Choice::Rpc => Self::Rpc,
@@ -90,7 +90,7 @@ impl From<Choice> for Taken {
     }
 }
 
-impl fmt::Display for Taken {
+impl fmt::Display for RouteTaken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Cache => "cache",
@@ -102,7 +102,7 @@ impl fmt::Display for Taken {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for RouteReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cached => f.write_str("the page is in the data cache"),
@@ -121,7 +121,7 @@ impl fmt::Display for Why {
     }
 }
 
-impl fmt::Display for Step {
+impl fmt::Display for TracedPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.offset + u64::from(self.length);
         write!(

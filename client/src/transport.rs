@@ -46,7 +46,7 @@ impl Broken {
 
 /// Data that came apart from its message, in registered memory. The server writes to it no more.
 #[derive(Clone, Copy)]
-pub struct Placed<'a> {
+pub struct PlacedData<'a> {
     /// The memory.
     pub region: &'a Region,
     /// Where it begins there.
@@ -55,7 +55,7 @@ pub struct Placed<'a> {
     pub bytes: u32,
 }
 
-impl Placed<'_> {
+impl PlacedData<'_> {
     /// A copy.
     pub fn load(&self) -> Vec<u8> {
         let mut data = vec![0; self.bytes as usize];
@@ -68,7 +68,7 @@ impl Placed<'_> {
 /// Memory of the caller's in which the data of a reply shall land, where the transport can do that. It may end up in the
 /// transport's own all the same.
 #[derive(Clone)]
-pub struct Place {
+pub struct ReplyBuffer {
     /// The memory.
     pub region: Arc<Region>,
     /// First byte.
@@ -82,7 +82,7 @@ pub trait RpcTransport: Send {
         &mut self,
         message: &[u8],
         shape: &CallShape,
-        place: Option<&Place>,
+        place: Option<&ReplyBuffer>,
         deadline: Nanos,
     ) -> Result<(), Broken>;
 
@@ -120,7 +120,7 @@ pub trait RpcTransport: Send {
     fn message(&self) -> &[u8];
 
     /// Where the data lies that came apart from it, and that the message lacks.
-    fn placed(&self) -> Option<Placed<'_>> {
+    fn placed(&self) -> Option<PlacedData<'_>> {
         None
     }
 
@@ -162,7 +162,7 @@ impl RpcTransport for FabricTransport {
         &mut self,
         message: &[u8],
         _: &CallShape,
-        _: Option<&Place>,
+        _: Option<&ReplyBuffer>,
         deadline: Nanos,
     ) -> Result<(), Broken> {
         send_when_room(&mut *self.pair, &[message], deadline)

@@ -8,7 +8,7 @@ use crate::{
     pipeline::{self, Next, Work},
     shared::Shared,
     state::{Fate, FileState, KeptWrite},
-    transport::{Broken, Placed},
+    transport::{Broken, PlacedData},
 };
 use odafs_common::wire::{
     nfs3::{self, Payload, Stable, WccData},
@@ -163,7 +163,7 @@ impl Work for Send<'_> {
         piece: Piece,
         _: usize,
         _: Option<&Arc<Region>>,
-        _: Option<Placed<'_>>,
+        _: Option<PlacedData<'_>>,
         result: &mut Reader<'_>,
     ) -> Result<Next<Piece>, CallError> {
         match nfs3::WriteResult::decode(result).map_err(|error| misbehaved(&WRITE, &error))? {

@@ -1,7 +1,8 @@
 //! The client against the real server, over each fabric.
 
 use odafs::{
-    Cache, Client, Exception, Granted, Options, ReadRequest, Route, Taken, Transfer, Url, Wait, Why,
+    Cache, Client, Exception, Granted, Options, ReadRequest, Route, RouteReason, RouteTaken,
+    Transfer, Url, Wait,
 };
 use odafs_fabric::ReadOrder;
 use odafs_server::{
@@ -162,10 +163,10 @@ fn every_route_reads_the_same_bytes(fabric: Fabric) {
     let data = pattern(300_000, 0);
     std::fs::write(house.file("a"), &data).unwrap();
     for (route, taken) in [
-        (Route::Rpc, Taken::Rpc),
-        (Route::Guarded, Taken::Guarded),
-        (Route::OneSided, Taken::OneSided),
-        (Route::Policy, Taken::OneSided),
+        (Route::Rpc, RouteTaken::Rpc),
+        (Route::Guarded, RouteTaken::Guarded),
+        (Route::OneSided, RouteTaken::OneSided),
+        (Route::Policy, RouteTaken::OneSided),
     ] {
         let client = house.connect(options(route));
         let file = client.open("/a").unwrap();
@@ -261,12 +262,12 @@ fn a_write_makes_references_stale_and_the_read_goes_on_by_rpc(fabric: Fabric) {
         assert_eq!(&buf[..], &format!("{route:?}").as_bytes()[..5]);
         assert_eq!(
             (traced.steps[0].taken, traced.steps[0].why),
-            (Taken::Rpc, Why::Refused(Exception::Stale))
+            (RouteTaken::Rpc, RouteReason::Refused(Exception::Stale))
         );
         let traced = file.read_traced(&mut buf, 4096).unwrap();
         assert_ne!(
             traced.steps[0].taken,
-            Taken::Rpc,
+            RouteTaken::Rpc,
             "the reply brought a new reference"
         );
         let counted = reader.statistics();
@@ -300,7 +301,7 @@ fn one_sided_is_granted_where_the_server_says_so(fabric: Fabric) {
     assert_eq!(client.server().granted, None);
     std::fs::write(off.file("a"), b"abc").unwrap();
     let traced = client.open("a").unwrap().read_traced(&mut [0; 3], 0);
-    assert_eq!(traced.unwrap().steps[0].why, Why::NoSession);
+    assert_eq!(traced.unwrap().steps[0].why, RouteReason::NoSession);
 }
 
 fn a_restarted_server_is_found_again_and_old_references_are_dropped(fabric: Fabric) {
@@ -330,9 +331,9 @@ fn a_restarted_server_is_found_again_and_old_references_are_dropped(fabric: Fabr
         file.read_exact_at(&mut buf, 0).unwrap();
         let taken = file.read_traced(&mut buf, 0).unwrap().steps[0].taken;
         let expected = match route {
-            Route::Guarded => Taken::Guarded,
-            Route::OneSided => Taken::OneSided,
-            _ => Taken::Rpc,
+            Route::Guarded => RouteTaken::Guarded,
+            Route::OneSided => RouteTaken::OneSided,
+            _ => RouteTaken::Rpc,
         };
         assert_eq!(taken, expected);
         assert!(client.statistics().reconnects > 0);

@@ -1,6 +1,6 @@
 //! One-sided reads over devices whose RDMA Reads see memory in one order or another: when the stamp is asked for.
 
-use odafs::{Cache, Client, Dial, Options, Route, RpcOver, Taken, Wait};
+use odafs::{Cache, Client, Dial, Options, Route, RouteTaken, RpcOver, Wait};
 use odafs_common::connect::{PrivateData, Role};
 use odafs_common::page::PageSize;
 use odafs_fabric::clock::Nanos;
@@ -250,7 +250,7 @@ fn reads(server_order: ReadOrder, page: PageSize) {
             assert!(file.read_to_end().unwrap() == data, "{order:?}");
             let mut page = [0; 4096];
             let traced = file.read_traced(&mut page, 8192).unwrap();
-            assert_eq!(traced.steps[0].taken, Taken::OneSided, "{order:?}");
+            assert_eq!(traced.steps[0].taken, RouteTaken::OneSided, "{order:?}");
             assert_eq!(page, data[8192..8192 + 4096]);
             for at in [8192 + 100, 8192 + 4032, 2 * 4096 - 80, 399_990] {
                 let mut few = [0; 64];

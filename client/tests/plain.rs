@@ -7,7 +7,7 @@ mod resend;
 use fake::{Fake, Trouble};
 use odafs::{
     Cache, CallError, Changes, Client, CreateOptions, FileKind, Options, PathError, ReadError,
-    ReadRequest, Route, Taken, Why,
+    ReadRequest, Route, RouteReason, RouteTaken,
 };
 use odafs_common::wire::nfs3::Procedure as P;
 use std::{
@@ -71,13 +71,16 @@ fn what_is_written_is_read() {
 fn a_read_says_that_there_are_no_direct_reads() {
     let fake = Fake::start();
     fake.put("a", b"abc");
-    for (route, why) in [(Route::Policy, Why::NoSession), (Route::Rpc, Why::RpcAsked)] {
+    for (route, why) in [
+        (Route::Policy, RouteReason::NoSession),
+        (Route::Rpc, RouteReason::RpcAsked),
+    ] {
         let client = connect(&fake, Options { route, ..options() });
         let file = client.open("a").unwrap();
         let step = &file.read_traced(&mut [0; 3], 0).unwrap().steps[0];
-        assert_eq!((step.taken, step.why), (Taken::PlainRpc, why));
+        assert_eq!((step.taken, step.why), (RouteTaken::PlainRpc, why));
     }
-    let told = Why::NoSession.to_string();
+    let told = RouteReason::NoSession.to_string();
     assert!(told.contains("the server grants none"), "{told}");
 }
 
@@ -405,7 +408,7 @@ fn pages_are_cached_from_open_to_open() {
         let traced = file.read_traced(&mut buf, 0).unwrap();
         assert_eq!(
             (traced.steps[0].taken, traced.steps[0].why),
-            (Taken::Cache, Why::Cached)
+            (RouteTaken::Cache, RouteReason::Cached)
         );
         file
     };

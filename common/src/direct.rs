@@ -342,9 +342,9 @@ pub struct Grant {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExposedMemory {
     /// The memory of the frames: where a reference's address lies in it is a matter of the layout.
-    pub arena: Place,
+    pub arena: RemoteAddress,
     /// The memory of the stamps.
-    pub stamps: Place,
+    pub stamps: RemoteAddress,
     /// In which order RDMA Reads see this memory, as far as that is the server's doing.
     pub order: ReadOrder,
     /// Each frame's stamp is right behind it: `stamps` names the same memory as `arena`.
@@ -367,7 +367,7 @@ pub enum ReadOrder {
 
 /// A first byte of memory, as RDMA names it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct RemoteAddress {
     /// Steering tag.
     pub tag: u32,
     /// Address under the tag.
@@ -468,7 +468,7 @@ impl Attached {
                 result: Err(Exception::from_code(status)?),
             });
         }
-        let place = |tag, address| Place {
+        let place = |tag, address| RemoteAddress {
             tag: half(body, tag),
             address: word(body, address),
         };

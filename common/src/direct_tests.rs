@@ -135,11 +135,11 @@ fn an_attach_is_good_for_its_nonces_only() {
     let grant = Grant {
         connection: 4,
         one_sided: Some(ExposedMemory {
-            arena: Place {
+            arena: RemoteAddress {
                 tag: 5,
                 address: 0x7fff_0000_1000,
             },
-            stamps: Place {
+            stamps: RemoteAddress {
                 tag: 6,
                 address: u64::MAX,
             },

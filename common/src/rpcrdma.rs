@@ -15,7 +15,7 @@ mod reply;
 mod requester;
 mod responder;
 
-pub use assembly::{Assembly, Piece, Pull};
+pub use assembly::{Assembly, InlinePart, Pull};
 pub use credit::{AdaptiveGrants, AdaptiveRequests, GrantPolicy, RequestPolicy};
 pub use private_data::{INLINE_BYTES, INLINE_BYTES_DEFAULT, Inline, PrivateData, Terms};
 pub use reply::{Data, Results, Source, Write};
@@ -24,7 +24,7 @@ pub use requester::{
     RequesterConfig, Stream,
 };
 pub use responder::{
-    Answer, Expose, ExposureId, Ignored, Incoming, ReadRead, Responder, ResponderConfig,
+    Expose, ExposureId, Ignored, IncomingCall, ReadRead, ReplyPlan, Responder, ResponderConfig,
     SPARE_RECEIVES, Step, Ticket,
 };
 

@@ -23,7 +23,7 @@ use crate::fabric::{self, Peer, QueuePair};
 use crate::sync::atomic::AtomicUsize;
 use crate::sync::{Arc, Condvar, Mutex};
 use crate::wake::WakeSet;
-use link::{CLIENT, Link, SERVER};
+use link::{CLIENT, SERVER, SimLink};
 use pair::Pair;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -73,7 +73,7 @@ struct State {
     /// Who listens, by name.
     lives: BTreeMap<String, Arc<Life>>,
     clients: u32,
-    links: Vec<(String, Arc<Link>)>,
+    links: Vec<(String, Arc<SimLink>)>,
 }
 
 /// One life of a server: from its listen to its end.
@@ -100,7 +100,7 @@ struct Request {
 }
 
 /// The connection with the server's private data, or the reason why there is none.
-type Given = Result<(Arc<Link>, Vec<u8>), String>;
+type Given = Result<(Arc<SimLink>, Vec<u8>), String>;
 
 /// What the server says to a request.
 #[derive(Default)]
@@ -236,13 +236,13 @@ impl Network {
             .partition(|(server, _)| server == name);
         state.links = alive;
         drop(state);
-        let dead: Vec<(String, Arc<Link>)> = dead;
+        let dead: Vec<(String, Arc<SimLink>)> = dead;
         dead.iter().for_each(|(_, link)| link.cut());
     }
 
     /// Cuts the connection with this number of [`Network::clients`].
     pub fn cut(&self, client: u32) {
-        let links: Vec<Arc<Link>> = self.links();
+        let links: Vec<Arc<SimLink>> = self.links();
         links
             .iter()
             .filter(|link| link.client() == client)
@@ -258,7 +258,7 @@ impl Network {
             .collect()
     }
 
-    fn links(&self) -> Vec<Arc<Link>> {
+    fn links(&self) -> Vec<Arc<SimLink>> {
         self.0
             .state
             .lock()
@@ -275,7 +275,7 @@ impl Network {
         life: &Arc<Life>,
         client: u32,
         inbound_reads: u32,
-    ) -> io::Result<Arc<Link>> {
+    ) -> io::Result<Arc<SimLink>> {
         let mut state = self.0.state.lock();
         if !state
             .lives
@@ -287,7 +287,7 @@ impl Network {
                 format!("{name} is gone"),
             ));
         }
-        let link = Arc::new(Link::new(
+        let link = Arc::new(SimLink::new(
             self.0.config,
             client,
             state.random.next(),
@@ -301,7 +301,7 @@ impl Network {
 }
 
 /// An end of a link, as the network's configuration wants it.
-fn pair(link: Arc<Link>, end: usize, peer: Peer, private_data: Vec<u8>) -> Box<dyn QueuePair> {
+fn pair(link: Arc<SimLink>, end: usize, peer: Peer, private_data: Vec<u8>) -> Box<dyn QueuePair> {
     match link.config().iwarp {
         true => Box::new(Stream::new(link, end, peer, private_data)),
         false => Box::new(Pair::new(link, end, peer, private_data)),

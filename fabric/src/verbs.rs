@@ -24,7 +24,7 @@ pub use types::{ConnectOptions, Device, DeviceTransport, Limits, NOT_BUILT_IN, P
 
 use crate::clock::{self, Nanos};
 use crate::fabric::{self, Peer, QueuePair, REFUSED, ReadOrder, RemoteInvalidation};
-use cm::{Channel, Event, Id, Kind, Terms};
+use cm::{Channel, CmEventKind, ConnectTerms, Event, Id};
 use domain::Domain;
 use pair::{Made, Pair};
 use queue::Queue;
@@ -54,9 +54,9 @@ pub fn connect_with(
     let id = Id::new(&channel)?;
     let resolve = || {
         id.resolve_address(address, left(until)?)?;
-        expect(&channel, until, address, &[Kind::AddressResolved])?;
+        expect(&channel, until, address, &[CmEventKind::AddressResolved])?;
         id.resolve_route(left(until)?)?;
-        expect(&channel, until, address, &[Kind::RouteResolved]).map(drop)
+        expect(&channel, until, address, &[CmEventKind::RouteResolved]).map(drop)
     };
     resolve().map_err(|error| no_way(error, address))?;
     let device = id.device().ok_or(VerbsError::NoDevice)?;
@@ -85,7 +85,7 @@ pub fn connect_with(
         place: None,
     })?;
     let (queue, id) = pair.parts();
-    id.connect(&Terms {
+    id.connect(&ConnectTerms {
         private_data: &private_data,
         inbound_reads,
         outbound_reads,
@@ -95,10 +95,10 @@ pub fn connect_with(
         &channel,
         until,
         address,
-        &[Kind::Response, Kind::Established],
+        &[CmEventKind::Response, CmEventKind::Established],
     )?;
     let outbound_reads = outbound_reads.min(answer.outbound_reads);
-    if answer.kind == Kind::Response {
+    if answer.kind == CmEventKind::Response {
         queue.connect(id, inbound_reads, outbound_reads)?;
         id.establish()?;
     }
@@ -114,14 +114,14 @@ fn expect(
     channel: &Channel,
     until: Nanos,
     address: SocketAddr,
-    kinds: &[Kind],
+    kinds: &[CmEventKind],
 ) -> io::Result<Event> {
     let event = channel.wait(until)?;
     if kinds.contains(&event.kind) && event.status == 0 {
         return Ok(event);
     }
     Err(match event.kind {
-        Kind::Rejected => {
+        CmEventKind::Rejected => {
             let end = event.private_data.iter().rposition(|byte| *byte != 0);
             let reason = &event.private_data[..end.map_or(0, |end| end + 1)];
             let reason = match reason {
@@ -130,7 +130,7 @@ fn expect(
             };
             io::Error::new(io::ErrorKind::ConnectionRefused, reason)
         }
-        Kind::Unreachable => {
+        CmEventKind::Unreachable => {
             let what = format!("{address} does not answer to RDMA");
             io::Error::new(io::ErrorKind::HostUnreachable, what)
         }

@@ -57,23 +57,23 @@ pub struct Caller {
     /// `None`: it named none, everything goes into the reply.
     pub placement: Option<u32>,
     /// What of this call's arguments came apart from its message, which lacks it.
-    pub apart: Option<Apart>,
+    pub apart: Option<ChunkedArgument>,
 }
 
 /// Arguments that came apart from their message (RFC 8166: its read chunk), in the memory that they were read into. That is
 /// for what may (section 6.1), and for all of it.
 #[derive(Clone, Debug)]
-pub struct Apart {
+pub struct ChunkedArgument {
     at: u32,
     contents: Contents,
     range: Range<usize>,
 }
 
-impl Apart {
+impl ChunkedArgument {
     /// What belongs to the message's byte `at`, and lies in a range of the contents. `None`: they have no such range.
-    pub fn new(at: u32, contents: Contents, range: Range<usize>) -> Option<Apart> {
+    pub fn new(at: u32, contents: Contents, range: Range<usize>) -> Option<ChunkedArgument> {
         contents.gather(&range)?;
-        Some(Apart {
+        Some(ChunkedArgument {
             at,
             contents,
             range,
@@ -195,7 +195,7 @@ pub trait Calls: Send + Sync {
         self.call(caller, &message, reply)
     }
 
-    /// Whether a call, once it is deferred, may wait for stable storage. The message may lack what came [`Apart`].
+    /// Whether a call, once it is deferred, may wait for stable storage. The message may lack what came [`ChunkedArgument`].
     fn may_sync(&self, message: &[u8]) -> bool {
         let _ = message;
         true

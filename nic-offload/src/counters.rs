@@ -5,7 +5,7 @@ use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 
 /// Counters of a NIC since its start.
 #[derive(Debug, Default)]
-pub struct Counters {
+pub struct NicCounters {
     reads: AtomicU64,
     bytes: AtomicU64,
     faults: AtomicU64,
@@ -38,7 +38,7 @@ impl Counts {
     }
 }
 
-impl Counters {
+impl NicCounters {
     /// All of them.
     pub fn snapshot(&self) -> Counts {
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);

@@ -29,7 +29,7 @@ pub use rdma::{Credits, RdmaConfig, RdmaCounters};
 use backlog::Backlog;
 use direct::DirectLine;
 use rdma::RdmaLine;
-use returns::{Place, Returns};
+use returns::{CallOrigin, Returns};
 use rpc::RpcLine;
 
 /// How an engine spends its time, and its caps.
@@ -194,7 +194,7 @@ struct Now<'a> {
 
 impl Now<'_> {
     /// Hands a call to the workers, as soon as they have room. Something comes back for it, whatever becomes of it.
-    fn defer(&self, job: Job, place: Place, syncs: bool) {
+    fn defer(&self, job: Job, place: CallOrigin, syncs: bool) {
         let errand = Errand {
             connection: place.number,
             syncs,

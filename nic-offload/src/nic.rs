@@ -16,7 +16,7 @@ use crate::capability::{
     Sessions, TooManySessions,
 };
 use crate::connection::Connection;
-use crate::counters::Counters;
+use crate::counters::NicCounters;
 use crate::host_vm::HostVm;
 use crate::tpt::{Tpt, TptEntry};
 
@@ -76,7 +76,7 @@ pub struct Transfer {
     /// How many bytes are moved.
     pub length: u32,
     /// Where the data goes.
-    pub answer: Answer,
+    pub answer: DataTarget,
     /// The sink has room for marks.
     pub marked: bool,
     /// Of the request.
@@ -85,7 +85,7 @@ pub struct Transfer {
 
 /// Where the data of a read goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum DataTarget {
     /// Behind the completion, in the same message.
     Inline,
     /// Into the client's memory, ahead of the completion.
@@ -113,7 +113,7 @@ pub struct Nic {
     /// Verified against when there is no session, so that it takes as long as when there is.
     dummies: [MacKey; 2],
     feedback: AtomicU64,
-    counters: Counters,
+    counters: NicCounters,
 }
 
 impl Nic {
@@ -127,7 +127,7 @@ impl Nic {
             dummies: [MacAlgorithm::HmacSha256, MacAlgorithm::Blake3]
                 .map(|mac| MacKey::new(mac, &secret)),
             feedback: AtomicU64::new(0),
-            counters: Counters::default(),
+            counters: NicCounters::default(),
             config,
             arena,
             host,
@@ -145,7 +145,7 @@ impl Nic {
     }
 
     /// What it did so far.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &NicCounters {
         &self.counters
     }
 
@@ -353,8 +353,8 @@ impl Nic {
             offset: page.within(request.address) as u32,
             length: request.length,
             answer: match request.inline {
-                true => Answer::Inline,
-                false => Answer::Sink(Remote {
+                true => DataTarget::Inline,
+                false => DataTarget::Sink(Remote {
                     tag: SteeringTag(request.sink_tag),
                     offset: request.sink_offset,
                 }),
@@ -402,11 +402,11 @@ impl Nic {
         self.host.lock(entry, request.epoch)
     }
 
-    /// The completion of a transfer; for [`Answer::Inline`], its data follows.
+    /// The completion of a transfer; for [`DataTarget::Inline`], its data follows.
     pub fn complete(&self, transfer: &Transfer) -> [u8; Completion::BYTES] {
         self.completion(
             Ok(transfer.length),
-            transfer.answer == Answer::Inline,
+            transfer.answer == DataTarget::Inline,
             transfer.sequence,
         )
     }

@@ -66,7 +66,7 @@ pub(crate) struct Sessions {
 }
 
 /// One of its owner's places, given back when dropped.
-pub(crate) struct Place<'a> {
+pub(crate) struct SessionPermit<'a> {
     sessions: &'a Sessions,
     owner: Owner,
     kept: bool,
@@ -79,14 +79,14 @@ impl Sessions {
 
     /// Takes one of the owner's places, of which there are `max`, before the work of a handshake is done. `None`: they are
     /// all taken.
-    pub(crate) fn reserve(&self, owner: Owner, max: usize) -> Option<Place<'_>> {
+    pub(crate) fn reserve(&self, owner: Owner, max: usize) -> Option<SessionPermit<'_>> {
         let mut owned = self.owned.lock();
         let count = owned.entry(owner).or_default();
         if *count >= max {
             return None;
         }
         *count += 1;
-        Some(Place {
+        Some(SessionPermit {
             sessions: self,
             owner,
             kept: false,
@@ -96,7 +96,7 @@ impl Sessions {
     /// Adds a session that was opened by this peer on this connection, and lives no longer than it.
     pub(crate) fn add(
         &self,
-        mut place: Place<'_>,
+        mut place: SessionPermit<'_>,
         nic: Arc<Session>,
         who: Credential,
         opened_by: (&Peer, u64),
@@ -149,7 +149,7 @@ impl Sessions {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for SessionPermit<'_> {
     fn drop(&mut self) {
         if !self.kept {
             self.sessions.give_back(self.owner);

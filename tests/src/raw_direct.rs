@@ -25,14 +25,14 @@ const MAC: MacAlgorithm = MacAlgorithm::Blake3;
 
 /// Where a server listens.
 #[derive(Clone, Debug)]
-pub enum Place {
+pub enum ServerPlace {
     /// Its socket.
     Shm(PathBuf),
     /// The address of an RDMA device.
     Verbs(SocketAddr),
 }
 
-impl Place {
+impl ServerPlace {
     /// Connects with this private data.
     ///
     /// # Panics
@@ -66,7 +66,7 @@ impl Place {
 
 /// A session, and the connection that it was opened over.
 pub struct RawSession {
-    place: Place,
+    place: ServerPlace,
     rpc: Box<dyn QueuePair>,
     xid: u32,
     key: SessionKey,
@@ -101,7 +101,7 @@ impl RawSession {
     ///
     /// # Panics
     /// It is refused.
-    pub fn open(place: &Place) -> Self {
+    pub fn open(place: &ServerPlace) -> Self {
         Self::open_for(place, Mode::Guarded)
     }
 
@@ -109,7 +109,7 @@ impl RawSession {
     ///
     /// # Panics
     /// It is refused.
-    pub fn open_for(place: &Place, mode: Mode) -> Self {
+    pub fn open_for(place: &ServerPlace, mode: Mode) -> Self {
         let parameters = Parameters {
             version: VERSION.into(),
             features: 0,
@@ -295,7 +295,7 @@ impl RawDirect {
     ///
     /// # Panics
     /// The server does not take it.
-    pub fn connect(place: &Place) -> Self {
+    pub fn connect(place: &ServerPlace) -> Self {
         Self::connect_for(place, false)
     }
 
@@ -303,7 +303,7 @@ impl RawDirect {
     ///
     /// # Panics
     /// The server does not take it.
-    pub fn connect_for(place: &Place, one_sided: bool) -> Self {
+    pub fn connect_for(place: &ServerPlace, one_sided: bool) -> Self {
         let pair = place.connect_as(Role::Direct, one_sided);
         let nonce = PrivateData::decode(pair.private_data())
             .expect("the server's nonce")

@@ -8,7 +8,7 @@ use odafs_common::wire::odafs::{self as program, Chunk, OdafsStatus, ReadResult}
 use odafs_common::wire::rpc::{self, Rejection};
 use odafs_common::wire::xdr::Decode as _;
 use odafs_tests::raw::{RawRpc, xdr};
-use odafs_tests::raw_direct::{Place, RawDirect, RawSession};
+use odafs_tests::raw_direct::{RawDirect, RawSession, ServerPlace};
 use odafs_tests::served::{self, Served};
 use std::fs;
 use std::io::Write;
@@ -174,7 +174,7 @@ fn a_chunk_over_tcp_keeps_no_frames() {
         assert!(done.data.0 == &content[at..at + MIB], "round {round}");
     }
     // A frame for every page that is asked for, still: there are references, and they read it.
-    let place = Place::Shm(world.server.shm.clone());
+    let place = ServerPlace::Shm(world.server.shm.clone());
     let mut session = RawSession::open(&place);
     let mut line = session.attach();
     let number = session.number;
@@ -368,7 +368,7 @@ fn garbage_on_the_local_socket_disturbs_nobody() {
 #[test]
 fn a_reference_is_good_for_one_session_one_key_one_connection_and_once() {
     let world = serve();
-    is_good_for_one(&world, &Place::Shm(world.server.shm.clone()));
+    is_good_for_one(&world, &ServerPlace::Shm(world.server.shm.clone()));
 }
 
 #[test]
@@ -377,10 +377,10 @@ fn a_reference_is_good_for_one_over_verbs_too() {
     let options = served::verbs_options();
     let world = serve_with(&options.iter().map(String::as_str).collect::<Vec<_>>());
     let address = world.server.verbs.parse().expect("an address");
-    is_good_for_one(&world, &Place::Verbs(address));
+    is_good_for_one(&world, &ServerPlace::Verbs(address));
 }
 
-fn is_good_for_one(world: &World, place: &Place) {
+fn is_good_for_one(world: &World, place: &ServerPlace) {
     let mut rpc = RawRpc::connect(&world.server.nfs);
     let root = rpc.root();
     let file = lookup(&mut rpc, &root, b"file").expect("file");

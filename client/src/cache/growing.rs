@@ -4,7 +4,8 @@ use super::*;
 use crate::{
     lane::Tick,
     route::{
-        Asked, Choice, Config, Order, Orders, Outcome, PageName, Policy, Record, Reuse, SizeClass,
+        AskedRead, Choice, Config, Orders, PageName, Policy, ReadOutcome, Record, Reuse,
+        RouteOrder, SizeClass,
     },
 };
 
@@ -42,7 +43,7 @@ impl Player {
         let mut policy = Policy::new(Config::default(), 1, Some(BLOCK));
         policy.grant(Choice::Guarded, true);
         let record = policy.record();
-        let orders = Orders::new(Order::standing(Choice::Rpc, false));
+        let orders = Orders::new(RouteOrder::standing(Choice::Rpc, false));
         orders.set(CLASS, policy.standing(&record, CLASS));
         let bytes = FRAMES * Core::BYTES as u64;
         let cache = DataCache::new(bytes, bytes);
@@ -74,13 +75,13 @@ impl Player {
             generation: 0,
             page: number,
         });
-        let asked = Asked::standing(&self.orders, &self.tick, CLASS).unwrap_or_else(|| {
-            Asked::of_policy(&mut self.policy, &mut self.record, CLASS, self.now_ns)
+        let asked = AskedRead::standing(&self.orders, &self.tick, CLASS).unwrap_or_else(|| {
+            AskedRead::of_policy(&mut self.policy, &mut self.record, CLASS, self.now_ns)
         });
         let order = asked.order;
         if order.keeps && self.cache.get(page, &mut data).is_some() {
             self.now_ns += HIT_NS;
-            return self.tell(&asked, Outcome::Hit, HIT_NS);
+            return self.tell(&asked, ReadOutcome::Hit, HIT_NS);
         }
         let took_ns = match order.choice {
             Choice::Rpc => self.costs.rpc_ns,
@@ -90,7 +91,7 @@ impl Player {
         if order.keeps && self.cache.has_room() {
             self.keep(page, &data, asked.is_timed());
         }
-        self.tell(&asked, Outcome::Read(order.choice), took_ns);
+        self.tell(&asked, ReadOutcome::Read(order.choice), took_ns);
     }
 
     fn keep(&mut self, page: Stretch, data: &[u8], timed: bool) {
@@ -112,7 +113,7 @@ impl Player {
     }
 
     /// As `Shared::tell` does, but for what growth has taken.
-    fn tell(&mut self, asked: &Asked, outcome: Outcome<'_>, took_ns: u64) {
+    fn tell(&mut self, asked: &AskedRead, outcome: ReadOutcome<'_>, took_ns: u64) {
         let took_ns = asked.is_timed().then_some(took_ns);
         let Some(news) = asked.count(&self.tick, outcome, took_ns) else {
             return;

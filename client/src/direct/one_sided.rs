@@ -1,6 +1,6 @@
 //! One-sided reads by RDMA Reads: what is posted for one, and when it is over.
 
-use super::{Alone, Answer, DEPTH, DirectPair, LINE, NotPosted, Place, READS, Slot, UNIT};
+use super::{Alone, DEPTH, DirectPair, FinishedRead, LINE, NotPosted, Place, READS, Slot, UNIT};
 use crate::transport::Broken;
 use odafs_common::{
     direct::{self, ReadOrder},
@@ -63,7 +63,7 @@ impl DirectPair {
         if self.reading + reads > self.pair.reads_max() {
             return Err(NotPosted::Full);
         }
-        let place = |memory: direct::Place, offset: u64| Remote {
+        let place = |memory: direct::RemoteAddress, offset: u64| Remote {
             tag: SteeringTag(memory.tag),
             offset: memory.address.wrapping_add(offset),
         };
@@ -175,7 +175,7 @@ impl DirectPair {
     }
 
     /// One of the RDMA Reads with this id is over.
-    pub(super) fn read_done(&mut self, id: u64) -> Option<Answer> {
+    pub(super) fn read_done(&mut self, id: u64) -> Option<FinishedRead> {
         let slot = id as usize % DEPTH;
         let Slot::Reading {
             id: waiting,
@@ -205,7 +205,7 @@ impl DirectPair {
     }
 
     /// Data and stamp are there: does the stamp say that the data is the page's?
-    pub(super) fn read_over(&mut self, slot: usize) -> Option<Answer> {
+    pub(super) fn read_over(&mut self, slot: usize) -> Option<FinishedRead> {
         let Slot::Reading {
             part,
             at,
@@ -232,7 +232,7 @@ impl DirectPair {
         } else {
             Err(Exception::Stale)
         };
-        Some(Answer {
+        Some(FinishedRead {
             part,
             result,
             place: Place::Sink(at),

@@ -3,7 +3,9 @@
 use super::world::{Export, Read, Route, Wish};
 use crate::{
     lane::Tick,
-    route::{Asked, Choice, Config, Order, Orders, Outcome, Policy, Record, SizeClass},
+    route::{
+        AskedRead, Choice, Config, Orders, Policy, ReadOutcome, Record, RouteOrder, SizeClass,
+    },
 };
 
 /// One who chooses.
@@ -218,7 +220,7 @@ pub struct Ours {
     file: Record,
     orders: Orders,
     tick: Tick,
-    asked: Option<Asked>,
+    asked: Option<AskedRead>,
 }
 
 const CLASS: SizeClass = SizeClass::nth(2);
@@ -229,7 +231,7 @@ impl Ours {
         let mut policy = Policy::new(Config::default(), seed, None);
         policy.grant(choice_of(export.most), true);
         let file = policy.record();
-        let orders = Orders::new(Order::standing(Choice::Rpc, false));
+        let orders = Orders::new(RouteOrder::standing(Choice::Rpc, false));
         orders.set(CLASS, policy.standing(&file, CLASS));
         Self {
             policy,
@@ -243,9 +245,9 @@ impl Ours {
 
 impl Player for Ours {
     fn choose(&mut self, now_ns: u64) -> Wish {
-        let asked = Asked::standing(&self.orders, &self.tick, CLASS);
+        let asked = AskedRead::standing(&self.orders, &self.tick, CLASS);
         let (policy, file) = (&mut self.policy, &mut self.file);
-        let asked = asked.unwrap_or_else(|| Asked::of_policy(policy, file, CLASS, now_ns));
+        let asked = asked.unwrap_or_else(|| AskedRead::of_policy(policy, file, CLASS, now_ns));
         self.asked = Some(asked);
         Wish {
             route: route_of(asked.order.choice),
@@ -259,9 +261,9 @@ impl Player for Ours {
         };
         let refused = [read.refused_ns];
         let outcome = match (read.refused_ns, read.rpc_ns) {
-            (Some(_), _) => Outcome::Refused(&refused),
-            (None, Some(_)) => Outcome::Read(Choice::Rpc),
-            (None, None) => Outcome::Read(asked.order.choice),
+            (Some(_), _) => ReadOutcome::Refused(&refused),
+            (None, Some(_)) => ReadOutcome::Read(Choice::Rpc),
+            (None, None) => ReadOutcome::Read(asked.order.choice),
         };
         let took_ns = asked.is_timed().then_some(read.took_ns);
         if let Some(news) = asked.count(&self.tick, outcome, took_ns) {

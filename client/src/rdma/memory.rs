@@ -3,7 +3,7 @@
 //! What the server writes there is read only after it can write no more, unless memory stays lent
 //! ([`Registration::Cached`]).
 
-use crate::{options::Registration, transport::Place};
+use crate::{options::Registration, transport::ReplyBuffer};
 use odafs_common::wire::rpcrdma::{Segment, Segments};
 use odafs_fabric::{Access, QueuePair, Region, Remote, SteeringTag, sync::Arc};
 use std::{collections::BTreeMap, io};
@@ -14,7 +14,7 @@ const BYTES_MIN: usize = 4096;
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
 /// The registered memory of one connection.
-pub struct Memory {
+pub struct RegisteredMemory {
     /// As it was asked for; where ranges get no tags of their own, not [`Registration::Pooled`].
     registration: Registration,
     /// Regions that are not in use, by their size and access.
@@ -35,7 +35,7 @@ pub struct Buffer {
     bytes: usize,
 }
 
-impl Memory {
+impl RegisteredMemory {
     /// None yet.
     pub fn new(registration: Registration) -> Self {
         Self {
@@ -94,9 +94,9 @@ impl Memory {
         &self,
         pair: &mut dyn QueuePair,
         bytes: usize,
-        place: &Place,
+        place: &ReplyBuffer,
     ) -> Option<Buffer> {
-        let Place { region, offset } = place;
+        let ReplyBuffer { region, offset } = place;
         let remote = pair.bind(region, *offset, bytes, Access::WRITE).ok()?;
         Some(Buffer {
             region: Arc::clone(region),
@@ -246,7 +246,10 @@ mod tests {
                 break incoming.accept(b"", 0).unwrap();
             }
         };
-        let (mut pair, mut memory) = (client.join().unwrap(), Memory::new(Registration::Pooled));
+        let (mut pair, mut memory) = (
+            client.join().unwrap(),
+            RegisteredMemory::new(Registration::Pooled),
+        );
         let local = memory.lend(&mut *pair, 100, Access::LOCAL).unwrap();
         let mut tags = Vec::new();
         for _ in 0..3 {
@@ -266,7 +269,7 @@ mod tests {
     /// Its first answer may come before the server fetches for the second time.
     #[test]
     fn what_a_repeated_call_had_is_not_used_again() {
-        let (mut pair, mut memory) = (pair(), Memory::new(Registration::Cached));
+        let (mut pair, mut memory) = (pair(), RegisteredMemory::new(Registration::Cached));
         let lent = memory.lend(&mut *pair, 5000, Access::READ).unwrap();
         let region = Arc::downgrade(lent.region());
         memory.end_access(&mut *pair, &lent, None);
@@ -283,7 +286,7 @@ mod tests {
             Registration::Cached,
         ] {
             for access in [Access::LOCAL, Access::READ, Access::WRITE] {
-                let (mut pair, mut memory) = (pair(), Memory::new(registration));
+                let (mut pair, mut memory) = (pair(), RegisteredMemory::new(registration));
                 let bytes = KEPT_BYTES_MAX / 2;
                 let lent: Vec<_> = (0..5)
                     .map(|_| memory.lend(&mut *pair, bytes, access).unwrap())

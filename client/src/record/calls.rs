@@ -15,7 +15,7 @@ use odafs_fabric::clock::{self, Nanos};
 use std::{os::unix::ffi::OsStrExt as _, path::Path};
 
 /// One read of a call: its first byte, how many were asked for, and how many came.
-pub struct Asked {
+pub struct RecordedRead {
     pub offset: u64,
     pub bytes: usize,
     pub got: usize,
@@ -122,7 +122,7 @@ impl File {
         &self,
         began: Nanos,
         failed: bool,
-        reads: impl ExactSizeIterator<Item = Asked>,
+        reads: impl ExactSizeIterator<Item = RecordedRead>,
     ) {
         let count = reads.len() as u64;
         self.note(began, failed, count, |file| {
@@ -146,7 +146,7 @@ impl File {
         (offset, bytes): (u64, usize),
         got: Result<usize, ()>,
     ) {
-        let read = Asked {
+        let read = RecordedRead {
             offset,
             bytes,
             got: got.unwrap_or(0),
@@ -159,7 +159,7 @@ impl File {
         &self,
         requests: &mut [R],
         call: impl FnOnce(&mut [R]) -> Result<(), ReadError>,
-        asked: impl Fn(&R) -> Asked,
+        asked: impl Fn(&R) -> RecordedRead,
     ) -> Result<(), ReadError> {
         let Some(began) = self.records_from() else {
             return call(requests);

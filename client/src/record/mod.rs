@@ -20,7 +20,7 @@ mod format;
 mod format_tests;
 mod recorder;
 
-pub(crate) use calls::Asked;
+pub(crate) use calls::RecordedRead;
 pub use format::*;
 pub(crate) use recorder::length_of;
 pub use recorder::{Names, Recorded, Recorder};

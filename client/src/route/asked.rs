@@ -6,10 +6,10 @@
 //! tell:   what came of it, and the file's standing order is written down anew
 //! ```
 //!
-//! Sans-IO: whoever reads looks at the clock where a read [is timed](Asked::is_timed).
+//! Sans-IO: whoever reads looks at the clock where a read [is timed](AskedRead::is_timed).
 
 use super::{
-    order::{Choice, Order, Orders, Purpose, SizeClass},
+    order::{Choice, Orders, Purpose, RouteOrder, SizeClass},
     policy::{Policy, Record},
 };
 use crate::lane::Tick;
@@ -24,17 +24,17 @@ const LONG: usize = 4;
 
 /// What one read was told to do.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
+pub struct AskedRead {
     /// Its class.
     pub class: SizeClass,
     /// What it is to do.
-    pub order: Order,
+    pub order: RouteOrder,
     timed: bool,
 }
 
 /// What a read came to.
 #[derive(Debug, Clone, Copy)]
-pub enum Outcome<'o> {
+pub enum ReadOutcome<'o> {
     /// The data cache had it.
     Hit,
     /// It was read by this route; by RPC whatever the order, where there was no reference.
@@ -46,15 +46,15 @@ pub enum Outcome<'o> {
 /// What the policy is to be told.
 #[derive(Debug, Clone, Copy)]
 pub struct News<'o> {
-    asked: Asked,
-    outcome: Outcome<'o>,
+    asked: AskedRead,
+    outcome: ReadOutcome<'o>,
     /// How long the read took, if that counts.
     took_ns: Option<u64>,
     reads: u32,
     hits: u32,
 }
 
-impl Asked {
+impl AskedRead {
     /// By the standing order, if there is one.
     #[inline]
     pub fn standing(orders: &Orders, tick: &Tick, class: SizeClass) -> Option<Self> {
@@ -97,7 +97,7 @@ impl Asked {
     pub fn count<'o>(
         &self,
         tick: &Tick,
-        outcome: Outcome<'o>,
+        outcome: ReadOutcome<'o>,
         took_ns: Option<u64>,
     ) -> Option<News<'o>> {
         let mut news = News {
@@ -111,23 +111,23 @@ impl Asked {
         let (reads, hits) = (tick.reads.get(), tick.hits.get());
         match outcome {
             // What other reads have counted is not this one's to tell: it takes another route.
-            Outcome::Read(_) if alone => {
+            ReadOutcome::Read(_) if alone => {
                 news.reads = 1;
                 return Some(news);
             }
-            Outcome::Hit if alone => {
+            ReadOutcome::Hit if alone => {
                 news.hits = 1;
                 return Some(news);
             }
-            Outcome::Refused(_) if alone => return Some(news),
+            ReadOutcome::Refused(_) if alone => return Some(news),
             // It weighs against those since the last time, which do not wait to be told until one is timed.
-            Outcome::Refused(_) => {
+            ReadOutcome::Refused(_) => {
                 news.reads = reads - tick.told.get().min(reads);
                 tick.told.set(reads);
                 return Some(news);
             }
-            Outcome::Read(_) => news.reads = 1,
-            Outcome::Hit => news.hits = 1,
+            ReadOutcome::Read(_) => news.reads = 1,
+            ReadOutcome::Hit => news.hits = 1,
         }
         if !self.timed {
             tick.reads.set(reads + news.reads);
@@ -147,24 +147,24 @@ impl Asked {
 impl News<'_> {
     /// Tells it, and writes down what the file's reads of this class do from now on.
     pub fn tell(&self, policy: &mut Policy, record: &mut Record, orders: &Orders, now_ns: u64) {
-        let Asked { class, order, .. } = self.asked;
+        let AskedRead { class, order, .. } = self.asked;
         let ordered = (order.choice, order.purpose);
         let (reads, took_ns) = (self.reads, self.took_ns);
         match self.outcome {
-            Outcome::Refused(samples) => {
+            ReadOutcome::Refused(samples) => {
                 self.tell_untold(policy, record, now_ns);
                 for sample in samples {
                     policy.refused(record, class, order.purpose, *sample, now_ns);
                 }
             }
-            Outcome::Read(Choice::Rpc) => {
+            ReadOutcome::Read(Choice::Rpc) => {
                 policy.by_rpc(record, class, ordered, reads, took_ns, now_ns);
             }
-            Outcome::Read(direct) => {
+            ReadOutcome::Read(direct) => {
                 let by = (direct, order.purpose);
                 policy.completed(record, class, by, reads, took_ns, now_ns);
             }
-            Outcome::Hit => {
+            ReadOutcome::Hit => {
                 policy.hit(record, class, order.purpose, self.hits, took_ns, now_ns);
                 self.tell_untold(policy, record, now_ns);
             }

@@ -58,7 +58,7 @@ impl Choice {
 
 /// What a read is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Order {
+pub struct RouteOrder {
     /// The route.
     pub choice: Choice,
     /// Look into the data cache first, and keep what is read.
@@ -83,7 +83,7 @@ pub enum Purpose {
     Probe,
 }
 
-impl Order {
+impl RouteOrder {
     /// A standing order.
     pub const fn standing(choice: Choice, keeps: bool) -> Self {
         Self {
@@ -104,14 +104,14 @@ const ASK: u32 = 1 << 3;
 
 impl Orders {
     /// The same order for all classes.
-    pub fn new(order: Order) -> Self {
+    pub fn new(order: RouteOrder) -> Self {
         let orders = Self(Default::default());
         (0..CLASSES).for_each(|n| orders.set(SizeClass::nth(n), Some(order)));
         orders
     }
 
     /// Writes an order down; `None`: the policy is to be asked at each read.
-    pub fn set(&self, class: SizeClass, order: Option<Order>) {
+    pub fn set(&self, class: SizeClass, order: Option<RouteOrder>) {
         let word = order.map_or(ASK, |order| {
             order.choice as u32 | if order.keeps { KEEPS } else { 0 }
         });
@@ -123,7 +123,7 @@ impl Orders {
 
     /// The standing order, if there is one.
     #[inline]
-    pub fn get(&self, class: SizeClass) -> Option<Order> {
+    pub fn get(&self, class: SizeClass) -> Option<RouteOrder> {
         let word = self.0[class.index()].load(Relaxed);
         if word & ASK != 0 {
             return None;
@@ -133,7 +133,7 @@ impl Orders {
             1 => Choice::Guarded,
             _ => Choice::OneSided,
         };
-        Some(Order::standing(choice, word & KEEPS != 0))
+        Some(RouteOrder::standing(choice, word & KEEPS != 0))
     }
 }
 
@@ -164,11 +164,11 @@ mod tests {
 
     #[test]
     fn orders_are_read_as_they_were_written() {
-        let orders = Orders::new(Order::standing(Choice::Rpc, false));
+        let orders = Orders::new(RouteOrder::standing(Choice::Rpc, false));
         let class = SizeClass::of(4096);
         for choice in Choice::ALL {
             for keeps in [false, true] {
-                let order = Order::standing(choice, keeps);
+                let order = RouteOrder::standing(choice, keeps);
                 orders.set(class, Some(order));
                 assert_eq!(orders.get(class), Some(order));
             }

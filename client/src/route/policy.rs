@@ -20,7 +20,7 @@ use super::{
     config::{Config, Jitter},
     cost::{Mean, clipped},
     keep::Keep,
-    order::{CLASSES, Choice, Order, Purpose, SizeClass},
+    order::{CLASSES, Choice, Purpose, RouteOrder, SizeClass},
     refusals::{Known, Leave, Refusals},
     trial::{Class, Verdict},
 };
@@ -115,18 +115,18 @@ impl Policy {
     }
 
     /// The standing order of a file; `None`: each read has to ask.
-    pub fn standing(&mut self, file: &Record, class: SizeClass) -> Option<Order> {
+    pub fn standing(&mut self, file: &Record, class: SizeClass) -> Option<RouteOrder> {
         let costs = &self.classes[class.index()];
         let choice = match file.refusals[class.index()].leave() {
             Leave::Any if !costs.on_trial() => costs.best(),
             Leave::Rpc => Choice::Rpc,
             Leave::Any | Leave::Probe => return None,
         };
-        Some(Order::standing(choice, self.keeps(class, choice)))
+        Some(RouteOrder::standing(choice, self.keeps(class, choice)))
     }
 
     /// What a read of this class does, where there is no standing order.
-    pub fn order(&mut self, file: &mut Record, class: SizeClass, now_ns: u64) -> Order {
+    pub fn order(&mut self, file: &mut Record, class: SizeClass, now_ns: u64) -> RouteOrder {
         let refusals = &mut file.refusals[class.index()];
         let leave = refusals.leave();
         if leave == Leave::Any {
@@ -143,7 +143,7 @@ impl Policy {
             Leave::Probe | Leave::Rpc => (Choice::Rpc, Purpose::Standing),
         };
         let trial = matches!(purpose, Purpose::Trial { .. });
-        Order {
+        RouteOrder {
             choice,
             keeps: !trial && self.keeps(class, choice),
             // A probe needs references that are fresh.

@@ -1,6 +1,6 @@
 use super::{
     super::{
-        asked::{Asked, Outcome, QUICK_TIMED_ONE_IN, TIMED_ONE_IN},
+        asked::{AskedRead, QUICK_TIMED_ONE_IN, ReadOutcome, TIMED_ONE_IN},
         order::Orders,
         trial::TRIAL_READS,
     },
@@ -56,7 +56,7 @@ impl Bench {
         let mut policy = Policy::new(Config::default(), seed, None);
         policy.grant(Choice::OneSided, true);
         let file = policy.record();
-        let orders = Orders::new(Order::standing(Choice::Rpc, false));
+        let orders = Orders::new(RouteOrder::standing(Choice::Rpc, false));
         orders.set(CLASS, policy.standing(&file, CLASS));
         Self {
             policy,
@@ -114,9 +114,9 @@ impl Bench {
             let outlier = self.noisy && self.roll(1000) == 0;
             spent.fixed_ns[choice.index()] += if outlier { quiet_ns * 100 } else { quiet_ns };
         }
-        let asked = Asked::standing(&self.orders, &self.tick, CLASS);
+        let asked = AskedRead::standing(&self.orders, &self.tick, CLASS);
         let (policy, file) = (&mut self.policy, &mut self.file);
-        let asked = asked.unwrap_or_else(|| Asked::of_policy(policy, file, CLASS, self.now_ns));
+        let asked = asked.unwrap_or_else(|| AskedRead::of_policy(policy, file, CLASS, self.now_ns));
         let choice = asked.order.choice;
         let took_ns = self.noise(cost(choice), choice);
         self.last = if refused { Choice::Rpc } else { choice };
@@ -126,8 +126,8 @@ impl Bench {
         spent.policy_ns += took_ns;
         let stale = [Some(phase.stale_ns)];
         let outcome = match refused && choice.is_direct() {
-            true => Outcome::Refused(&stale),
-            false => Outcome::Read(choice),
+            true => ReadOutcome::Refused(&stale),
+            false => ReadOutcome::Read(choice),
         };
         let timed = asked.is_timed().then_some(took_ns);
         if let Some(news) = asked.count(&self.tick, outcome, timed) {
@@ -416,13 +416,13 @@ fn pages_are_kept_no_longer_than_a_hit_saves_something() {
     {
         let order = policy.standing(&file, CLASS);
         match order.unwrap_or_else(|| policy.order(&mut file, CLASS, now_ns)) {
-            Order { keeps: true, .. } => {
+            RouteOrder { keeps: true, .. } => {
                 now_ns += 64 * 380;
                 hits += 64;
                 let purpose = Purpose::Standing;
                 policy.hit(&mut file, CLASS, purpose, 64, Some(380), now_ns);
             }
-            Order {
+            RouteOrder {
                 choice: Choice::Rpc,
                 purpose,
                 ..
@@ -431,7 +431,7 @@ fn pages_are_kept_no_longer_than_a_hit_saves_something() {
                 let ordered = (Choice::Rpc, purpose);
                 policy.by_rpc(&mut file, CLASS, ordered, 1, Some(1_450), now_ns);
             }
-            Order {
+            RouteOrder {
                 choice, purpose, ..
             } => {
                 let ns = if choice == Choice::Guarded {

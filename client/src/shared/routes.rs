@@ -7,28 +7,30 @@ use super::Shared;
 use crate::{
     lane::Lane,
     options::Route,
-    part::Told,
+    part::BatchOutcome,
     read_page::Fetched,
-    route::{self, CLASSES, Choice, News, Order, Orders, Outcome, PageName, Record, SizeClass},
+    route::{
+        self, CLASSES, Choice, News, Orders, PageName, ReadOutcome, Record, RouteOrder, SizeClass,
+    },
     session::Session,
     state::FileState,
-    trace::Taken,
+    trace::RouteTaken,
 };
 use odafs_fabric::clock::{self, Nanos};
 
 /// One read, from its order to its end.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked {
-    asked: route::Asked,
+pub struct TimedRead {
+    asked: route::AskedRead,
     lane: Lane,
     /// When it began, if it is timed.
     began: Option<Nanos>,
 }
 
-impl Asked {
+impl TimedRead {
     /// What it is to do.
     #[inline]
-    pub fn order(&self) -> &Order {
+    pub fn order(&self) -> &RouteOrder {
         &self.asked.order
     }
 
@@ -54,7 +56,7 @@ impl Asked {
 impl Shared {
     /// The order for all reads of a file that the policy has not judged yet.
     pub(super) fn first_orders(&self, record: &Record) -> Orders {
-        let fixed = |choice| Orders::new(Order::standing(choice, self.caches()));
+        let fixed = |choice| Orders::new(RouteOrder::standing(choice, self.caches()));
         match self.options.route {
             Route::Rpc => fixed(Choice::Rpc),
             Route::Guarded => fixed(Choice::Guarded),
@@ -81,17 +83,17 @@ impl Shared {
 
     /// What a read of this class is to do.
     #[inline]
-    pub fn ask(&self, file: &FileState, class: SizeClass) -> Asked {
+    pub fn ask(&self, file: &FileState, class: SizeClass) -> TimedRead {
         self.standing(file, class)
             .unwrap_or_else(|| self.ask_policy(file, class))
     }
 
     /// What it is to do, where the policy need not be asked.
     #[inline]
-    pub fn standing(&self, file: &FileState, class: SizeClass) -> Option<Asked> {
+    pub fn standing(&self, file: &FileState, class: SizeClass) -> Option<TimedRead> {
         let lane = Lane::mine();
-        let asked = route::Asked::standing(&file.orders, &file.ticks[lane.index()], class)?;
-        Some(Asked {
+        let asked = route::AskedRead::standing(&file.orders, &file.ticks[lane.index()], class)?;
+        Some(TimedRead {
             asked,
             lane,
             began: asked.is_timed().then(clock::now),
@@ -99,12 +101,12 @@ impl Shared {
     }
 
     #[cold]
-    fn ask_policy(&self, file: &FileState, class: SizeClass) -> Asked {
+    fn ask_policy(&self, file: &FileState, class: SizeClass) -> TimedRead {
         let mut policy = self.policy.lock();
         let mut record = file.record.lock();
-        let asked = route::Asked::of_policy(&mut policy, &mut record, class, clock::now().0);
+        let asked = route::AskedRead::of_policy(&mut policy, &mut record, class, clock::now().0);
         drop((record, policy));
-        Asked {
+        TimedRead {
             asked,
             lane: Lane::mine(),
             began: Some(clock::now()),
@@ -125,24 +127,30 @@ impl Shared {
 
     /// A read of one page was served from the data cache, with so many bytes.
     #[inline]
-    pub fn was_hit(&self, file: &FileState, asked: &Asked, bytes: usize) {
+    pub fn was_hit(&self, file: &FileState, asked: &TimedRead, bytes: usize) {
         let counts = self.lanes.counts(asked.lane);
-        counts.read_by(asked.lane, Taken::Cache, 1);
+        counts.read_by(asked.lane, RouteTaken::Cache, 1);
         counts.bytes_read.add(asked.lane, bytes as u64);
-        self.tell(file, asked, Outcome::Hit, asked.took_ns());
+        self.tell(file, asked, ReadOutcome::Hit, asked.took_ns());
     }
 
     /// A read of one page was served so.
     #[inline]
-    pub fn was_read(&self, file: &FileState, asked: &Asked, fetched: &Fetched) {
+    pub fn was_read(&self, file: &FileState, asked: &TimedRead, fetched: &Fetched) {
         let counts = self.lanes.counts(asked.lane);
-        counts.read_by(asked.lane, Taken::from(fetched.by), 1);
+        counts.read_by(asked.lane, RouteTaken::from(fetched.by), 1);
         counts.bytes_read.add(asked.lane, fetched.bytes as u64);
-        self.tell(file, asked, Outcome::Read(fetched.by), fetched.took_ns);
+        self.tell(file, asked, ReadOutcome::Read(fetched.by), fetched.took_ns);
     }
 
     /// What a batch of requests came to. Its time counts only where all of it took one route.
-    pub fn tell_batch(&self, file: &FileState, asked: &Asked, told: &Told, took_ns: Option<u64>) {
+    pub fn tell_batch(
+        &self,
+        file: &FileState,
+        asked: &TimedRead,
+        told: &BatchOutcome,
+        took_ns: Option<u64>,
+    ) {
         if self.options.route != Route::Policy {
             for ns in told.refused.iter().flatten() {
                 self.policy.lock().refusal_took(asked.asked.class, *ns);
@@ -153,10 +161,10 @@ impl Shared {
         }
         let pure = told.direct.is_none() || told.by_rpc == 0;
         let outcome = match (told.direct, told.by_rpc) {
-            _ if !told.refused.is_empty() => Outcome::Refused(&told.refused),
-            (Some(direct), _) => Outcome::Read(direct),
-            (None, 0) => return self.tell(file, asked, Outcome::Hit, took_ns),
-            (None, _) => Outcome::Read(Choice::Rpc),
+            _ if !told.refused.is_empty() => ReadOutcome::Refused(&told.refused),
+            (Some(direct), _) => ReadOutcome::Read(direct),
+            (None, 0) => return self.tell(file, asked, ReadOutcome::Hit, took_ns),
+            (None, _) => ReadOutcome::Read(Choice::Rpc),
         };
         self.tell(
             file,
@@ -167,7 +175,13 @@ impl Shared {
     }
 
     #[inline]
-    fn tell(&self, file: &FileState, asked: &Asked, outcome: Outcome<'_>, took_ns: Option<u64>) {
+    fn tell(
+        &self,
+        file: &FileState,
+        asked: &TimedRead,
+        outcome: ReadOutcome<'_>,
+        took_ns: Option<u64>,
+    ) {
         let tick = &file.ticks[asked.lane.index()];
         if let Some(news) = asked.asked.count(tick, outcome, took_ns) {
             self.tell_policy(file, &news);

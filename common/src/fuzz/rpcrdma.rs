@@ -55,7 +55,7 @@ pub fn responder(bytes: &[u8]) {
             check_assembly(&incoming.assembly, message, MESSAGE_MAX);
             answer(&mut responder, incoming.ticket, *choice);
         }
-        Step::Answer(error) => {
+        Step::Respond(error) => {
             let header = Header::decode(&mut Reader::new(&error)).expect("what was encoded");
             assert!(matches!(header.body, Body::Error(_)));
             assert_eq!(header.xid.to_be_bytes(), message[..4]);

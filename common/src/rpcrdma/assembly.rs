@@ -8,7 +8,7 @@ use crate::wire::xdr::padding;
 
 /// A part of the received message, and where it belongs in the XDR stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Piece {
+pub struct InlinePart {
     /// Bytes of the message received.
     pub from: Range<usize>,
     /// First byte in the stream.
@@ -31,7 +31,7 @@ pub struct Assembly {
     /// Bytes of the whole stream: no more than the limit.
     pub length: u32,
     /// What came inline.
-    pub inline: Vec<Piece>,
+    pub inline: Vec<InlinePart>,
     /// What is to be read.
     pub pulls: Vec<Pull>,
     /// Where in the stream the data of a chunk of their own lie, without padding.
@@ -111,7 +111,7 @@ impl Assembly {
             (middle..middle + behind as usize, before + gap.bytes),
         ] {
             if !from.is_empty() {
-                self.inline.push(Piece { from, at });
+                self.inline.push(InlinePart { from, at });
             }
         }
     }

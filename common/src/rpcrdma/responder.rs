@@ -44,7 +44,7 @@ impl Default for ReadRead {
 
 /// A call that arrived.
 #[derive(Debug)]
-pub struct Incoming {
+pub struct IncomingCall {
     /// How its message is put together.
     pub assembly: Assembly,
     /// To be handed back with the reply.
@@ -100,11 +100,11 @@ impl Ticket {
 #[derive(Debug)]
 pub enum Step {
     /// A call.
-    Call(Incoming),
+    Call(IncomingCall),
     /// The peer has fetched a reply: release what was exposed for it.
     Done(ExposureId),
     /// Send this message.
-    Answer(Vec<u8>),
+    Respond(Vec<u8>),
     /// Nothing is to be done.
     Ignore(Ignored),
 }
@@ -124,7 +124,7 @@ pub enum Ignored {
 
 /// How a call is answered: the writes in order, then one message of the header and the inline parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct ReplyPlan {
     /// What goes ahead.
     pub writes: Vec<Write>,
     /// Parts of the RPC message behind the header.
@@ -203,7 +203,7 @@ impl Responder {
             Ok(header) => header,
             Err(error) => {
                 return match error.answer(self.granted) {
-                    Some(answer) => Step::Answer(answer),
+                    Some(answer) => Step::Respond(answer),
                     None => Step::Ignore(Ignored::Unanswerable),
                 };
             }
@@ -215,7 +215,7 @@ impl Responder {
             Body::Msg(_) if is_reply(r.rest()) => Step::Ignore(Ignored::Reply),
             // Of another xid than its header (RFC 8166, section 4.5.2). Where it has to be read first, who reads it looks.
             Body::Msg(_) if r.rest().first_chunk() != Some(&header.xid.to_be_bytes()) => {
-                Step::Answer(refusal(header.xid, self.granted).to_bytes())
+                Step::Respond(refusal(header.xid, self.granted).to_bytes())
             }
             Body::Msg(chunks) => self.call(&header, chunks, &Reduced::Inline(inline)),
             Body::Nomsg(chunks) => self.call(&header, chunks, &Reduced::Chunk),
@@ -227,9 +227,9 @@ impl Responder {
             Ok(assembly) => {
                 self.under_way += 1;
                 let ticket = self.ticket(header, chunks);
-                Step::Call(Incoming { assembly, ticket })
+                Step::Call(IncomingCall { assembly, ticket })
             }
-            Err(_) => Step::Answer(refusal(header.xid, self.granted).to_bytes()),
+            Err(_) => Step::Respond(refusal(header.xid, self.granted).to_bytes()),
         }
     }
 
@@ -260,7 +260,7 @@ impl Responder {
     }
 
     /// Answers a call. The header replaces what `header` holds.
-    pub fn reply(&mut self, ticket: Ticket, results: &Results, header: &mut Vec<u8>) -> Answer {
+    pub fn reply(&mut self, ticket: Ticket, results: &Results, header: &mut Vec<u8>) -> ReplyPlan {
         self.answered(&ticket);
         let apart = results.apart(ticket.placement().is_some());
         let placed = apart.as_ref().map_or(0, |apart| apart.bytes);
@@ -277,11 +277,11 @@ impl Responder {
         if bytes <= ticket.inline_max as usize {
             let body = Body::Msg(ticket.returned(placed, 0));
             self.write_header(ticket.xid, body, header);
-            return Answer {
+            return ReplyPlan {
                 writes,
                 inline: rest,
                 invalidate,
-                ..Answer::default()
+                ..ReplyPlan::default()
             };
         }
         let Some(chunk) = ticket
@@ -293,10 +293,10 @@ impl Responder {
         scatter(&rest.map(Source::Message), &chunk, &mut writes);
         let body = Body::Nomsg(ticket.returned(placed, bytes));
         self.write_header(ticket.xid, body, header);
-        Answer {
+        ReplyPlan {
             writes,
             invalidate,
-            ..Answer::default()
+            ..ReplyPlan::default()
         }
     }
 
@@ -309,7 +309,7 @@ impl Responder {
         now: Duration,
         expose: &mut dyn FnMut(&Expose) -> Option<Segments>,
         header: &mut Vec<u8>,
-    ) -> Answer {
+    ) -> ReplyPlan {
         let whole = results.whole();
         if whole.is_some_and(|whole| whole <= ticket.inline_max as usize) {
             let data = Data::None;
@@ -331,11 +331,11 @@ impl Responder {
             None => Body::Nomsg(chunks),
         };
         self.write_header(ticket.xid, body, header);
-        Answer {
+        ReplyPlan {
             inline: inline.unwrap_or_default(),
             invalidate: ticket.invalidate,
             exposed: Some(id),
-            ..Answer::default()
+            ..ReplyPlan::default()
         }
     }
 
@@ -388,11 +388,11 @@ impl Responder {
         self.granted = self.config.credits.grant(ticket.requested, self.granted);
     }
 
-    fn overrun(&self, ticket: &Ticket, header: &mut Vec<u8>) -> Answer {
+    fn overrun(&self, ticket: &Ticket, header: &mut Vec<u8>) -> ReplyPlan {
         self.write_header(ticket.xid, Body::Error(TransportError::Chunk), header);
-        Answer {
+        ReplyPlan {
             overrun: true,
-            ..Answer::default()
+            ..ReplyPlan::default()
         }
     }
 

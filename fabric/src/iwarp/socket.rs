@@ -8,7 +8,7 @@ mod sys;
 pub use listener::Listener;
 
 use super::protocol::handshake::{self, HandshakeError, Wishes};
-use super::protocol::mpa::{Frame, FrameReader, HEAD_BYTES, Kind, PRIVATE_MAX};
+use super::protocol::mpa::{Frame, FrameKind, FrameReader, HEAD_BYTES, PRIVATE_MAX};
 use crate::clock::{self, Nanos};
 use crate::fabric::{self, Peer, QueuePair};
 use crate::tcp::{dial, unpace};
@@ -121,7 +121,7 @@ pub fn connect(
 }
 
 fn read_reply(socket: &mut TcpStream, until: Nanos) -> io::Result<Frame> {
-    let mut reader = FrameReader::new(Kind::Reply);
+    let mut reader = FrameReader::new(FrameKind::Reply);
     let mut bytes = [0; HEAD_BYTES + PRIVATE_MAX];
     loop {
         socket.set_read_timeout(Some(left(until)?))?;

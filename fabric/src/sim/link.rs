@@ -21,7 +21,7 @@ pub const SERVER: usize = 1;
 const CLIENT_INBOUND_READS: u32 = 128;
 
 /// A connection.
-pub struct Link {
+pub struct SimLink {
     config: NetworkConfig,
     client: u32,
     /// Bytes that the server's connections have registered.
@@ -63,7 +63,7 @@ pub struct End {
     /// RDMA Reads that the peer takes at a time.
     pub reads_max: u32,
     /// What the peer may name, by steering tag.
-    pub memories: BTreeMap<u32, Memory>,
+    pub memories: BTreeMap<u32, SimMemory>,
     /// Steering tags given so far.
     pub tags: u32,
     pub views: Vec<(Exposed, ArenaView)>,
@@ -72,7 +72,7 @@ pub struct End {
 
 /// What a steering tag names.
 #[derive(Clone)]
-pub enum Memory {
+pub enum SimMemory {
     Region {
         region: Arc<Region>,
         offset: usize,
@@ -88,12 +88,12 @@ pub struct Message {
     pub invalidated: Option<SteeringTag>,
 }
 
-impl Memory {
+impl SimMemory {
     /// Where the bytes at `offset` lie, if the peer may use them so.
     fn find(&self, at: u64, bytes: usize, wanted: Access) -> Option<(Target, usize)> {
         let at = usize::try_from(at).ok()?;
         match self {
-            Memory::Region {
+            SimMemory::Region {
                 region,
                 offset,
                 length,
@@ -104,7 +104,7 @@ impl Memory {
                 let fits = at.checked_add(bytes).is_some_and(|end| end <= *length);
                 (granted && fits).then(|| (Target::Region(Arc::clone(region)), offset + at))
             }
-            Memory::Exposed(mapping) => {
+            SimMemory::Exposed(mapping) => {
                 (!wanted.remote_write).then(|| (Target::Mapping(Arc::clone(mapping)), at))
             }
         }
@@ -148,7 +148,7 @@ impl Bytes {
     }
 }
 
-impl Link {
+impl SimLink {
     pub fn new(
         config: NetworkConfig,
         client: u32,
@@ -362,7 +362,7 @@ impl LinkState {
             let to = &mut self.ends[1 - from];
             to.receives = to.receives.saturating_sub(1);
             if let Some(tag) = message.invalidated
-                && (bare || !matches!(to.memories.remove(&tag.0), Some(Memory::Region { .. })))
+                && (bare || !matches!(to.memories.remove(&tag.0), Some(SimMemory::Region { .. })))
             {
                 return false;
             }

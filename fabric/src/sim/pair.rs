@@ -1,4 +1,4 @@
-use super::link::{Bytes, Link, LinkState, Memory, Message, Post, SERVER};
+use super::link::{Bytes, LinkState, Message, Post, SERVER, SimLink, SimMemory};
 use crate::clock::{self, Nanos};
 use crate::fabric::{
     Access, Completion, Exposed, Peer, PostError, Posted, QueuePair, ReadOrder, Remote,
@@ -19,7 +19,7 @@ const DEPTH: usize = 1024;
 
 /// One end of a link.
 pub struct Pair {
-    link: Arc<Link>,
+    link: Arc<SimLink>,
     end: usize,
     peer: Peer,
     private_data: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub fn new(link: Arc<Link>, end: usize, peer: Peer, private_data: Vec<u8>) -> Self {
+    pub fn new(link: Arc<SimLink>, end: usize, peer: Peer, private_data: Vec<u8>) -> Self {
         let reads_max = link.lock().ends[end].reads_max;
         Self {
             link,
@@ -75,7 +75,7 @@ impl Pair {
         self.link.cut();
     }
 
-    fn enter(&self, memories: impl IntoIterator<Item = Memory>) -> io::Result<u32> {
+    fn enter(&self, memories: impl IntoIterator<Item = SimMemory>) -> io::Result<u32> {
         let mut state = self.open()?;
         let end = &mut state.ends[self.end];
         let first = end.tags + 1;
@@ -247,7 +247,7 @@ impl QueuePair for Pair {
             SERVER => Region::charged(memory, tag, Box::new(self.link.lock_memory(length)?)),
             _ => Region::new(memory, tag),
         });
-        let memory = Memory::Region {
+        let memory = SimMemory::Region {
             region: Arc::clone(&region),
             offset: 0,
             length,
@@ -273,7 +273,7 @@ impl QueuePair for Pair {
                 "beyond the region",
             ));
         }
-        let memory = Memory::Region {
+        let memory = SimMemory::Region {
             region: Arc::clone(region),
             offset,
             length,
@@ -313,7 +313,7 @@ impl QueuePair for Pair {
     fn expose(&mut self, arena: &Arc<Arena>, life: &LifeWord) -> io::Result<Exposed> {
         let view = ArenaView::of(arena, life)?;
         let memories =
-            [arena.data(), arena.stamps()].map(|mapping| Memory::Exposed(Arc::clone(mapping)));
+            [arena.data(), arena.stamps()].map(|mapping| SimMemory::Exposed(Arc::clone(mapping)));
         let tag = self.enter(memories)?;
         let [arena, stamps] = [tag, tag + 1].map(|tag| Remote {
             tag: SteeringTag(tag),

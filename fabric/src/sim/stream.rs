@@ -1,7 +1,7 @@
 //! iWARP over a simulated connection, whose messages are pieces of its stream.
 
 use super::Random;
-use super::link::Link;
+use super::link::SimLink;
 use super::pair::Pair;
 use crate::clock::Nanos;
 use crate::fabric::{
@@ -35,7 +35,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub fn new(link: Arc<Link>, end: usize, peer: Peer, private_data: Vec<u8>) -> Self {
+    pub fn new(link: Arc<SimLink>, end: usize, peer: Peer, private_data: Vec<u8>) -> Self {
         let (mine, theirs, client) = {
             let state = link.lock();
             let reads = [0, 1].map(|end| state.ends[end].reads_max);

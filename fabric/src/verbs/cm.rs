@@ -113,7 +113,7 @@ pub struct Event {
     /// Which connection; only ever compared.
     pub of: usize,
     /// What.
-    pub kind: Kind,
+    pub kind: CmEventKind,
     /// The system's reason of what went wrong.
     pub status: i32,
     /// What the peer said.
@@ -122,13 +122,13 @@ pub struct Event {
     pub outbound_reads: u8,
     /// RDMA Reads that the peer wants to have under way here.
     pub inbound_reads: u8,
-    /// The new connection of a [`Kind::Request`], yet to be owned.
+    /// The new connection of a [`CmEventKind::Request`], yet to be owned.
     new: *mut CmId,
 }
 
 /// Kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum CmEventKind {
     AddressResolved,
     RouteResolved,
     Request,
@@ -148,21 +148,24 @@ impl Event {
     /// The event is as librdmacm filled it in.
     unsafe fn copy(event: &CmEvent) -> Event {
         let kind = match event.event {
-            event::ADDR_RESOLVED => Kind::AddressResolved,
-            event::ROUTE_RESOLVED => Kind::RouteResolved,
-            event::CONNECT_REQUEST => Kind::Request,
-            event::CONNECT_RESPONSE => Kind::Response,
-            event::ESTABLISHED => Kind::Established,
-            event::REJECTED => Kind::Rejected,
-            event::UNREACHABLE => Kind::Unreachable,
-            event::DISCONNECTED => Kind::Disconnected,
-            event::DEVICE_REMOVAL => Kind::Removed,
-            event::ADDR_ERROR | event::ROUTE_ERROR | event::CONNECT_ERROR => Kind::Failed,
-            _ => Kind::Other,
+            event::ADDR_RESOLVED => CmEventKind::AddressResolved,
+            event::ROUTE_RESOLVED => CmEventKind::RouteResolved,
+            event::CONNECT_REQUEST => CmEventKind::Request,
+            event::CONNECT_RESPONSE => CmEventKind::Response,
+            event::ESTABLISHED => CmEventKind::Established,
+            event::REJECTED => CmEventKind::Rejected,
+            event::UNREACHABLE => CmEventKind::Unreachable,
+            event::DISCONNECTED => CmEventKind::Disconnected,
+            event::DEVICE_REMOVAL => CmEventKind::Removed,
+            event::ADDR_ERROR | event::ROUTE_ERROR | event::CONNECT_ERROR => CmEventKind::Failed,
+            _ => CmEventKind::Other,
         };
         let speaks = matches!(
             kind,
-            Kind::Request | Kind::Response | Kind::Established | Kind::Rejected
+            CmEventKind::Request
+                | CmEventKind::Response
+                | CmEventKind::Established
+                | CmEventKind::Rejected
         );
         let (data, length) = (event.conn.private_data, event.conn.private_data_len);
         let private_data = if speaks && !data.is_null() && length > 0 {
@@ -179,13 +182,13 @@ impl Event {
             outbound_reads: event.conn.initiator_depth,
             inbound_reads: event.conn.responder_resources,
             new: match kind {
-                Kind::Request => event.id,
+                CmEventKind::Request => event.id,
                 _ => ptr::null_mut(),
             },
         }
     }
 
-    /// The connection that a [`Kind::Request`] asks for. Its events come to the listener's channel.
+    /// The connection that a [`CmEventKind::Request`] asks for. Its events come to the listener's channel.
     pub fn take_new(&mut self, channel: &Arc<Channel>) -> Option<Id> {
         let id = NonNull::new(std::mem::replace(&mut self.new, ptr::null_mut()))?;
         Some(Id {
@@ -205,7 +208,7 @@ pub struct Id {
 unsafe impl Send for Id {}
 
 /// What a connection is made with.
-pub struct Terms<'a> {
+pub struct ConnectTerms<'a> {
     pub private_data: &'a [u8],
     /// RDMA Reads that the peer may have under way here.
     pub inbound_reads: u8,
@@ -285,7 +288,7 @@ impl Id {
         check(unsafe { sys::rdma_listen(self.id.as_ptr(), backlog) })
     }
 
-    /// Looks for a device on the way to `address`; [`Kind::AddressResolved`] follows.
+    /// Looks for a device on the way to `address`; [`CmEventKind::AddressResolved`] follows.
     pub fn resolve_address(&self, address: SocketAddr, timeout: Nanos) -> io::Result<()> {
         let mut raw = to_raw(address);
         // SAFETY: the address is a whole `sockaddr_storage`, which is copied.
@@ -299,21 +302,21 @@ impl Id {
         })
     }
 
-    /// Looks for the way to the peer; [`Kind::RouteResolved`] follows.
+    /// Looks for the way to the peer; [`CmEventKind::RouteResolved`] follows.
     pub fn resolve_route(&self, timeout: Nanos) -> io::Result<()> {
         // SAFETY: the identifier lives.
         check(unsafe { sys::rdma_resolve_route(self.id.as_ptr(), millis(timeout)) })
     }
 
     /// Asks for the connection.
-    pub fn connect(&self, terms: &Terms<'_>) -> io::Result<()> {
+    pub fn connect(&self, terms: &ConnectTerms<'_>) -> io::Result<()> {
         let mut param = param(terms)?;
         // SAFETY: the private data outlives the call, which copies it.
         check(unsafe { sys::rdma_connect(self.id.as_ptr(), &mut param) })
     }
 
     /// Takes the connection.
-    pub fn accept(&self, terms: &Terms<'_>) -> io::Result<()> {
+    pub fn accept(&self, terms: &ConnectTerms<'_>) -> io::Result<()> {
         let mut param = param(terms)?;
         // SAFETY: the private data outlives the call, which copies it.
         check(unsafe { sys::rdma_accept(self.id.as_ptr(), &mut param) })
@@ -365,7 +368,7 @@ impl Drop for Id {
     }
 }
 
-fn param(terms: &Terms<'_>) -> io::Result<ConnParam> {
+fn param(terms: &ConnectTerms<'_>) -> io::Result<ConnParam> {
     let length = u8::try_from(terms.private_data.len());
     Ok(ConnParam {
         private_data: terms.private_data.as_ptr().cast(),

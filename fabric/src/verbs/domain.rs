@@ -79,7 +79,7 @@ pub struct Registration {
     region: Mutex<Option<NonNull<ibv_mr>>>,
     local_key: u32,
     tag: SteeringTag,
-    memory: Arc<dyn Memory>,
+    memory: Arc<dyn Registrable>,
     _pd: Arc<Pd>,
 }
 
@@ -89,18 +89,18 @@ unsafe impl Send for Registration {}
 unsafe impl Sync for Registration {}
 
 /// What can be registered: it stays where it is for as long as it lives.
-pub trait Memory: Send + Sync {
+pub trait Registrable: Send + Sync {
     /// The memory.
     fn mapping(&self) -> &Mapping;
 }
 
-impl Memory for Mapping {
+impl Registrable for Mapping {
     fn mapping(&self) -> &Mapping {
         self
     }
 }
 
-impl Memory for Region {
+impl Registrable for Region {
     fn mapping(&self) -> &Mapping {
         self.memory()
     }
@@ -110,7 +110,7 @@ impl Registration {
     /// Registers a range of memory.
     fn new(
         pd: &Arc<Pd>,
-        memory: Arc<dyn Memory>,
+        memory: Arc<dyn Registrable>,
         offset: usize,
         length: usize,
         access: u32,
@@ -130,11 +130,11 @@ impl Registration {
         let tag = SteeringTag(unsafe { mr.as_ref().rkey });
         let offset = memory.address(0, 0) as u64;
         let region = Arc::new(Region::at(memory, Remote { tag, offset }));
-        let kept: Arc<dyn Memory> = Arc::clone(&region) as _;
+        let kept: Arc<dyn Registrable> = Arc::clone(&region) as _;
         Ok((Registration::of(pd, mr, kept), region))
     }
 
-    fn of(pd: &Arc<Pd>, region: NonNull<ibv_mr>, memory: Arc<dyn Memory>) -> Registration {
+    fn of(pd: &Arc<Pd>, region: NonNull<ibv_mr>, memory: Arc<dyn Registrable>) -> Registration {
         // SAFETY: the region is ours.
         let (local_key, tag) = unsafe { (region.as_ref().lkey, region.as_ref().rkey) };
         Registration {
@@ -409,7 +409,7 @@ impl Domain {
     /// One more registration of a range of memory.
     pub fn again(
         &self,
-        memory: Arc<dyn Memory>,
+        memory: Arc<dyn Registrable>,
         offset: usize,
         length: usize,
         access: Access,
@@ -428,7 +428,7 @@ impl Domain {
         if self.on_demand {
             flags |= ON_DEMAND;
         }
-        let kept: Arc<dyn Memory> = Arc::clone(memory) as _;
+        let kept: Arc<dyn Registrable> = Arc::clone(memory) as _;
         Registration::new(&self.pd, kept, 0, memory.len(), flags).map(Arc::new)
     }
 
@@ -532,7 +532,7 @@ impl Pool {
 
     fn slab(&self) -> io::Result<Slab> {
         let memory = Arc::new(Mapping::new(SLAB_SLOTS * SLOT_BYTES)?);
-        let kept: Arc<dyn Memory> = Arc::clone(&memory) as _;
+        let kept: Arc<dyn Registrable> = Arc::clone(&memory) as _;
         let registration = Registration::new(&self.pd, kept, 0, memory.len(), LOCAL)?;
         Ok(Slab {
             memory,

@@ -1,4 +1,4 @@
-use super::cm::{Channel, Id, Kind, Terms};
+use super::cm::{Channel, CmEventKind, ConnectTerms, Id};
 use super::domain::Domain;
 use super::farewell::Polite;
 use super::keepalive::QUIET;
@@ -128,11 +128,11 @@ impl Listener {
                 break;
             };
             let number = self.id.as_ref().map(Id::number);
-            if event.kind == Kind::Removed && number == Some(event.of) {
+            if event.kind == CmEventKind::Removed && number == Some(event.of) {
                 self.lose();
                 return Err(gone());
             }
-            if event.kind != Kind::Request {
+            if event.kind != CmEventKind::Request {
                 // Who asked has gone again.
                 self.asking.retain(|(_, incoming)| !incoming.is(event.of));
                 continue;
@@ -314,7 +314,7 @@ impl fabric::Incoming for Incoming {
         if !iwarp {
             queue.connect(id, inbound, outbound)?;
         }
-        id.accept(&Terms {
+        id.accept(&ConnectTerms {
             private_data,
             inbound_reads: inbound,
             outbound_reads: outbound,

@@ -6,7 +6,7 @@ use super::domain::{Domain, Registration, SLOT_BYTES, Slot, Window};
 use super::farewell;
 use super::keepalive::Keepalive;
 use super::nudge::Nudge;
-use super::queue::{Chain, DEPTH, Done, Piece, Queue, Side, Work};
+use super::queue::{Chain, DEPTH, Done, GatherEntry, Queue, Side, Work};
 use super::waiting::Waiting;
 use crate::clock::{self, Nanos};
 use crate::fabric::{Access, Completion, Peer, PostError, Posted, Region, Remote, SteeringTag};
@@ -270,7 +270,7 @@ impl Pair {
     }
 
     /// Queues a work request, for which there is room.
-    fn post(&mut self, work: &Work<'_>, piece: Option<Piece>, what: What, kept: Kept) {
+    fn post(&mut self, work: &Work<'_>, piece: Option<GatherEntry>, what: What, kept: Kept) {
         let told = !matches!(what, What::Quiet);
         self.told += u32::from(told);
         self.chain.push(self.next, work, piece, told);
@@ -359,7 +359,7 @@ impl Pair {
             tag: to.tag,
             address: to.offset,
         };
-        let piece = Piece {
+        let piece = GatherEntry {
             address: registration.address(0, bytes.len()),
             length: u32::try_from(bytes.len()).map_err(|_| PostError::BadRange)?,
             key: registration.local_key(),
@@ -564,8 +564,8 @@ impl Pair {
     }
 }
 
-fn piece(slot: &Slot, length: usize) -> Piece {
-    Piece {
+fn piece(slot: &Slot, length: usize) -> GatherEntry {
+    GatherEntry {
         address: slot.address(),
         length: length as u32,
         key: slot.local_key(),

@@ -109,7 +109,7 @@ pub enum Work<'a> {
 
 /// Local memory of a work request.
 #[derive(Clone, Copy)]
-pub struct Piece {
+pub struct GatherEntry {
     pub address: u64,
     pub length: u32,
     pub key: u32,
@@ -136,7 +136,13 @@ impl Chain {
     }
 
     /// Adds one.
-    pub fn push(&mut self, number: u64, work: &Work<'_>, piece: Option<Piece>, signalled: bool) {
+    pub fn push(
+        &mut self,
+        number: u64,
+        work: &Work<'_>,
+        piece: Option<GatherEntry>,
+        signalled: bool,
+    ) {
         let mut request = blank();
         request.wr_id = number;
         if signalled {
@@ -183,7 +189,7 @@ impl Chain {
                 request.__bindgen_anon_1.invalidate_rkey = tag.0;
             }
         }
-        let piece = piece.unwrap_or(Piece {
+        let piece = piece.unwrap_or(GatherEntry {
             address: 0,
             length: 0,
             key: 0,

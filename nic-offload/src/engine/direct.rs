@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 use odafs_common::connect::Nonce;
-use odafs_common::direct::{ExposedMemory, Place};
+use odafs_common::direct::{ExposedMemory, RemoteAddress};
 use odafs_common::exception::Exception;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::{Completion, PostError, Posted, QueuePair, Remote, Source};
 
 use super::{Now, Serves, Turn};
 use crate::connection::Connection;
-use crate::nic::{Answer, AttachRequest, Authentic, Nic, Transfer, Verdict};
+use crate::nic::{AttachRequest, Authentic, DataTarget, Nic, Transfer, Verdict};
 
 /// A direct connection and what is under way on it.
 pub(super) struct DirectLine {
@@ -52,8 +52,8 @@ struct Leaving {
 }
 
 /// How the wire names it.
-fn place(remote: Remote) -> Place {
-    Place {
+fn place(remote: Remote) -> RemoteAddress {
+    RemoteAddress {
         tag: remote.tag.0,
         address: remote.offset,
     }
@@ -209,8 +209,8 @@ impl DirectLine {
     /// Moves the data and answers; gives the transfer back if there is no room.
     fn try_send(&mut self, transfer: Transfer, nic: &Nic, now: Nanos) -> Option<Transfer> {
         match transfer.answer {
-            Answer::Inline => self.send_inline(transfer, nic),
-            Answer::Sink(to) => self.send_to_sink(transfer, to, nic, now),
+            DataTarget::Inline => self.send_inline(transfer, nic),
+            DataTarget::Sink(to) => self.send_to_sink(transfer, to, nic, now),
         }
     }
 

@@ -14,7 +14,7 @@ const FEW: usize = 8;
 
 /// A message with the RDMA Writes that go ahead of it.
 #[derive(Default)]
-pub(super) struct Answer {
+pub(super) struct QueuedReply {
     pub writes: VecDeque<ChunkWrite>,
     /// The transport's header, in front of the body.
     pub head: Vec<u8>,
@@ -23,11 +23,11 @@ pub(super) struct Answer {
     pub invalidate: Option<SteeringTag>,
 }
 
-impl Answer {
-    pub fn of(body: Vec<u8>) -> Answer {
-        Answer {
+impl QueuedReply {
+    pub fn of(body: Vec<u8>) -> QueuedReply {
+        QueuedReply {
             body,
-            ..Answer::default()
+            ..QueuedReply::default()
         }
     }
 
@@ -41,7 +41,7 @@ pub(super) struct Outbox {
     /// The first to go: that ends whatever still reads from frames, which are unpinned after it.
     pub qp: Box<dyn QueuePair>,
     /// Answers that found no room, in order.
-    waiting: VecDeque<Answer>,
+    waiting: VecDeque<QueuedReply>,
     /// Since when the first of them has been the first.
     waiting_since: Nanos,
     /// Frames that they have pinned.
@@ -116,7 +116,8 @@ impl Outbox {
     /// Sends a message without writes. Its buffer is taken only if it has to wait.
     pub fn send_message(&mut self, message: &mut Vec<u8>) {
         if !self.waiting.is_empty() || !self.try_message(&[message], None) {
-            self.waiting.push_back(Answer::of(std::mem::take(message)));
+            self.waiting
+                .push_back(QueuedReply::of(std::mem::take(message)));
         }
     }
 
@@ -147,14 +148,14 @@ impl Outbox {
         };
         if posted == Err(PostError::Full) {
             let body = odafs_fabric::gathered(parts);
-            self.waiting.push_back(Answer::of(body));
+            self.waiting.push_back(QueuedReply::of(body));
         } else if let Err(error) = posted {
             self.unsendable(error, parts.iter().map(Source::length).sum());
         }
     }
 
     /// Sends, or queues.
-    pub fn send(&mut self, answer: Answer, now: &Now<'_>) {
+    pub fn send(&mut self, answer: QueuedReply, now: &Now<'_>) {
         self.waiting_pins += answer.pins();
         self.waiting.push_back(answer);
         self.retry(now);
@@ -184,7 +185,7 @@ impl Outbox {
     }
 
     /// Posts the writes, then the message; false if there was no room for all of it.
-    fn try_answer(&mut self, answer: &mut Answer, now: &Now<'_>) -> bool {
+    fn try_answer(&mut self, answer: &mut QueuedReply, now: &Now<'_>) -> bool {
         while let Some(write) = answer.writes.pop_front() {
             let pins = usize::from(is_pin(&write));
             if let Some(write) = self.try_write(write, now) {

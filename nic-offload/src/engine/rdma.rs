@@ -7,14 +7,14 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use odafs_common::rpcrdma::{
-    Data, Expose, ExposureId, INLINE_BYTES, Ignored, Incoming, PrivateData, ReadRead, Responder,
-    ResponderConfig, Results, Step, Terms, Ticket,
+    Data, Expose, ExposureId, INLINE_BYTES, Ignored, IncomingCall, PrivateData, ReadRead,
+    Responder, ResponderConfig, Results, Step, Terms, Ticket,
 };
 use odafs_common::wire::rpcrdma::{Segment, Segments};
 use odafs_fabric::{Completion, QueuePair, SteeringTag};
 
-use super::outbox::{Answer, Outbox};
-use super::returns::{Place, Returned};
+use super::outbox::{Outbox, QueuedReply};
+use super::returns::{CallOrigin, Returned};
 use super::{Now, Serves, Turn};
 use crate::calls::{Caller, Job, Outcome, Placed, Transport};
 use crate::registration::{Adapter, Lease, Registrar};
@@ -182,7 +182,7 @@ impl RdmaLine {
                 count(&now.serves.rdma.dones);
                 self.conceal(id, now);
             }
-            Step::Answer(mut error) => {
+            Step::Respond(mut error) => {
                 count(&now.serves.rdma.malformed);
                 // Who sends nonsense and takes no answers is not answered for ever.
                 self.out.dead |= self.out.is_full(now);
@@ -198,9 +198,9 @@ impl RdmaLine {
     }
 
     /// A call. One that is here as a whole is served from where it lies, if there is room.
-    fn arrive(&mut self, incoming: Incoming, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) {
+    fn arrive(&mut self, incoming: IncomingCall, at: usize, reply: &mut Vec<u8>, now: &Now<'_>) {
         count(&now.serves.rdma.calls);
-        let Incoming { assembly, ticket } = incoming;
+        let IncomingCall { assembly, ticket } = incoming;
         if let Some(whole) = assembly.as_inline()
             && self.parked.is_empty()
             && self.has_room(now)
@@ -318,7 +318,7 @@ impl RdmaLine {
         let call = self.next_call;
         self.next_call += 1;
         self.running.insert(call, Running { ticket, lease });
-        let place = Place {
+        let place = CallOrigin {
             line: at,
             number: self.number(),
             call,
@@ -389,7 +389,7 @@ impl RdmaLine {
         let placed = writes.iter().map(|write| u64::from(write.from.length()));
         add(&now.serves.rdma.writes, writes.len() as u64);
         add(&now.serves.rdma.written_bytes, placed.sum());
-        let answer = Answer {
+        let answer = QueuedReply {
             writes,
             head,
             body: inline(&answer.inline, reply),
@@ -404,7 +404,7 @@ impl RdmaLine {
         let mut message = Vec::new();
         self.responder.refuse(ticket, &mut message);
         self.post_receives();
-        self.out.send(Answer::of(message), now);
+        self.out.send(QueuedReply::of(message), now);
     }
 
     /// Answers in the Read-Read design: what does not fit inline is copied to where the client fetches it.
@@ -416,7 +416,7 @@ impl RdmaLine {
         reply: &[u8],
         head: &mut Vec<u8>,
         now: &Now<'_>,
-    ) -> odafs_common::rpcrdma::Answer {
+    ) -> odafs_common::rpcrdma::ReplyPlan {
         let (qp, registrar) = (&mut *self.out.qp, &mut self.registrar);
         let mut leases = Vec::new();
         let mut expose = |expose: &Expose| {

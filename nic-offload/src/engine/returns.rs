@@ -10,7 +10,7 @@ use crate::calls::{Job, Outcome};
 
 /// Where a call came from.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct CallOrigin {
     /// Place of the connection that asked.
     pub line: usize,
     /// Its number, for the place may have a new tenant.
@@ -21,7 +21,7 @@ pub(super) struct Place {
 
 /// A call that a worker has served.
 pub(super) struct Returned {
-    pub place: Place,
+    pub place: CallOrigin,
     /// What shall be done; never `Deferred`.
     pub outcome: Outcome,
     /// That is what the work came to; otherwise nobody has done it, or it came to grief.
@@ -71,7 +71,7 @@ impl Returns {
 
     /// The job as a task for the workers. Whatever becomes of the task (it panics, it is never run), something comes
     /// back, so that no connection waits for ever.
-    pub fn task(self: &Arc<Self>, job: Job, place: Place) -> Box<dyn FnOnce() + Send> {
+    pub fn task(self: &Arc<Self>, job: Job, place: CallOrigin) -> Box<dyn FnOnce() + Send> {
         let mut ticket = Ticket {
             returns: Arc::clone(self),
             returned: Some(Returned {

@@ -3,8 +3,8 @@
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::{Completion, QueuePair};
 
-use super::outbox::{Answer, Outbox};
-use super::returns::{Place, Returned};
+use super::outbox::{Outbox, QueuedReply};
+use super::returns::{CallOrigin, Returned};
 use super::{Now, Serves, Turn};
 use crate::calls::{Caller, Outcome, Transport};
 
@@ -108,7 +108,7 @@ impl RpcLine {
         match now.serves.calls.call(&self.caller, message, reply) {
             Outcome::Deferred(job) => {
                 self.deferred += 1;
-                let place = Place {
+                let place = CallOrigin {
                     line: at,
                     number: self.number(),
                     call: 0,
@@ -133,7 +133,7 @@ impl RpcLine {
         match outcome {
             Outcome::Replied => self.out.send_message(reply),
             Outcome::Write(writes) => {
-                let mut answer = Answer::of(std::mem::take(reply));
+                let mut answer = QueuedReply::of(std::mem::take(reply));
                 answer.writes = writes.into();
                 self.out.send(answer, now);
             }

@@ -33,7 +33,10 @@ fn a_good_read_is_let_in() {
             (transfer.frame.frame(), transfer.offset, transfer.length),
             (FrameNumber(3), 100, 50)
         );
-        assert_eq!((transfer.answer, transfer.sequence), (Answer::Inline, 1));
+        assert_eq!(
+            (transfer.answer, transfer.sequence),
+            (DataTarget::Inline, 1)
+        );
         assert!(world.arena.is_pinned(FrameNumber(3)));
         let answer = [world.nic.complete(&transfer).as_slice(), &[0x33; 50]].concat();
         let (completion, data) = Completion::parse(&answer).unwrap();
@@ -72,7 +75,7 @@ fn a_sink_is_passed_on() {
     };
     assert_eq!(
         transfer.answer,
-        Answer::Sink(Remote {
+        DataTarget::Sink(Remote {
             tag: SteeringTag(5),
             offset: 6
         })

@@ -84,14 +84,14 @@ pub struct Queue {
 }
 
 /// A connection's place in the queue, whether it waits or not.
-pub struct Place {
+pub struct QueuePosition {
     queue: Arc<Queue>,
     number: u64,
 }
 
-impl Place {
-    pub fn new(queue: &Arc<Queue>) -> Place {
-        Place {
+impl QueuePosition {
+    pub fn new(queue: &Arc<Queue>) -> QueuePosition {
+        QueuePosition {
             queue: Arc::clone(queue),
             number: queue.numbers.fetch_add(1, Ordering::Relaxed),
         }
@@ -138,7 +138,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueuePosition {
     fn drop(&mut self) {
         self.leave();
     }

@@ -37,11 +37,11 @@ impl Drop for FrameLease {
 
 /// Memory in use for a call. To be given back to the [`Registrar`](super::Registrar) that leased it.
 pub struct Lease {
-    pub(super) memory: Memory,
+    pub(super) memory: LeasedMemory,
     pub(super) length: usize,
 }
 
-pub(super) enum Memory {
+pub(super) enum LeasedMemory {
     Buffer { buffer: Buffer, name: Name },
     Frames(Arc<FrameLease>),
 }
@@ -133,7 +133,7 @@ impl FrameLease {
 impl Lease {
     pub(super) fn of(buffer: Buffer, name: Name, length: usize) -> Lease {
         Lease {
-            memory: Memory::Buffer { buffer, name },
+            memory: LeasedMemory::Buffer { buffer, name },
             length,
         }
     }
@@ -151,22 +151,22 @@ impl Lease {
     /// Where the peer finds its first byte, if it does.
     pub fn remote(&self) -> Option<Remote> {
         match &self.memory {
-            Memory::Buffer {
+            LeasedMemory::Buffer {
                 name: Name::Own(remote) | Name::Bound(remote),
                 ..
             } => Some(*remote),
-            Memory::Buffer { .. } | Memory::Frames(_) => None,
+            LeasedMemory::Buffer { .. } | LeasedMemory::Frames(_) => None,
         }
     }
 
     /// Its bytes.
     pub fn contents(&self) -> Contents {
         Contents(match &self.memory {
-            Memory::Buffer { buffer, .. } => Held::Region {
+            LeasedMemory::Buffer { buffer, .. } => Held::Region {
                 region: Arc::clone(&buffer.region),
                 _charges: Some(Arc::clone(&buffer.charges)),
             },
-            Memory::Frames(lease) => Held::Frames(Arc::clone(lease)),
+            LeasedMemory::Frames(lease) => Held::Frames(Arc::clone(lease)),
         })
     }
 
@@ -174,15 +174,15 @@ impl Lease {
     #[must_use]
     pub fn store(&self, offset: usize, from: &[u8]) -> bool {
         match &self.memory {
-            Memory::Buffer { buffer, .. } => buffer.region.store(offset, from),
-            Memory::Frames(_) => false,
+            LeasedMemory::Buffer { buffer, .. } => buffer.region.store(offset, from),
+            LeasedMemory::Frames(_) => false,
         }
     }
 
     /// The longest range from `offset` on that one RDMA Read can fill, up to `length` bytes.
     pub fn sink(&self, offset: usize, length: usize) -> (Sink<'_>, usize) {
         match &self.memory {
-            Memory::Buffer { buffer, .. } => (
+            LeasedMemory::Buffer { buffer, .. } => (
                 Sink::Region(Local {
                     region: &buffer.region,
                     offset,
@@ -190,7 +190,7 @@ impl Lease {
                 }),
                 length,
             ),
-            Memory::Frames(lease) => {
+            LeasedMemory::Frames(lease) => {
                 let page = lease.arena.page().bytes();
                 let within = offset % page;
                 let length = length.min(page - within);

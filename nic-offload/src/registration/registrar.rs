@@ -7,8 +7,8 @@ use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
 use odafs_fabric::{Access, QueuePair, SteeringTag};
 
-use super::budget::{Budget, Charge, Lack, Place};
-use super::lease::{Buffer, FrameLease, Lease, Memory, Name};
+use super::budget::{Budget, Charge, Lack, QueuePosition};
+use super::lease::{Buffer, FrameLease, Lease, LeasedMemory, Name};
 use super::{Adapter, Costs, RegistrationConfig, Strategy, Supply, count, timed};
 
 /// The smallest buffer.
@@ -46,7 +46,7 @@ pub struct Registrar {
     never_binds: bool,
     supply: Supply,
     budget: Arc<Budget>,
-    place: Place,
+    place: QueuePosition,
     /// The system refused, as of so many [returns](Budget::returns): it is not asked again before another.
     refused_at: Option<u64>,
     /// Buffers that are kept for the next call; the longest unused in front.
@@ -63,7 +63,7 @@ impl Registrar {
         }
         Registrar {
             budget: Budget::new(config.connection_bytes_max),
-            place: Place::new(&supply.queue),
+            place: QueuePosition::new(&supply.queue),
             config,
             adapter,
             never_binds: false,
@@ -154,7 +154,7 @@ impl Registrar {
             lease.frames.push(supply.take()?);
         }
         Some(Lease {
-            memory: Memory::Frames(Arc::new(lease)),
+            memory: LeasedMemory::Frames(Arc::new(lease)),
             length,
         })
     }
@@ -295,7 +295,7 @@ impl Registrar {
 
     /// Takes memory back. Nothing may be reading into it any more.
     pub fn release(&mut self, qp: &mut dyn QueuePair, lease: Lease, now: Nanos) {
-        let Memory::Buffer { mut buffer, name } = lease.memory else {
+        let LeasedMemory::Buffer { mut buffer, name } = lease.memory else {
             return;
         };
         buffer.idle_since = now;

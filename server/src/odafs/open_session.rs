@@ -153,7 +153,7 @@ fn reserve<'a>(
     export: &'a Export,
     nic: &Arc<Nic>,
     call: &Call<'_>,
-) -> Result<crate::sessions::Place<'a>, OdafsStatus> {
+) -> Result<crate::sessions::SessionPermit<'a>, OdafsStatus> {
     let owner = Owner::from(&call.caller.peer);
     // No user of this host, and no other host, takes them all.
     let max = export.config().nic.sessions_max / 2;

@@ -7,7 +7,7 @@ use odafs_common::wire::nfs3::{
 use odafs_common::wire::rpc::{Rejection, parse_reply};
 use odafs_common::wire::xdr::{Encode, padding};
 use odafs_fabric::memory::Own;
-use odafs_nic::calls::{Apart, Caller, ChunkSource, Outcome, Placed, Transport};
+use odafs_nic::calls::{Caller, ChunkSource, ChunkedArgument, Outcome, Placed, Transport};
 use odafs_nic::registration::Contents;
 
 use crate::harness::{Server, at, caller, user};
@@ -213,7 +213,7 @@ fn chunks_of_calls_hold_what_they_may() {
         memory.bytes_mut().copy_from_slice(&chunk);
         let contents = Contents::from(memory.lend());
         let caller = Caller {
-            apart: Apart::new(start as u32, contents, 0..chunk.len()),
+            apart: ChunkedArgument::new(start as u32, contents, 0..chunk.len()),
             ..placing(100)
         };
         assert!(caller.apart.is_some());

@@ -14,7 +14,7 @@ use odafs_common::wire::odafs::{
 };
 use odafs_fabric::clock;
 use odafs_nic::connection::Connection;
-use odafs_nic::nic::{Answer, Verdict};
+use odafs_nic::nic::{DataTarget, Verdict};
 
 use super::*;
 
@@ -292,7 +292,7 @@ impl World {
                 return Err(exception);
             }
         };
-        assert_eq!(transfer.answer, Answer::Inline);
+        assert_eq!(transfer.answer, DataTarget::Inline);
         let mut bytes = vec![0; transfer.length as usize];
         self.export
             .arena()

@@ -4,12 +4,12 @@
 use super::*;
 
 use odafs_common::connect::{PrivateData, Role};
-use odafs_common::direct::{ExposedMemory, Place as Exposed};
+use odafs_common::direct::{ExposedMemory, RemoteAddress as Exposed};
 use odafs_common::wire::odafs::Mode;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::verbs::{self, DeviceTransport};
 use odafs_fabric::{Access, Completion, Local, QueuePair, Remote, Sink, Source, SteeringTag};
-use odafs_tests::raw_direct::{Place, RawDirect, RawSession};
+use odafs_tests::raw_direct::{RawDirect, RawSession, ServerPlace};
 use odafs_tests::served;
 use std::io;
 
@@ -20,11 +20,11 @@ struct Line {
 }
 
 impl Line {
-    fn connect(place: &Place) -> Self {
+    fn connect(place: &ServerPlace) -> Self {
         Self::with(place, &LINUX)
     }
 
-    fn with(place: &Place, said: &[u8]) -> Self {
+    fn with(place: &ServerPlace, said: &[u8]) -> Self {
         let mut pair = place.connect(said);
         pair.post_receives(16);
         Self {
@@ -76,16 +76,16 @@ fn ended(pair: &mut dyn QueuePair, wanted: impl Fn(&Completion) -> bool) -> Opti
 }
 
 /// A server that grants one-sided reads, and where its device is.
-fn serve_on_device() -> (World, Place) {
+fn serve_on_device() -> (World, ServerPlace) {
     let options = served::verbs_options();
     let options: Vec<&str> = options.iter().map(String::as_str).collect();
     let world = serve_with(&[&options[..], &["--direct", "one-sided"]].concat());
-    let place = Place::Verbs(world.server.verbs.parse().expect("an address"));
+    let place = ServerPlace::Verbs(world.server.verbs.parse().expect("an address"));
     (world, place)
 }
 
-fn is_iwarp(place: &Place) -> bool {
-    let Place::Verbs(address) = place else {
+fn is_iwarp(place: &ServerPlace) -> bool {
+    let ServerPlace::Verbs(address) = place else {
         return false;
     };
     let devices = verbs::devices().expect("devices");

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use std::sync::Mutex;
 
 /// A page: number of the file and number of the page in it.
-pub type Place = (u8, u8);
+pub type PagePosition = (u8, u8);
 
 /// The history of a run. All tasks of a run share one thread: its lock is never waited for.
 #[derive(Default)]
@@ -18,7 +18,7 @@ pub struct History {
 struct Inner {
     clock: u64,
     value: u64,
-    pages: BTreeMap<Place, Vec<Operation>>,
+    pages: BTreeMap<PagePosition, Vec<Operation>>,
     trace: String,
 }
 
@@ -45,7 +45,7 @@ impl History {
     pub fn record(
         &self,
         who: &str,
-        places: impl IntoIterator<Item = Place>,
+        places: impl IntoIterator<Item = PagePosition>,
         invoked: u64,
         action: Action,
         answered: bool,

@@ -1,6 +1,6 @@
 //! Who changes files behind the server's back, what clients may make of it, and that all is seen in the end.
 
-use crate::history::{History, Place};
+use crate::history::{History, PagePosition};
 use crate::life::UID;
 use crate::world::{OUTSIDE, PAGES, World, below, connect, name_of, page_of, value_of};
 use odafs::{Cache, Client, File, Route, RpcOver};
@@ -214,7 +214,7 @@ pub fn look_at_last(world: &World, store: &MemoryStore, files: &[ObjectId]) {
             continue;
         };
         for page in 0..PAGES {
-            let place: Place = (number, page);
+            let place: PagePosition = (number, page);
             let (mut seen, mut stored) = (vec![0; PAGE], vec![0; PAGE]);
             let at = u64::from(page) * PAGE as u64;
             let Ok(bytes) = file.read_at(&mut seen, at) else {

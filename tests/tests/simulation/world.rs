@@ -3,7 +3,7 @@
 //! and an attacker.
 
 use crate::attacker::attacker;
-use crate::history::{History, Place};
+use crate::history::{History, PagePosition};
 use crate::life::{Life, NAME, UID};
 use crate::outside::{Log, look_at_last, outsider, reader, scribe};
 use crate::tap::{Captured, Tapped};
@@ -190,7 +190,7 @@ pub fn page_of(value: u64) -> Vec<u8> {
 }
 
 /// The value that a page holds.
-pub fn value_of(page: &[u8], history: &History, place: Place) -> u64 {
+pub fn value_of(page: &[u8], history: &History, place: PagePosition) -> u64 {
     if page.is_empty() {
         return ABSENT;
     }
@@ -398,7 +398,7 @@ fn client(world: &World, number: u32) {
     };
     // What this client has written and not yet synced: a sync may send it again. With it: does a sync that is answered
     // promise to have made it stable? Of a write that failed it says nothing, be its data there or not.
-    let mut unstable: BTreeMap<Place, (u64, bool)> = BTreeMap::new();
+    let mut unstable: BTreeMap<PagePosition, (u64, bool)> = BTreeMap::new();
     let mut tally = Tally::default();
     for _ in 0..STEPS {
         // Of what changes behind the server's back, pages that are kept may be older than what others have seen.
@@ -475,7 +475,7 @@ fn client(world: &World, number: u32) {
                 }
             }
             8 => {
-                let mine: Vec<(Place, u64, bool)> = unstable
+                let mine: Vec<(PagePosition, u64, bool)> = unstable
                     .iter()
                     .filter(|(p, _)| p.0 == file_number)
                     .map(|(p, (value, promised))| (*p, *value, *promised))

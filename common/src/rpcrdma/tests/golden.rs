@@ -213,7 +213,7 @@ fn terms_are_the_smaller_of_both() {
 }
 
 /// What a call brought, and what its reply says about it.
-fn answer(call: &str, results: &Results) -> (Vec<u8>, Answer) {
+fn answer(call: &str, results: &Results) -> (Vec<u8>, ReplyPlan) {
     let private = PrivateData::default();
     let mut responder = Responder::new(ResponderConfig {
         terms: Terms::between(&private, Some(&private)),
@@ -387,9 +387,9 @@ fn a_reply_without_room_is_an_error() {
         assert_eq!(header, hex("00000007 00000001 00000010 00000004 00000002"));
         assert_eq!(
             answer,
-            Answer {
+            ReplyPlan {
                 overrun: true,
-                ..Answer::default()
+                ..ReplyPlan::default()
             }
         );
     }

@@ -23,7 +23,7 @@ const ERR_CHUNK: &str = "00000007 00000001 00000001 00000004 00000002";
 #[track_caller]
 fn answered(message: &str, with: &str) {
     match responder().receive(&hex(message)) {
-        Step::Answer(answer) => assert_eq!(answer, hex(with)),
+        Step::Respond(answer) => assert_eq!(answer, hex(with)),
         step => panic!("{step:?}"),
     }
 }
@@ -66,7 +66,7 @@ fn what_is_shorter_than_a_header_is_dropped() {
             let dropped = matches!(step, Step::Ignore(Ignored::Unanswerable));
             assert!(dropped, "{head}, {bytes} bytes: {step:?}");
         }
-        assert!(matches!(responder().receive(&whole), Step::Answer(_)));
+        assert!(matches!(responder().receive(&whole), Step::Respond(_)));
     }
 }
 

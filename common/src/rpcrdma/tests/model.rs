@@ -259,7 +259,7 @@ impl World {
     }
 
     /// The server answers; its RDMA Writes are done. The message that it sends.
-    pub fn answer(&mut self, ticket: Ticket, exchange: &Exchange) -> (Vec<u8>, Answer) {
+    pub fn answer(&mut self, ticket: Ticket, exchange: &Exchange) -> (Vec<u8>, ReplyPlan) {
         let mut message = Vec::new();
         let range = exchange.data.clone().unwrap_or(0..0);
         let can =

@@ -43,7 +43,7 @@ const LONG: Results = Results {
     },
 };
 
-fn expose(responder: &mut Responder, xid: u32, now: Duration) -> Answer {
+fn expose(responder: &mut Responder, xid: u32, now: Duration) -> ReplyPlan {
     let ticket = ticket(responder, xid);
     let mut segment = |what: &Expose| {
         let length = what.bytes;

@@ -33,7 +33,7 @@ pub mod queue {
 
 /// Where a segment's payload belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SegmentTarget {
     /// Memory that the receiver has named.
     Tagged {
         /// Its steering tag.
@@ -62,7 +62,7 @@ pub struct Header {
     /// Whether it is the message's last segment.
     pub last: bool,
     /// Where the payload belongs.
-    pub place: Place,
+    pub place: SegmentTarget,
 }
 
 impl Header {
@@ -80,12 +80,12 @@ impl Header {
         let last = if self.last { LAST } else { 0 };
         let rdmap = RDMAP_VERSION | self.opcode as u8;
         match self.place {
-            Place::Tagged { tag, offset } => {
+            SegmentTarget::Tagged { tag, offset } => {
                 out.extend_from_slice(&[TAGGED | last | VERSION, rdmap]);
                 out.extend_from_slice(&tag.to_be_bytes());
                 out.extend_from_slice(&offset.to_be_bytes());
             }
-            Place::Untagged {
+            SegmentTarget::Untagged {
                 invalidate,
                 queue,
                 number,
@@ -125,12 +125,12 @@ impl Header {
                 .fold(0, |word, byte| word << 8 | u32::from(*byte))
         };
         let place = if tagged {
-            Place::Tagged {
+            SegmentTarget::Tagged {
                 tag: word(2),
                 offset: u64::from(word(6)) << 32 | u64::from(word(10)),
             }
         } else {
-            Place::Untagged {
+            SegmentTarget::Untagged {
                 invalidate: word(2),
                 queue: word(6),
                 number: word(10),

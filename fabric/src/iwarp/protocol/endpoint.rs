@@ -1,11 +1,11 @@
 mod posts;
 
-use super::ddp::{Header, Place, TAGGED_BYTES, queue};
+use super::ddp::{Header, SegmentTarget, TAGGED_BYTES, queue};
 use super::mpa::{Deframer, FRAMING_BYTES};
 use super::out::Out;
 use super::rdmap::{self, Fatal, Opcode};
 use super::receive::{Inbound, Reading, Serving};
-use super::tags::{Memory, Tags};
+use super::tags::{TaggedMemory, Tags};
 use crate::fabric::{Access, Completion, Exposed, Fault, PostError, Remote, SteeringTag};
 use crate::memory::Stretch;
 use crate::memory::mapping::Mapping;
@@ -102,7 +102,7 @@ impl Endpoint {
         self.inbound.tags.enter(|tag| {
             let region = Arc::new(Region::new(memory, tag));
             made = Some(Arc::clone(&region));
-            Ok(Memory::Region {
+            Ok(TaggedMemory::Region {
                 region,
                 offset: 0,
                 length,
@@ -127,7 +127,7 @@ impl Endpoint {
         let region = Arc::clone(region);
         let tags = &mut self.inbound.tags;
         let tag = tags.enter(|_| {
-            Ok(Memory::Region {
+            Ok(TaggedMemory::Region {
                 region,
                 offset,
                 length,
@@ -150,7 +150,7 @@ impl Endpoint {
         self.not_over()?;
         let tags = &mut self.inbound.tags;
         let mut enter = |mapping: &Arc<Mapping>| {
-            let tag = tags.enter(|_| Ok(Memory::Exposed(Arc::clone(mapping))))?;
+            let tag = tags.enter(|_| Ok(TaggedMemory::Exposed(Arc::clone(mapping))))?;
             io::Result::Ok(Remote { tag, offset: 0 })
         };
         Ok(Exposed {
@@ -231,7 +231,7 @@ impl Endpoint {
         let header = Header {
             opcode: Opcode::Terminate,
             last: true,
-            place: Place::Untagged {
+            place: SegmentTarget::Untagged {
                 invalidate: 0,
                 queue: queue::TERMINATE,
                 number: 1,
@@ -398,7 +398,7 @@ fn tagged(opcode: Opcode, last: bool, tag: u32, offset: u64) -> Header {
     Header {
         opcode,
         last,
-        place: Place::Tagged { tag, offset },
+        place: SegmentTarget::Tagged { tag, offset },
     }
 }
 

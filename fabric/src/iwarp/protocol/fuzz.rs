@@ -1,6 +1,8 @@
 //! What the fuzz targets `mpa` and `iwarp` in `fuzz/` run; their corpus is replayed by the tests.
 
-use super::mpa::{Deframer, Enhanced, Frame, FrameReader, HEAD_BYTES, Kind, PRIVATE_MAX, Piece};
+use super::mpa::{
+    Deframed, Deframer, Enhanced, Frame, FrameKind, FrameReader, HEAD_BYTES, PRIVATE_MAX,
+};
 use super::{Agreed, Endpoint};
 use crate::fabric::{Access, Completion, Local, Remote, Sink, SteeringTag};
 use crate::memory::Stretch;
@@ -16,9 +18,9 @@ pub fn mpa(bytes: &[u8]) {
         return;
     };
     let kind = if choice & 1 == 0 {
-        Kind::Request
+        FrameKind::Request
     } else {
-        Kind::Reply
+        FrameKind::Reply
     };
     let mut reader = FrameReader::new(kind);
     if let Ok((used, Some(frame))) = reader.feed(bytes) {
@@ -53,11 +55,11 @@ fn deframed(bytes: &[u8], crc: bool, piece: usize) -> (Vec<Vec<u8>>, bool) {
                     assert!(used > 0);
                     chunk = &chunk[used..];
                     match piece {
-                        Piece::Nothing => {}
-                        Piece::Begin(_) => present.clear(),
-                        Piece::Bytes(bytes) => present.extend_from_slice(bytes),
-                        Piece::End => whole.push(std::mem::take(&mut present)),
-                        Piece::Whole(bytes) => whole.push(bytes.to_vec()),
+                        Deframed::Nothing => {}
+                        Deframed::Begin(_) => present.clear(),
+                        Deframed::Bytes(bytes) => present.extend_from_slice(bytes),
+                        Deframed::End => whole.push(std::mem::take(&mut present)),
+                        Deframed::Whole(bytes) => whole.push(bytes.to_vec()),
                     }
                 }
                 Err(_) => return (whole, true),

@@ -1,7 +1,7 @@
 //! What the two sides of a connection agree on (RFC 5044 section 7.1, RFC 6581).
 
 use super::endpoint::Agreed;
-use super::mpa::{Enhanced, Frame, Kind};
+use super::mpa::{Enhanced, Frame, FrameKind};
 use crate::fabric::REFUSED;
 
 /// RDMA Reads that a side has under way, or takes, at most (as Linux's `siw`).
@@ -37,7 +37,7 @@ pub enum HandshakeError {
 /// The request of an initiator.
 pub fn request(wishes: &Wishes, private_data: &[u8]) -> Frame {
     Frame {
-        kind: Kind::Request,
+        kind: FrameKind::Request,
         revision: 2,
         crc: wishes.crc,
         reject: false,
@@ -82,7 +82,7 @@ pub fn accept(wishes: &Wishes, request: &Frame, private_data: &[u8]) -> (Frame, 
     };
     let peer_to_peer = request.enhanced.is_some_and(|asked| asked.peer_to_peer);
     let reply = Frame {
-        kind: Kind::Reply,
+        kind: FrameKind::Reply,
         revision: request.revision,
         crc,
         reject: false,
@@ -107,7 +107,7 @@ pub fn accept(wishes: &Wishes, request: &Frame, private_data: &[u8]) -> (Frame, 
 /// The reply that refuses a request.
 pub fn refuse(request: &Frame, reason: &[u8]) -> Frame {
     Frame {
-        kind: Kind::Reply,
+        kind: FrameKind::Reply,
         revision: request.revision,
         crc: request.crc,
         reject: true,

@@ -42,18 +42,18 @@ pub enum MpaError {
 
 /// Which of the two handshake frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameKind {
     /// From the side that connects.
     Request,
     /// The answer.
     Reply,
 }
 
-impl Kind {
+impl FrameKind {
     fn key(self) -> &'static [u8; 16] {
         match self {
-            Kind::Request => b"MPA ID Req Frame",
-            Kind::Reply => b"MPA ID Rep Frame",
+            FrameKind::Request => b"MPA ID Req Frame",
+            FrameKind::Reply => b"MPA ID Rep Frame",
         }
     }
 }
@@ -82,7 +82,7 @@ pub struct Enhanced {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Request or reply.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// 1 or 2.
     pub revision: u8,
     /// Whether its sender wants checksums.
@@ -129,14 +129,14 @@ impl Frame {
 /// Takes a handshake frame from a stream, and not one byte more than that.
 #[derive(Debug)]
 pub struct FrameReader {
-    kind: Kind,
+    kind: FrameKind,
     bytes: Vec<u8>,
     wanted: usize,
 }
 
 impl FrameReader {
     /// Waits for such a frame.
-    pub fn new(kind: Kind) -> Self {
+    pub fn new(kind: FrameKind) -> Self {
         Self {
             kind,
             bytes: Vec::new(),
@@ -221,7 +221,7 @@ pub fn checksum(bytes: &[u8]) -> [u8; 4] {
 
 /// What comes out of a stream of frames.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Piece<'a> {
+pub enum Deframed<'a> {
     /// More bytes are needed.
     Nothing,
     /// A ULPDU of so many bytes begins.
@@ -300,7 +300,7 @@ impl Deframer {
     }
 
     /// The next piece, and how many bytes of `input` it took.
-    pub fn next<'a>(&'a mut self, input: &'a [u8]) -> Result<(usize, Piece<'a>), MpaError> {
+    pub fn next<'a>(&'a mut self, input: &'a [u8]) -> Result<(usize, Deframed<'a>), MpaError> {
         if self.crc {
             return self.next_whole(input);
         }
@@ -310,7 +310,7 @@ impl Deframer {
                 self.head[self.have..self.have + taken].copy_from_slice(&input[..taken]);
                 self.have += taken;
                 if self.have < 2 {
-                    return Ok((taken, Piece::Nothing));
+                    return Ok((taken, Deframed::Nothing));
                 }
                 self.have = 0;
                 self.left = usize::from(u16::from_be_bytes(self.head));
@@ -320,7 +320,7 @@ impl Deframer {
                 } else {
                     State::Trailer
                 };
-                Ok((taken, Piece::Begin(self.left)))
+                Ok((taken, Deframed::Begin(self.left)))
             }
             State::Body => {
                 let taken = self.left.min(input.len());
@@ -328,21 +328,21 @@ impl Deframer {
                 if self.left == 0 {
                     self.state = State::Trailer;
                 }
-                Ok((taken, Piece::Bytes(&input[..taken])))
+                Ok((taken, Deframed::Bytes(&input[..taken])))
             }
             State::Trailer => {
                 let taken = self.trailer.min(input.len());
                 self.trailer -= taken;
                 if self.trailer > 0 {
-                    return Ok((taken, Piece::Nothing));
+                    return Ok((taken, Deframed::Nothing));
                 }
                 self.state = State::Length;
-                Ok((taken, Piece::End))
+                Ok((taken, Deframed::End))
             }
         }
     }
 
-    fn next_whole<'a>(&'a mut self, input: &'a [u8]) -> Result<(usize, Piece<'a>), MpaError> {
+    fn next_whole<'a>(&'a mut self, input: &'a [u8]) -> Result<(usize, Deframed<'a>), MpaError> {
         if std::mem::take(&mut self.given) {
             self.held.clear();
             if self.held.capacity() > HELD_KEPT {
@@ -353,7 +353,7 @@ impl Deframer {
             && let Some(length) = frame_length(input)
             && input.len() >= length
         {
-            return Ok((length, Piece::Whole(checked(&input[..length])?)));
+            return Ok((length, Deframed::Whole(checked(&input[..length])?)));
         }
         let mut used = 0;
         loop {
@@ -364,9 +364,9 @@ impl Deframer {
             match frame_length(&self.held) {
                 Some(length) if length == self.held.len() => {
                     self.given = true;
-                    return Ok((used, Piece::Whole(checked(&self.held)?)));
+                    return Ok((used, Deframed::Whole(checked(&self.held)?)));
                 }
-                _ if used == input.len() => return Ok((used, Piece::Nothing)),
+                _ if used == input.len() => return Ok((used, Deframed::Nothing)),
                 _ => {}
             }
         }

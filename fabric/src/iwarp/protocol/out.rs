@@ -1,6 +1,6 @@
 //! What a stream has to send: frames, most of them copied, some with payload in an arena.
 
-use super::ddp::{Header, LAST, Place};
+use super::ddp::{Header, LAST, SegmentTarget};
 use super::mpa;
 use crate::memory::Stretch;
 use crate::memory::mapping::Mapping;
@@ -99,7 +99,7 @@ impl Out {
         let ulpdu = self.buffer.len() - start - 2 + length;
         self.grown(start);
         self.memory_of_frame(memory, at, length, ends, ulpdu);
-        if let Place::Tagged { tag, offset } = header.place {
+        if let SegmentTarget::Tagged { tag, offset } = header.place {
             self.open = Some(Open {
                 start,
                 ulpdu,

@@ -1,8 +1,8 @@
 //! What comes from the peer: segments are checked, placed, and become completions.
 
-use super::ddp::{Header, Place, UNTAGGED_BYTES, queue};
+use super::ddp::{Header, SegmentTarget, UNTAGGED_BYTES, queue};
 use super::endpoint::{MESSAGE_MAX, flush};
-use super::mpa::Piece;
+use super::mpa::Deframed;
 use super::rdmap::{self, Fatal, Opcode, READ_REQUEST_BYTES, ReadRequest};
 use super::tags::Tags;
 use crate::fabric::{Access, Completion, Fault, SteeringTag};
@@ -199,16 +199,16 @@ impl Inbound {
     }
 
     /// Takes a piece of the stream.
-    pub fn take(&mut self, piece: Piece<'_>) -> Result<(), Fatal> {
+    pub fn take(&mut self, piece: Deframed<'_>) -> Result<(), Fatal> {
         match piece {
-            Piece::Nothing => Ok(()),
-            Piece::Begin(length) => {
+            Deframed::Nothing => Ok(()),
+            Deframed::Begin(length) => {
                 self.begin(length);
                 Ok(())
             }
-            Piece::Bytes(bytes) => self.bytes(bytes),
-            Piece::End => self.finish(),
-            Piece::Whole(ulpdu) => {
+            Deframed::Bytes(bytes) => self.bytes(bytes),
+            Deframed::End => self.finish(),
+            Deframed::Whole(ulpdu) => {
                 self.begin(ulpdu.len());
                 self.bytes(ulpdu)?;
                 self.finish()
@@ -258,8 +258,8 @@ impl Inbound {
         let length = Header::length(self.header[0]);
         let header = Header::decode(&self.header[..length])?;
         self.placing = match header.place {
-            Place::Tagged { tag, offset } => self.open_tagged(&header, tag, offset)?,
-            Place::Untagged {
+            SegmentTarget::Tagged { tag, offset } => self.open_tagged(&header, tag, offset)?,
+            SegmentTarget::Untagged {
                 queue,
                 number,
                 offset,
@@ -464,7 +464,7 @@ impl Inbound {
 
     fn deliver(&mut self, header: &Header) -> Result<(), Fatal> {
         let mut invalidated = None;
-        if let Place::Untagged { invalidate, .. } = header.place
+        if let SegmentTarget::Untagged { invalidate, .. } = header.place
             && header.opcode.invalidates()
         {
             let tag = SteeringTag(invalidate);

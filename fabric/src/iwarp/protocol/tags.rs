@@ -12,7 +12,7 @@ use std::io;
 const TAGS_MAX: usize = 1 << 16;
 
 /// What a tag names.
-pub enum Memory {
+pub enum TaggedMemory {
     /// A range of a region.
     Region {
         /// The region.
@@ -67,7 +67,7 @@ impl Refusal {
 struct Slot {
     /// Last 8 bits of the tag; others at each use of the slot.
     key: u8,
-    memory: Option<Memory>,
+    memory: Option<TaggedMemory>,
     /// What was bound for the peer to write, and has not come.
     due: usize,
     /// Some of that has come.
@@ -90,7 +90,7 @@ impl Tags {
     /// Names memory that is made once its tag is known.
     pub fn enter(
         &mut self,
-        memory: impl FnOnce(SteeringTag) -> io::Result<Memory>,
+        memory: impl FnOnce(SteeringTag) -> io::Result<TaggedMemory>,
     ) -> io::Result<SteeringTag> {
         let fresh = self.free.is_empty();
         let index = match self.free.front() {
@@ -179,8 +179,8 @@ impl Tags {
             .ok_or(Refusal::Tag)?;
         let end = offset.checked_add(length as u64).ok_or(Refusal::Wrap)?;
         let (bytes, granted) = match memory {
-            Memory::Region { length, access, .. } => (*length, *access),
-            Memory::Exposed(mapping) => (mapping.len(), Access::READ),
+            TaggedMemory::Region { length, access, .. } => (*length, *access),
+            TaggedMemory::Exposed(mapping) => (mapping.len(), Access::READ),
         };
         if (wanted.remote_read && !granted.remote_read)
             || (wanted.remote_write && !granted.remote_write)
@@ -192,10 +192,10 @@ impl Tags {
         }
         let at = offset as usize;
         Ok(match memory {
-            Memory::Region { region, offset, .. } => {
+            TaggedMemory::Region { region, offset, .. } => {
                 (Target::Region(Arc::clone(region)), offset + at)
             }
-            Memory::Exposed(mapping) => (Target::Mapping(Arc::clone(mapping)), at),
+            TaggedMemory::Exposed(mapping) => (Target::Mapping(Arc::clone(mapping)), at),
         })
     }
 
@@ -218,9 +218,9 @@ impl Tags {
 
     /// Forgets a tag because the peer says so. `false`: it may not.
     pub fn remove_remotely(&mut self, tag: SteeringTag) -> bool {
-        let region = self
-            .index(tag)
-            .is_some_and(|index| matches!(self.slots[index].memory, Some(Memory::Region { .. })));
+        let region = self.index(tag).is_some_and(|index| {
+            matches!(self.slots[index].memory, Some(TaggedMemory::Region { .. }))
+        });
         region && self.remove(tag)
     }
 }

@@ -4,7 +4,7 @@ mod golden;
 mod hostile;
 mod pipes;
 
-use super::ddp::{Header, Place, queue};
+use super::ddp::{Header, SegmentTarget, queue};
 use super::mpa;
 use super::rdmap::Opcode;
 use super::{Agreed, Endpoint};
@@ -80,7 +80,7 @@ pub fn untagged(
     let header = Header {
         opcode,
         last,
-        place: Place::Untagged {
+        place: SegmentTarget::Untagged {
             invalidate: 0,
             queue,
             number,
@@ -100,7 +100,7 @@ pub fn tagged(opcode: Opcode, tag: u32, offset: u64, last: bool, payload: &[u8])
     let header = Header {
         opcode,
         last,
-        place: Place::Tagged { tag, offset },
+        place: SegmentTarget::Tagged { tag, offset },
     };
     segment(&header, payload)
 }

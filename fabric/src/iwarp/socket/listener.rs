@@ -4,7 +4,9 @@ use super::{Crc, Limits, prepare, sys};
 use crate::clock::{self, Nanos};
 use crate::fabric::{self, PRIVATE_DATA_MAX, Peer, QueuePair};
 use crate::iwarp::protocol::handshake::{self, Wishes};
-use crate::iwarp::protocol::mpa::{Frame, FrameReader, HEAD_BYTES, Kind, MpaError, PRIVATE_MAX};
+use crate::iwarp::protocol::mpa::{
+    Frame, FrameKind, FrameReader, HEAD_BYTES, MpaError, PRIVATE_MAX,
+};
 use crate::pause::Pause;
 use crate::wake::{Bell, EDGES, WakeSet};
 use rustix::event::{Timespec, epoll};
@@ -139,7 +141,7 @@ impl Listener {
         let pending = Pending {
             socket,
             peer,
-            reader: FrameReader::new(Kind::Request),
+            reader: FrameReader::new(FrameKind::Request),
             deadline: now + self.limits.handshake_deadline,
         };
         let data = epoll::EventData::new_u64(number);
@@ -279,7 +281,7 @@ impl Pending {
     fn refuse(&self, error: MpaError) {
         if matches!(error, MpaError::Markers | MpaError::Revision(_)) {
             let reply = Frame {
-                kind: Kind::Reply,
+                kind: FrameKind::Reply,
                 revision: 1,
                 crc: false,
                 reject: true,

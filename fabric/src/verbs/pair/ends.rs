@@ -3,7 +3,7 @@
 use super::{EVENTS, Event, Flight, Pair, What};
 use crate::clock::{self, Nanos};
 use crate::fabric::{Completion, Fault};
-use crate::verbs::cm::Kind;
+use crate::verbs::cm::CmEventKind;
 use crate::verbs::domain::SLOT_BYTES;
 use crate::verbs::queue::{DEPTH, Done, Side};
 use crate::verbs::waiting::Ready;
@@ -181,12 +181,12 @@ impl Pair {
             match self.channel.poll() {
                 Ok(None) => return,
                 Ok(Some(event)) => match event.kind {
-                    Kind::Disconnected => self.close(&"the peer closed it"),
-                    Kind::Removed => {
+                    CmEventKind::Disconnected => self.close(&"the peer closed it"),
+                    CmEventKind::Removed => {
                         self.domain.lose();
                         self.close(&GONE);
                     }
-                    Kind::Rejected | Kind::Unreachable | Kind::Failed => {
+                    CmEventKind::Rejected | CmEventKind::Unreachable | CmEventKind::Failed => {
                         self.close(&"it did not come about");
                     }
                     _ => {}

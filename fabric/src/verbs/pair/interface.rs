@@ -9,7 +9,7 @@ use crate::fabric::{
 use crate::memory::{Arena, ArenaView, LifeWord, Target};
 use crate::verbs::device::remote_invalidation;
 use crate::verbs::domain::{SLOT_BYTES, Window};
-use crate::verbs::queue::{Piece, Work};
+use crate::verbs::queue::{GatherEntry, Work};
 use crate::wake::WakeSet;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -54,7 +54,7 @@ impl QueuePair for Pair {
             tag: to.tag,
             address: to.offset,
         };
-        let piece = Piece {
+        let piece = GatherEntry {
             address: registration.address(at, length as usize),
             length,
             key: registration.local_key(),
@@ -90,7 +90,7 @@ impl QueuePair for Pair {
             tag: from.tag,
             address: from.offset,
         };
-        let piece = Piece {
+        let piece = GatherEntry {
             address: registration.address(at, length),
             length: u32::try_from(length).map_err(|_| PostError::BadRange)?,
             key: registration.local_key(),

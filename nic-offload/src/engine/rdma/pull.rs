@@ -8,7 +8,7 @@ use odafs_common::wire::xdr::padding;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::{PostError, Posted, QueuePair, Remote, SteeringTag};
 
-use crate::calls::Apart;
+use crate::calls::ChunkedArgument;
 use crate::registration::{Contents, Lease};
 
 /// A call that arrived and has not begun.
@@ -131,14 +131,14 @@ impl Message {
     }
 
     /// All of it that did not come apart, and what did: for threads that may copy a megabyte.
-    pub fn complete(mut self, contents: &Contents) -> (Vec<u8>, Option<Apart>) {
+    pub fn complete(mut self, contents: &Contents) -> (Vec<u8>, Option<ChunkedArgument>) {
         for place in &self.places {
             let into = &mut self.bytes[place.at..place.at + place.length];
             let held = contents.load(place.sink, into);
             debug_assert!(held, "a lease is as long as what is read into it");
         }
         let apart = self.apart.map(|apart| {
-            Apart::new(apart.at, contents.clone(), apart.sink)
+            ChunkedArgument::new(apart.at, contents.clone(), apart.sink)
                 .expect("a lease is as long as what is read into it")
         });
         (self.bytes, apart)

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use odafs_common::direct::{Place, ReadOrder};
+use odafs_common::direct::{ReadOrder, RemoteAddress};
 use odafs_common::page::{Layout, PageSize};
 use odafs_common::reference::{AccessKey, Reference};
 use odafs_common::session::SessionKey;
@@ -198,11 +198,11 @@ impl World {
 }
 
 pub const EXPOSED: ExposedMemory = ExposedMemory {
-    arena: Place {
+    arena: RemoteAddress {
         tag: 1,
         address: 1 << 40,
     },
-    stamps: Place {
+    stamps: RemoteAddress {
         tag: 2,
         address: 1 << 41,
     },

@@ -34,7 +34,7 @@ const DEPTH_MAX: usize = 100_000;
 
 /// A name in a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct DirectoryEntry {
     /// Inode number of the directory.
     pub parent: u64,
     pub name: Box<[u8]>,
@@ -43,7 +43,7 @@ pub(super) struct Place {
 struct Known {
     generation: u64,
     /// The latest first; never empty.
-    places: Vec<Place>,
+    places: Vec<DirectoryEntry>,
 }
 
 /// The index of one export.
@@ -125,7 +125,7 @@ impl Index {
         }
         known.places.retain(|place| !place.is(parent, name));
         // The log has no word for that: what it says again, latest last, is what a restart knows.
-        let places: Vec<Place> = known.places.iter().rev().cloned().collect();
+        let places: Vec<DirectoryEntry> = known.places.iter().rev().cloned().collect();
         inner.write(object, 0, b"");
         for place in places {
             inner.write(object, place.parent, &place.name);
@@ -158,7 +158,7 @@ impl Index {
             .collect()
     }
 
-    fn path(&self, known: &HashMap<u64, Known>, last: &Place) -> Option<Vec<Box<[u8]>>> {
+    fn path(&self, known: &HashMap<u64, Known>, last: &DirectoryEntry) -> Option<Vec<Box<[u8]>>> {
         let mut names = vec![last.name.clone()];
         let mut at = last.parent;
         while at != self.root {
@@ -174,7 +174,7 @@ impl Index {
     }
 }
 
-impl Place {
+impl DirectoryEntry {
     fn is(&self, parent: u64, name: &[u8]) -> bool {
         self.parent == parent && *self.name == *name
     }
@@ -255,7 +255,7 @@ fn learn(known: &mut HashMap<u64, Known>, object: ObjectId, parent: u64, name: &
     entry.places.retain(|place| !place.is(parent, name));
     entry.places.insert(
         0,
-        Place {
+        DirectoryEntry {
             parent,
             name: name.into(),
         },

@@ -2,7 +2,7 @@
 
 use super::{Endpoint, MESSAGE_MAX, tagged};
 use crate::fabric::{PostError, Posted, Remote, Sink, Source, SteeringTag};
-use crate::iwarp::protocol::ddp::{Header, Place, TAGGED_BYTES, UNTAGGED_BYTES, queue};
+use crate::iwarp::protocol::ddp::{Header, SegmentTarget, TAGGED_BYTES, UNTAGGED_BYTES, queue};
 use crate::iwarp::protocol::rdmap::{self, Opcode, ReadRequest};
 use crate::iwarp::protocol::receive::Reading;
 use crate::memory::Target;
@@ -51,7 +51,7 @@ impl Endpoint {
             let header = Header {
                 opcode,
                 last: to == length,
-                place: Place::Untagged {
+                place: SegmentTarget::Untagged {
                     invalidate: invalidate.map_or(0, |tag| tag.0),
                     queue: queue::SEND,
                     number,
@@ -174,7 +174,7 @@ impl Endpoint {
         let header = Header {
             opcode: Opcode::ReadRequest,
             last: true,
-            place: Place::Untagged {
+            place: SegmentTarget::Untagged {
                 invalidate: 0,
                 queue: queue::READ_REQUEST,
                 number,

@@ -1,6 +1,6 @@
 //! Bytes as the RFCs (and Linux's `siw`) have them.
 
-use super::super::mpa::{Deframer, Enhanced, Frame, FrameReader, Kind, MpaError, Piece};
+use super::super::mpa::{Deframed, Deframer, Enhanced, Frame, FrameKind, FrameReader, MpaError};
 use super::super::rdmap::{self, Fatal, Opcode, ReadRequest};
 use super::super::{Endpoint, ddp, handshake};
 use super::*;
@@ -11,13 +11,13 @@ use crate::fabric::{Access, Local, Remote, Sink, Source, SteeringTag};
 const SIW_REQUEST: &[u8] =
     b"MPA ID Req Frame\x10\x02\x00\x0c\x00\x80\x00\x00\xf6\xab\x0e\x18\x01\x01\x03\x03";
 
-fn read(kind: Kind, bytes: &[u8]) -> Result<(usize, Option<Frame>), MpaError> {
+fn read(kind: FrameKind, bytes: &[u8]) -> Result<(usize, Option<Frame>), MpaError> {
     FrameReader::new(kind).feed(bytes)
 }
 
 #[test]
 fn a_request_of_siw_and_its_reply() {
-    let (used, request) = read(Kind::Request, SIW_REQUEST).unwrap();
+    let (used, request) = read(FrameKind::Request, SIW_REQUEST).unwrap();
     let request = request.unwrap();
     assert_eq!(used, SIW_REQUEST.len());
     assert_eq!(request.private_data, b"\xf6\xab\x0e\x18\x01\x01\x03\x03");
@@ -45,7 +45,7 @@ fn a_request_of_siw_and_its_reply() {
 
 #[test]
 fn frames_of_any_kind_read_back() {
-    for kind in [Kind::Request, Kind::Reply] {
+    for kind in [FrameKind::Request, FrameKind::Reply] {
         for bits in 0..16u8 {
             let enhanced = Enhanced {
                 inbound_reads: 0x3fff,
@@ -79,7 +79,7 @@ fn what_is_no_handshake() {
     let with = |at: usize, byte: u8| {
         let mut bytes = SIW_REQUEST.to_vec();
         bytes[at] = byte;
-        read(Kind::Request, &bytes).map(|(_, frame)| frame.is_some())
+        read(FrameKind::Request, &bytes).map(|(_, frame)| frame.is_some())
     };
     assert_eq!(with(16, 0x90), Err(MpaError::Markers));
     assert_eq!(with(17, 3), Err(MpaError::Revision(3)));
@@ -88,8 +88,8 @@ fn what_is_no_handshake() {
     assert_eq!(with(19, 3), Err(MpaError::PrivateData(3)));
     assert_eq!(with(19, 13), Ok(false), "one byte is missing");
     assert_eq!(with(0, b'm'), Err(MpaError::Key));
-    assert_eq!(read(Kind::Reply, SIW_REQUEST), Err(MpaError::Key));
-    assert_eq!(read(Kind::Request, b"GET"), Err(MpaError::Key));
+    assert_eq!(read(FrameKind::Reply, SIW_REQUEST), Err(MpaError::Key));
+    assert_eq!(read(FrameKind::Request, b"GET"), Err(MpaError::Key));
 }
 
 /// iSCSI's vectors for CRC32C (RFC 3720 appendix B.4), in the order of their bytes on the wire.
@@ -183,12 +183,12 @@ fn headers_read_back() {
             continue;
         };
         let place = if opcode.is_tagged() {
-            ddp::Place::Tagged {
+            ddp::SegmentTarget::Tagged {
                 tag: 0xffee_ddcc,
                 offset: u64::MAX - 5,
             }
         } else {
-            ddp::Place::Untagged {
+            ddp::SegmentTarget::Untagged {
                 invalidate: 1,
                 queue: 2,
                 number: 3,
@@ -223,11 +223,11 @@ fn frames_split_anywhere() {
                 while !chunk.is_empty() {
                     let (used, piece) = deframer.next(chunk).unwrap();
                     match piece {
-                        Piece::Nothing => {}
-                        Piece::Begin(_) => present.clear(),
-                        Piece::Bytes(bytes) => present.extend_from_slice(bytes),
-                        Piece::End => came.push(present.clone()),
-                        Piece::Whole(bytes) => came.push(bytes.to_vec()),
+                        Deframed::Nothing => {}
+                        Deframed::Begin(_) => present.clear(),
+                        Deframed::Bytes(bytes) => present.extend_from_slice(bytes),
+                        Deframed::End => came.push(present.clone()),
+                        Deframed::Whole(bytes) => came.push(bytes.to_vec()),
                     }
                     chunk = &chunk[used..];
                 }
