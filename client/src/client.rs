@@ -118,7 +118,7 @@ impl Client {
     pub fn statistics(&self) -> Statistics {
         let shared = &self.shared;
         let mut all = Statistics::default();
-        shared.lanes.add_to(&mut all);
+        shared.shards.add_to(&mut all);
         all.references_learned = shared.learned.load(Relaxed);
         all.references_held = shared.directory.held();
         all.directory_bytes = shared.directory.bytes();

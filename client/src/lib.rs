@@ -76,7 +76,7 @@
 //! | `read`, `read_page`, `read_pair`, `read_rpc`, `steps`, `part`, `write` | the data path: all branching of a read, top to bottom |
 //! | `buffer`, `read_into` | memory that is read into without a copy |
 //! | `client`, `facts`, `file`, `path`, `read_dir`, `references` | what callers hold, and what they ask for |
-//! | `shared`, `lane`, `state` | what handles share, what a thread reads with, what is kept of a file |
+//! | `shared`, `shard`, `state` | what handles share, what a thread reads with, what is kept of a file |
 //! | `directory`, `cache`, `budget`, `route`, `ahead` | cores without IO, clock or chance of their own |
 //! | `session`, `direct` | sessions, and connections for direct reads |
 //! | `calls`, `pipeline`, `pool`, `procedure`, `silence` | RPC: one call, many calls, servers that do not answer |
@@ -106,7 +106,6 @@ pub mod fs;
 mod handle;
 #[cfg(test)]
 mod judge;
-mod lane;
 mod link;
 mod metadata;
 mod mount;
@@ -129,6 +128,7 @@ pub mod record;
 mod references;
 mod route;
 mod session;
+mod shard;
 mod shared;
 mod silence;
 mod state;

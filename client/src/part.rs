@@ -66,13 +66,13 @@ impl Reading<'_> {
             pages: parts.len().div_ceil(ranges.len().max(1)) as u32,
             ..BatchOutcome::default()
         };
-        let lane = self.asked.lane();
-        let counts = self.shared.lanes.counts(lane);
+        let shard = self.asked.shard();
+        let counts = self.shared.shards.counts(shard);
         for range in ranges {
             let parts = &parts[range.clone()];
-            counts.bytes_read.add(lane, contiguous(parts) as u64);
+            counts.bytes_read.add(shard, contiguous(parts) as u64);
             let slowest = parts.iter().map(|part| part.taken).max();
-            counts.read_by(lane, slowest.unwrap_or(RouteTaken::Cache), 1);
+            counts.read_by(shard, slowest.unwrap_or(RouteTaken::Cache), 1);
             told.count(parts);
         }
         self.shared

@@ -6,13 +6,13 @@ use crate::{
     calls::misbehaved,
     error::{CallError, ReadError, Status},
     file::{File, IntoRequest},
-    lane::Lane,
     link::RpcOver,
     nfs,
     part::Failed,
     pipeline::{self, Next, Work},
     procedure::Asks,
     read_rpc::{Data, READ, ReadResults, decode, odafs_or_plain},
+    shard::Shard,
     shared::Shared,
     state::FileState,
     transport::{Broken, PlacedData, ReplyBuffer},
@@ -48,11 +48,11 @@ pub fn read(
         })
     });
     done.map_err(|failed| failed.of(file, first))?;
-    let lane = Lane::mine();
-    let counts = shared.lanes.counts(lane);
+    let shard = Shard::mine();
+    let counts = shared.shards.counts(shard);
     let bytes = requests.iter().map(|request| request.bytes as u64);
-    counts.rpc_reads.add(lane, requests.len() as u64);
-    counts.bytes_read.add(lane, bytes.sum());
+    counts.rpc_reads.add(shard, requests.len() as u64);
+    counts.bytes_read.add(shard, bytes.sum());
     Ok(())
 }
 

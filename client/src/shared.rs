@@ -12,13 +12,13 @@ use crate::{
     directory::{Directory, Location, Lookup},
     error::{CallError, ConnectError},
     handle::Handle,
-    lane::{Lane, Lanes},
     link::Link,
     mount::{self, Mounted},
     nfs::{Nfs, NfsError},
     options::{Cache, Options, Route},
     route::{Config, Explanation, Policy, Reuse, SizeClass},
     session::Session,
+    shard::{Shard, Shards},
     state::{FileState, Moment},
     url::Url,
 };
@@ -63,7 +63,7 @@ pub struct Shared {
     /// The server has the ODAFS program, as far as is known.
     pub odafs: AtomicBool,
     /// What threads read with.
-    pub lanes: Lanes,
+    pub shards: Shards,
     /// References.
     pub directory: Directory,
     /// References learned.
@@ -139,7 +139,7 @@ impl Shared {
                 .min(message_max.saturating_sub(WRITE_HEAD))
                 .clamp(512, MAX_DATA),
             odafs: AtomicBool::new(true),
-            lanes: Lanes::default(),
+            shards: Shards::default(),
             directory,
             learned: AtomicU64::new(0),
             written: AtomicU64::new(0),
@@ -228,8 +228,8 @@ impl Shared {
     /// A page is read that may be cached. Who reads page after page finds the next one fetched: frames lie in the order in
     /// which they were filled, so the processor does not find it by itself. It is fetched while this one is copied.
     #[inline]
-    pub fn follow(&self, file: &FileState, page: u64, size: PageSize, lane: Lane) {
-        let next_page = &file.ticks[lane.index()].next_page;
+    pub fn follow(&self, file: &FileState, page: u64, size: PageSize, shard: Shard) {
+        let next_page = &file.ticks[shard.index()].next_page;
         let follows = next_page.load(Relaxed) == page;
         next_page.store(page + 1, Relaxed);
         if let Some(cache) = self.cache.as_ref().filter(|_| follows) {
@@ -297,7 +297,7 @@ impl Shared {
     ) {
         let known = self.policy.lock().explain_server(class);
         let held = || Held {
-            hits: self.lanes.directory_hits(),
+            hits: self.shards.directory_hits(),
             saved_ns: saved_ns(&known),
             bytes: self.directory.bytes(),
         };
@@ -323,18 +323,18 @@ impl Shared {
         file: &FileState,
         session: &Session,
         page: u64,
-        lane: Lane,
+        shard: Shard,
     ) -> Option<Reference> {
         let found = self
             .directory
             .lookup(&file.tree, page, session.number, session.page);
         match found {
             Lookup::Found(reference) => {
-                self.lanes.counts(lane).directory_hits.add(lane, 1);
+                self.shards.counts(shard).directory_hits.add(shard, 1);
                 Some(reference)
             }
             Lookup::Missing | Lookup::Evicted => {
-                self.no_reference(lane, found == Lookup::Evicted);
+                self.no_reference(shard, found == Lookup::Evicted);
                 None
             }
         }
@@ -347,21 +347,21 @@ impl Shared {
         file: &FileState,
         session: &Session,
         page: u64,
-        lane: Lane,
+        shard: Shard,
     ) -> Option<Location> {
         let found = self
             .directory
             .locate(&file.tree, page, session.number, session.page);
         match found {
-            Some(_) => self.lanes.counts(lane).directory_hits.add(lane, 1),
-            None => self.no_reference(lane, self.directory.is_evicted(&file.tree, page)),
+            Some(_) => self.shards.counts(shard).directory_hits.add(shard, 1),
+            None => self.no_reference(shard, self.directory.is_evicted(&file.tree, page)),
         }
         found
     }
 
     #[cold]
-    fn no_reference(&self, lane: Lane, evicted: bool) {
-        self.lanes.counts(lane).directory_misses.add(lane, 1);
+    fn no_reference(&self, shard: Shard, evicted: bool) {
+        self.shards.counts(shard).directory_misses.add(shard, 1);
         if evicted {
             self.ghost(SizeClass::of(4096), |budget, known, held| {
                 budget.directory_ghost(saved_ns(known), held)
@@ -379,8 +379,8 @@ impl Shared {
         why: Exception,
     ) {
         session.was_refused(why);
-        let lane = Lane::mine();
-        self.lanes.counts(lane).refused(lane, why);
+        let shard = Shard::mine();
+        self.shards.counts(shard).refused(shard, why);
         if why.forgets_reference() {
             self.directory.forget(&file.tree, page, epoch);
         }

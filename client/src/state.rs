@@ -4,8 +4,8 @@ use crate::{
     ahead::Ahead,
     directory::Tree,
     handle::Handle,
-    lane::{LANES, Tick},
     route::{Orders, Record},
+    shard::{SHARDS, Tick},
 };
 use odafs_common::{
     reference::Reference,
@@ -30,8 +30,8 @@ pub struct FileState {
     pub record: Mutex<Record>,
     /// What its reads do without asking the policy.
     pub orders: Orders,
-    /// Reads that the policy was not told of yet, by lane.
-    pub ticks: [Tick; LANES],
+    /// Reads that the policy was not told of yet, by shard.
+    pub ticks: [Tick; SHARDS],
     /// Writes of our own that are under way or were.
     pub unstable: Mutex<Unstable>,
     /// Held by the one that commits: who comes meanwhile waits, for its own writes may be among those under way.

@@ -69,7 +69,7 @@ impl<'a> Steps<'a> {
     pub fn look(&self, page: u64, within: usize, buf: &mut [u8]) -> Found {
         let (shared, file, order) = (self.shared, self.file, self.asked.order());
         if order.keeps {
-            shared.follow(file, page, self.size, self.asked.lane());
+            shared.follow(file, page, self.size, self.asked.shard());
         }
         if order.keeps
             && let Some(bytes) = shared.cached(file, page, self.size, within, buf)
@@ -87,13 +87,13 @@ impl<'a> Steps<'a> {
             }
             Ok(Source::Call) => return Found::Next(ReadStep::Rpc, RouteReason::PolicyOnRpc),
             Ok(Source::Loads(session)) => {
-                match shared.location(file, session, page, self.asked.lane()) {
+                match shared.location(file, session, page, self.asked.shard()) {
                     Some(location) => (ReadStep::Load(location), location.length),
                     None => return Found::Next(ReadStep::Rpc, RouteReason::NoReference),
                 }
             }
             Ok(Source::Pair(session, choice)) => {
-                match shared.reference(file, session, page, self.asked.lane()) {
+                match shared.reference(file, session, page, self.asked.shard()) {
                     Some(known) if choice == Choice::OneSided => {
                         (ReadStep::OneSided(known), known.length)
                     }

@@ -4,11 +4,10 @@ mod cm;
 mod context;
 mod device;
 mod domain;
+mod drain;
 mod error;
-mod farewell;
 mod keepalive;
 mod listener;
-mod nudge;
 mod pair;
 mod queue;
 #[cfg(test)]
@@ -16,6 +15,7 @@ mod refused_tests;
 mod sys;
 mod types;
 mod waiting;
+mod wakeup;
 
 pub use device::devices;
 pub use error::VerbsError;

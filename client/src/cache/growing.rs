@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::{
-    lane::Tick,
     route::{
         AskedRead, Choice, Config, Orders, PageName, Policy, ReadOutcome, Record, Reuse,
         RouteOrder, SizeClass,
     },
+    shard::Tick,
 };
 
 const CLASS: SizeClass = SizeClass::nth(2);

@@ -2,10 +2,10 @@
 
 use super::world::{Export, Read, Route, Wish};
 use crate::{
-    lane::Tick,
     route::{
         AskedRead, Choice, Config, Orders, Policy, ReadOutcome, Record, RouteOrder, SizeClass,
     },
+    shard::Tick,
 };
 
 /// One who chooses.

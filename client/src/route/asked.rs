@@ -12,7 +12,7 @@ use super::{
     order::{Choice, Orders, Purpose, RouteOrder, SizeClass},
     policy::{Policy, Record},
 };
-use crate::lane::Tick;
+use crate::shard::Tick;
 
 /// One read in so many is timed where it takes no system call and nobody else.
 pub const QUICK_TIMED_ONE_IN: u32 = 64;

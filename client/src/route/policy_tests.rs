@@ -6,7 +6,7 @@ use super::{
     },
     *,
 };
-use crate::lane::Tick;
+use crate::shard::Tick;
 use proptest::prelude::*;
 
 /// A stretch of reads in a world of these costs, in nanoseconds. A share of the direct reads is refused.

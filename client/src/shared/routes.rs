@@ -5,7 +5,6 @@
 
 use super::Shared;
 use crate::{
-    lane::Lane,
     options::Route,
     part::BatchOutcome,
     read_page::Fetched,
@@ -13,6 +12,7 @@ use crate::{
         self, CLASSES, Choice, News, Orders, PageName, ReadOutcome, Record, RouteOrder, SizeClass,
     },
     session::Session,
+    shard::Shard,
     state::FileState,
     trace::RouteTaken,
 };
@@ -22,7 +22,7 @@ use odafs_fabric::clock::{self, Nanos};
 #[derive(Debug, Clone, Copy)]
 pub struct TimedRead {
     asked: route::AskedRead,
-    lane: Lane,
+    shard: Shard,
     /// When it began, if it is timed.
     began: Option<Nanos>,
 }
@@ -34,10 +34,10 @@ impl TimedRead {
         &self.asked.order
     }
 
-    /// The lane of the thread that reads.
+    /// The shard of the thread that reads.
     #[inline]
-    pub fn lane(&self) -> Lane {
-        self.lane
+    pub fn shard(&self) -> Shard {
+        self.shard
     }
 
     /// Will the policy be told of it alone?
@@ -91,11 +91,11 @@ impl Shared {
     /// What it is to do, where the policy need not be asked.
     #[inline]
     pub fn standing(&self, file: &FileState, class: SizeClass) -> Option<TimedRead> {
-        let lane = Lane::mine();
-        let asked = route::AskedRead::standing(&file.orders, &file.ticks[lane.index()], class)?;
+        let shard = Shard::mine();
+        let asked = route::AskedRead::standing(&file.orders, &file.ticks[shard.index()], class)?;
         Some(TimedRead {
             asked,
-            lane,
+            shard,
             began: asked.is_timed().then(clock::now),
         })
     }
@@ -108,7 +108,7 @@ impl Shared {
         drop((record, policy));
         TimedRead {
             asked,
-            lane: Lane::mine(),
+            shard: Shard::mine(),
             began: Some(clock::now()),
         }
     }
@@ -128,18 +128,18 @@ impl Shared {
     /// A read of one page was served from the data cache, with so many bytes.
     #[inline]
     pub fn was_hit(&self, file: &FileState, asked: &TimedRead, bytes: usize) {
-        let counts = self.lanes.counts(asked.lane);
-        counts.read_by(asked.lane, RouteTaken::Cache, 1);
-        counts.bytes_read.add(asked.lane, bytes as u64);
+        let counts = self.shards.counts(asked.shard);
+        counts.read_by(asked.shard, RouteTaken::Cache, 1);
+        counts.bytes_read.add(asked.shard, bytes as u64);
         self.tell(file, asked, ReadOutcome::Hit, asked.took_ns());
     }
 
     /// A read of one page was served so.
     #[inline]
     pub fn was_read(&self, file: &FileState, asked: &TimedRead, fetched: &Fetched) {
-        let counts = self.lanes.counts(asked.lane);
-        counts.read_by(asked.lane, RouteTaken::from(fetched.by), 1);
-        counts.bytes_read.add(asked.lane, fetched.bytes as u64);
+        let counts = self.shards.counts(asked.shard);
+        counts.read_by(asked.shard, RouteTaken::from(fetched.by), 1);
+        counts.bytes_read.add(asked.shard, fetched.bytes as u64);
         self.tell(file, asked, ReadOutcome::Read(fetched.by), fetched.took_ns);
     }
 
@@ -182,7 +182,7 @@ impl Shared {
         outcome: ReadOutcome<'_>,
         took_ns: Option<u64>,
     ) {
-        let tick = &file.ticks[asked.lane.index()];
+        let tick = &file.ticks[asked.shard.index()];
         if let Some(news) = asked.asked.count(tick, outcome, took_ns) {
             self.tell_policy(file, &news);
         }

@@ -1,6 +1,6 @@
 use super::cm::{Channel, CmEventKind, ConnectTerms, Id};
 use super::domain::Domain;
-use super::farewell::Polite;
+use super::drain::Draining;
 use super::keepalive::QUIET;
 use super::pair::{Made, Pair};
 use super::queue::Queue;
@@ -320,7 +320,7 @@ impl fabric::Incoming for Incoming {
             outbound_reads: outbound,
             queue: number,
         })?;
-        Ok(Box::new(Polite::new(pair)))
+        Ok(Box::new(Draining::new(pair)))
     }
 
     fn reject(mut self: Box<Self>, reason: &str) {

@@ -3,11 +3,11 @@ mod interface;
 
 use super::cm::{Channel, Id};
 use super::domain::{Domain, Registration, SLOT_BYTES, Slot, Window};
-use super::farewell;
+use super::drain;
 use super::keepalive::Keepalive;
-use super::nudge::Nudge;
 use super::queue::{Chain, DEPTH, Done, GatherEntry, Queue, Side, Work};
 use super::waiting::Waiting;
+use super::wakeup::WakeUp;
 use crate::clock::{self, Nanos};
 use crate::fabric::{Access, Completion, Peer, PostError, Posted, Region, Remote, SteeringTag};
 use crate::memory::Arena;
@@ -122,7 +122,7 @@ pub struct Pair {
     over: Vec<Done>,
     looks: u32,
     silent_until: Option<Nanos>,
-    nudge: Nudge,
+    wakeup: WakeUp,
     keepalive: Keepalive,
     closed: bool,
     is_server: bool,
@@ -182,7 +182,7 @@ impl Pair {
             over: Vec::new(),
             looks: 0,
             silent_until: (is_server && iwarp).then(|| clock::now() + SILENCE),
-            nudge: Nudge::new(!is_server && iwarp),
+            wakeup: WakeUp::new(!is_server && iwarp),
             keepalive: Keepalive::new(is_server, clock::now()),
             closed: false,
             is_server,
@@ -302,7 +302,7 @@ impl Pair {
             What::Quiet,
             Kept::Slot(slot),
         );
-        self.nudge.sent();
+        self.wakeup.sent();
         Ok(Posted::Done)
     }
 
@@ -415,17 +415,17 @@ impl Pair {
     }
 
     /// To be called by who waits for an answer: how long at most until it is called again.
-    fn nudge(&mut self) -> Option<Nanos> {
-        if self.closed || !self.nudge.is_awaited() {
+    fn wakeup(&mut self) -> Option<Nanos> {
+        if self.closed || !self.wakeup.is_awaited() {
             return None;
         }
         let now = clock::now();
-        let left = self.nudge.left(now);
+        let left = self.wakeup.left(now);
         if left.is_none() && self.room(1).is_ok() {
-            tracing::debug!(peer = %self.peer, "no answer yet: nudged");
+            tracing::debug!(peer = %self.peer, "no answer yet: sent an empty RDMA Write");
             self.write_nothing();
         }
-        left.or_else(|| self.nudge.left(now))
+        left.or_else(|| self.wakeup.left(now))
     }
 
     /// An RDMA Write of no bytes.
@@ -501,7 +501,7 @@ impl Pair {
 
     fn arrived(&mut self, slot: &Slot, bytes: u32, ended: Option<SteeringTag>) -> Completion {
         self.message_bytes = bytes as usize;
-        self.nudge.heard();
+        self.wakeup.heard();
         self.keepalive.heard();
         slot.load(&mut self.message[..bytes as usize]);
         self.wanted = self.wanted.saturating_sub(1);
@@ -576,7 +576,7 @@ impl Drop for Pair {
     fn drop(&mut self) {
         // A server's has been waited for, if it was at all.
         if !self.closed && !self.is_server {
-            self.settle(u64::MAX, farewell::PATIENCE);
+            self.settle(u64::MAX, drain::PATIENCE);
         }
         if !self.closed {
             self.id.disconnect();

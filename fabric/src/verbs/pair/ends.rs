@@ -33,7 +33,7 @@ impl Pair {
             self.looks += 1;
             if self.looks >= LOOKS {
                 self.heed(self.waiting.ready(), EVENTS);
-                self.nudge();
+                self.wakeup();
                 self.keep_alive();
             }
         }

@@ -171,9 +171,9 @@ impl QueuePair for Pair {
 
     fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError> {
         self.flush();
-        let nudge = self.nudge();
+        let wakeup = self.wakeup();
         if self.ask_to_be_woken() {
-            let timeout = timeout.into_iter().chain(nudge).min();
+            let timeout = timeout.into_iter().chain(wakeup).min();
             let ready = self.waiting.wait(timeout);
             self.heed(ready, 1);
         }

@@ -23,11 +23,11 @@ pub const PATIENCE: Nanos = Nanos::from_millis(100);
 const REST: Duration = Duration::from_millis(5);
 
 /// A connection of a server.
-pub struct Polite(Option<Box<Pair>>);
+pub struct Draining(Option<Box<Pair>>);
 
-impl Polite {
-    pub fn new(pair: Pair) -> Polite {
-        Polite(Some(Box::new(pair)))
+impl Draining {
+    pub fn new(pair: Pair) -> Draining {
+        Draining(Some(Box::new(pair)))
     }
 
     fn pair(&self) -> &Pair {
@@ -39,7 +39,7 @@ impl Polite {
     }
 }
 
-impl Drop for Polite {
+impl Drop for Draining {
     /// The caller's memory is the caller's again after the drop: a connection whose device still uses some goes at once.
     fn drop(&mut self) {
         if let Some(mut pair) = self.0.take()
@@ -47,28 +47,28 @@ impl Drop for Polite {
             && !pair.borrows()
         {
             pair.unwatch();
-            see_off(pair);
+            drain(pair);
         }
     }
 }
 
-struct Leaving {
+struct Undrained {
     pair: Box<Pair>,
     until: Nanos,
 }
 
-fn see_off(pair: Box<Pair>) {
-    static DOOR: Mutex<Option<Sender<Leaving>>> = Mutex::new(None);
+fn drain(pair: Box<Pair>) {
+    static DOOR: Mutex<Option<Sender<Undrained>>> = Mutex::new(None);
     let mut door = DOOR.lock();
-    let leaving = Leaving {
+    let leaving = Undrained {
         pair,
         until: clock::now() + PATIENCE,
     };
     if door.is_none() {
-        let (sender, receiver) = channel::<Leaving>();
-        let thread = std::thread::Builder::new().name("verbs-farewell".into());
+        let (sender, receiver) = channel::<Undrained>();
+        let thread = std::thread::Builder::new().name("verbs-drain".into());
         let usher = move || {
-            let mut waiting: Vec<Leaving> = Vec::new();
+            let mut waiting: Vec<Undrained> = Vec::new();
             loop {
                 let next = match waiting.is_empty() {
                     true => receiver.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -93,7 +93,7 @@ fn see_off(pair: Box<Pair>) {
     }
 }
 
-impl QueuePair for Polite {
+impl QueuePair for Draining {
     fn post_receives(&mut self, count: u32) {
         self.pair_mut().post_receives(count);
     }

@@ -1,18 +1,18 @@
-//! Lanes: what a thread counts on while it reads, without waiting for others and without locked instructions.
+//! Per-thread shards of counters: a thread counts its reads without waiting for others and without locked instructions.
 //!
-//! A live thread has a number that no other live thread has. The first few threads so have a lane to themselves, on
-//! which they count by plain loads and stores; the others share the last lane and pay for an atomic addition.
+//! Each live thread has a number of its own. The first few threads each have a shard to themselves, on which they count
+//! by plain loads and stores. The others share the last shard and pay for an atomic addition.
 
 use crate::{statistics::Statistics, trace::RouteTaken};
 use odafs_common::exception::Exception;
 use odafs_fabric::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Lanes of a client. The last one is shared.
-pub const LANES: usize = 16;
+/// Shards of a client. The last one is shared.
+pub const SHARDS: usize = 16;
 
-/// This thread's lane.
+/// This thread's shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lane(usize);
+pub struct Shard(usize);
 
 /// A number for each live thread, the smallest that is free.
 #[cfg(not(shuttle))]
@@ -34,7 +34,7 @@ mod numbers {
     }
 
     impl Drop for Number {
-        /// What the thread stored on its lane is there for the next thread of this number.
+        /// What the thread stored on its shard is there for the next thread of this number.
         fn drop(&mut self) {
             if self.0 < 64 {
                 TAKEN.fetch_and(!(1 << self.0), Release);
@@ -52,17 +52,17 @@ mod numbers {
     }
 }
 
-impl Lane {
+impl Shard {
     /// This thread's.
     #[cfg(not(shuttle))]
     pub fn mine() -> Self {
-        Self(numbers::mine().min(LANES - 1))
+        Self(numbers::mine().min(SHARDS - 1))
     }
 
-    /// All tasks share a thread under shuttle, and so a lane.
+    /// All tasks share a thread under shuttle, and so a shard.
     #[cfg(shuttle)]
     pub fn mine() -> Self {
-        Self(LANES - 1)
+        Self(SHARDS - 1)
     }
 
     /// Its index.
@@ -71,18 +71,18 @@ impl Lane {
     }
 
     fn is_mine_alone(self) -> bool {
-        self.0 < LANES - 1
+        self.0 < SHARDS - 1
     }
 }
 
-/// A number that one lane counts.
+/// A number that one shard counts.
 #[derive(Debug, Default)]
 pub struct Count(AtomicU64);
 
 impl Count {
     /// Adds to it.
-    pub fn add(&self, lane: Lane, by: u64) {
-        if lane.is_mine_alone() {
+    pub fn add(&self, shard: Shard, by: u64) {
+        if shard.is_mine_alone() {
             self.0.store(self.0.load(Relaxed) + by, Relaxed);
         } else {
             self.0.fetch_add(by, Relaxed);
@@ -114,13 +114,13 @@ impl Untold {
         self.0.load(Relaxed)
     }
 
-    /// Sets it. Two threads of the shared lane may each undo what the other did: it counts samples, not reads.
+    /// Sets it. Two threads of the shared shard may each undo what the other did: it counts samples, not reads.
     pub fn set(&self, to: u32) {
         self.0.store(to, Relaxed);
     }
 }
 
-/// What reads count, on one lane.
+/// What reads count, on one shard.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Counts {
@@ -144,19 +144,19 @@ pub struct Counts {
 impl Counts {
     /// So many reads were served by this route.
     #[inline]
-    pub fn read_by(&self, lane: Lane, taken: RouteTaken, reads: u64) {
+    pub fn read_by(&self, shard: Shard, taken: RouteTaken, reads: u64) {
         let count = match taken {
             RouteTaken::Cache => &self.cache_hits,
             RouteTaken::OneSided => &self.one_sided_hits,
             RouteTaken::Guarded => &self.guarded_hits,
             RouteTaken::Rpc | RouteTaken::PlainRpc => &self.rpc_reads,
         };
-        count.add(lane, reads);
+        count.add(shard, reads);
     }
 
     /// A direct try was refused.
-    pub fn refused(&self, lane: Lane, exception: Exception) {
-        self.refused[usize::from(exception.code()) - 1].add(lane, 1);
+    pub fn refused(&self, shard: Shard, exception: Exception) {
+        self.refused[usize::from(exception.code()) - 1].add(shard, 1);
     }
 
     fn add_to(&self, all: &mut Statistics) {
@@ -176,14 +176,14 @@ impl Counts {
     }
 }
 
-/// The lanes of a client.
+/// The shards of a client.
 #[derive(Debug, Default)]
-pub struct Lanes([Counts; LANES]);
+pub struct Shards([Counts; SHARDS]);
 
-impl Lanes {
-    /// What this lane counts.
-    pub fn counts(&self, lane: Lane) -> &Counts {
-        &self.0[lane.0]
+impl Shards {
+    /// What this shard counts.
+    pub fn counts(&self, shard: Shard) -> &Counts {
+        &self.0[shard.0]
     }
 
     /// Lookups in the directory that found a reference.
@@ -204,19 +204,19 @@ mod tests {
 
     #[test]
     fn nothing_is_lost_however_many_threads_count() {
-        let lanes = Lanes::default();
+        let shards = Shards::default();
         for _ in 0..3 {
             std::thread::scope(|scope| {
                 for _ in 0..40 {
                     scope.spawn(|| {
-                        let lane = Lane::mine();
-                        (0..1000).for_each(|_| lanes.counts(lane).cache_hits.add(lane, 1));
+                        let shard = Shard::mine();
+                        (0..1000).for_each(|_| shards.counts(shard).cache_hits.add(shard, 1));
                     });
                 }
             });
         }
         let mut all = Statistics::default();
-        lanes.add_to(&mut all);
+        shards.add_to(&mut all);
         assert_eq!(all.cache_hits, 120_000);
     }
 }

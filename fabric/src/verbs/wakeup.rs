@@ -6,14 +6,14 @@
 
 use crate::clock::Nanos;
 
-/// From a message, or from when it is first waited for, to the first nudge.
+/// From a message, or from when it is first waited for, to the first wake-up.
 const FIRST: Nanos = Nanos::from_millis(100);
 
-/// Between nudges at most.
+/// The longest time between two wake-ups.
 const LAST: Nanos = Nanos::from_secs(1);
 
-/// When a client nudges.
-pub struct Nudge {
+/// When a client has to wake a silent peer by an empty RDMA Write.
+pub struct WakeUp {
     state: State,
 }
 
@@ -30,13 +30,13 @@ enum State {
     },
 }
 
-impl Nudge {
-    pub fn new(needed: bool) -> Nudge {
+impl WakeUp {
+    pub fn new(needed: bool) -> WakeUp {
         let state = match needed {
             true => State::Heard,
             false => State::Never,
         };
-        Nudge { state }
+        WakeUp { state }
     }
 
     /// A message was sent.
@@ -53,12 +53,12 @@ impl Nudge {
         }
     }
 
-    /// Whether somebody who waits now may have to nudge.
+    /// Whether a wait that begins now may have to wake the peer.
     pub fn is_awaited(&self) -> bool {
         !matches!(self.state, State::Never | State::Heard)
     }
 
-    /// Time until the next nudge; none: now.
+    /// Time until the next wake-up; `None`: now.
     pub fn left(&mut self, now: Nanos) -> Option<Nanos> {
         match self.state {
             State::Waiting { next, span } if next <= now => {
@@ -82,26 +82,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_hears_nothing_nudges_and_ever_more_rarely() {
-        let mut nudge = Nudge::new(true);
-        assert!(!nudge.is_awaited());
-        nudge.sent();
-        assert!(nudge.is_awaited());
+    fn only_a_client_that_hears_nothing_wakes_its_peer_and_ever_more_rarely() {
+        let mut wakeup = WakeUp::new(true);
+        assert!(!wakeup.is_awaited());
+        wakeup.sent();
+        assert!(wakeup.is_awaited());
         let mut now = Nanos::from_secs(9);
         let mut spans = Vec::new();
         for _ in 0..6 {
-            let left = nudge.left(now).unwrap();
+            let left = wakeup.left(now).unwrap();
             spans.push(left.0 / 1_000_000);
-            assert!(nudge.left(now + Nanos(left.0 - 1)).is_some());
+            assert!(wakeup.left(now + Nanos(left.0 - 1)).is_some());
             now = now + left;
-            assert_eq!(nudge.left(now), None);
+            assert_eq!(wakeup.left(now), None);
         }
         assert_eq!(spans, [100, 200, 400, 800, 1000, 1000]);
-        nudge.heard();
-        assert!(!nudge.is_awaited());
-        nudge.sent();
-        assert_eq!(nudge.left(now), Some(FIRST));
-        let mut never = Nudge::new(false);
+        wakeup.heard();
+        assert!(!wakeup.is_awaited());
+        wakeup.sent();
+        assert_eq!(wakeup.left(now), Some(FIRST));
+        let mut never = WakeUp::new(false);
         never.sent();
         assert!(!never.is_awaited());
     }
