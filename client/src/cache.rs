@@ -60,7 +60,7 @@ const FRAMES_MAX: u32 = (1 << 31) - 1;
 
 /// Pages of files, for any number of threads.
 pub struct DataCache {
-    /// Made with the first page, so that who keeps nothing has none; `None` where there is no memory for it.
+    /// Made with the first page, so that a client that keeps nothing has none; `None` where there is no memory for it.
     core: OnceLock<Option<Core>>,
     keeper: Mutex<Keeper>,
     frames_max: u32,

@@ -177,7 +177,7 @@ impl FileSystem {
     }
 
     /// Reads into `buf` from `offset` on, in bytes: fewer than asked for only at the end of the file. What is cached is taken
-    /// as it is. Who reads more than once, or cares what others wrote, [opens](Self::open) the file: that is faster too.
+    /// as it is. A program that reads more than once, or that has to see what others wrote, [opens](Self::open) the file; that is faster too.
     ///
     /// # Errors
     /// `EINVAL`, `EISDIR`: not a regular file. See the [module](self#errors) for the others.

@@ -21,7 +21,7 @@ use odafs_fabric::clock::{self, Nanos};
 pub enum Waits {
     /// As long as it takes.
     Yes,
-    /// No: it is for who has other work to do.
+    /// No: it is for callers that have other work to do.
     No,
 }
 

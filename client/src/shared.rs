@@ -225,7 +225,7 @@ impl Shared {
         self.cache.as_ref()?.get(from, &mut into[..into_page])
     }
 
-    /// A page is read that may be cached. Who reads page after page finds the next one fetched: frames lie in the order in
+    /// A page is read that may be cached. A sequential reader finds the next page fetched: frames lie in the order in
     /// which they were filled, so the processor does not find it by itself. It is fetched while this one is copied.
     #[inline]
     pub fn follow(&self, file: &FileState, page: u64, size: PageSize, shard: Shard) {

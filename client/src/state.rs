@@ -34,7 +34,7 @@ pub struct FileState {
     pub ticks: [Tick; SHARDS],
     /// Writes of our own that are under way or were.
     pub unstable: Mutex<Unstable>,
-    /// Held by the one that commits: who comes meanwhile waits, for its own writes may be among those under way.
+    /// Held by the thread that commits. A thread that comes meanwhile waits, for its own writes may be among those under way.
     pub syncing: Mutex<()>,
     /// Shared by writes, held alone while lost ones are sent again, so that none lands on top of a later one.
     pub order: RwLock<()>,
@@ -266,7 +266,7 @@ impl FileState {
         let known = version.change.or(version.unconfirmed.take());
         let same = match (change, known) {
             (Some(now), Some(known)) => now == known,
-            // Of what version the pages are nobody knows who has neither.
+            // Without either, the version of the pages is unknown.
             _ => same_tag.unwrap_or(change.is_none()),
         };
         if !same {

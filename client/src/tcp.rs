@@ -180,7 +180,7 @@ impl RpcTransport for NfsTcpTransport {
         None
     }
 
-    /// Who calls finds out.
+    /// The next call finds out.
     fn is_over(&mut self) -> bool {
         false
     }

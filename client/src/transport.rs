@@ -99,7 +99,7 @@ pub trait RpcTransport: Send {
     /// Waits for a message. False when the deadline has passed.
     fn receive(&mut self, deadline: Nanos) -> Result<bool, Broken>;
 
-    /// As [`receive`](Self::receive), for who copies most of a long message to where it belongs: only the first `front`
+    /// As [`receive`](Self::receive), for callers that copy most of a long message to where it belongs: only the first `front`
     /// bytes of it need be in [`message`](Self::message), and all of it is to be had by [`load`](Self::load) until
     /// something else is done with the transport.
     fn receive_front(&mut self, front: usize, deadline: Nanos) -> Result<bool, Broken> {

@@ -204,7 +204,7 @@ mod tests {
     /// What a wait that sleeps takes.
     const ASLEEP: Nanos = Nanos::from_micros(30);
 
-    /// How many of `waits` are made polling, if every `late_in`th answer comes late for who polls.
+    /// How many of `waits` are made polling, if every `late_in`th answer comes late for a client that polls.
     fn polled(learned: &mut Learned, waits: u32, late_in: u32) -> u32 {
         polled_at(learned, waits, late_in, Nanos(0))
     }

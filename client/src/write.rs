@@ -242,13 +242,13 @@ fn settle(file: &File) {
         }
         match sync(&file.sibling(state.clone())) {
             Ok(()) => {}
-            // Nobody is left to sync a file that is closed and gone; who has it open is to hear of it.
+            // Nobody is left to sync a file that is closed and gone; any handle that has it open is to hear of it.
             Err(WriteError::Server { status, .. }) if status == is_gone => {
                 if !is_open(&state) {
                     state.unstable.lock().take();
                 }
             }
-            // What is wrong with one file is kept, for who syncs it to hear of.
+            // What is wrong with one file is kept until a sync of that file reports it.
             Err(WriteError::Server { .. } | WriteError::Lost { .. }) => {}
             // What is wrong with the connection is wrong for all.
             Err(WriteError::Call { .. }) => return,

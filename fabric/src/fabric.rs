@@ -256,7 +256,7 @@ pub enum RemoteInvalidation {
 /// What errors say of a server that is there and does not take the connection.
 pub const REFUSED: &str = "the server refused the connection";
 
-/// Who is at the other end.
+/// The peer at the other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
     /// A process of this host, as the kernel told at the time of its connect.
@@ -365,7 +365,7 @@ pub trait QueuePair: Send {
     /// ends with [`Fault::Flushed`], then `None` for ever and [`QueuePair::is_closed`] holds.
     fn poll(&mut self) -> Option<Completion>;
 
-    /// As [`QueuePair::poll`], for who has no room for a message: those stay where they are. What was posted goes on its way
+    /// As [`QueuePair::poll`], for callers without room for a message: messages stay where they are. What was posted goes on its way
     /// all the same, its completions are told, and an end of the connection is noticed at the latest when something
     /// cannot be sent.
     fn poll_send_queue(&mut self) -> Option<Completion>;
@@ -385,13 +385,13 @@ pub trait QueuePair: Send {
         self.post_send(id, &[&gathered(parts)])
     }
 
-    /// Whether a cheap look finds nothing to poll for, for who has many connections to look at. A fabric that
+    /// Whether a cheap look finds nothing to poll for. It is for callers with many connections. A fabric that
     /// cannot tell without a poll says `false`.
     fn is_quiet(&mut self) -> bool {
         false
     }
 
-    /// As [`QueuePair::poll`], for who wants to copy most of a long message to where it belongs: of the message of a
+    /// As [`QueuePair::poll`], for callers that copy most of a long message to where it belongs: of the message of a
     /// [`Completion::Recv`] only the first `front` bytes need be in [`QueuePair::message`], and all of it is to be had by
     /// [`QueuePair::load_message`] until the next post or poll.
     fn poll_front(&mut self, front: usize) -> Option<Completion> {

@@ -48,7 +48,7 @@ impl<T> Mutex<T> {
         Self(imp::Mutex::new(value))
     }
 
-    /// The value.
+    /// Takes the value out of the lock.
     pub fn into_inner(self) -> T {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

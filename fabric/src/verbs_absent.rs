@@ -39,7 +39,7 @@ impl Listener {
         match self.0 {}
     }
 
-    /// Its address.
+    /// The address that it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         match self.0 {}
     }

@@ -42,7 +42,7 @@ impl Transport {
     }
 }
 
-/// Who calls, and over what.
+/// The peer that calls, and its transport.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// As the transport knows it.

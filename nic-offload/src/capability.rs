@@ -19,7 +19,7 @@ pub struct SessionId(pub u32);
 pub struct NumberedSession(SessionId);
 
 impl NumberedSession {
-    /// The number.
+    /// The number that the session will have once it is open.
     pub fn id(&self) -> SessionId {
         self.0
     }

@@ -42,7 +42,7 @@ pub enum Strategy {
     AllPhysical,
 }
 
-/// Who is told of registrations.
+/// Is told of registrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adapter {
     /// Software, for which they cost nothing: [`Costs`] are charged instead.

@@ -297,7 +297,7 @@ fn buffers_age_one_by_one() {
 }
 
 /// Eight connections have used all the memory, and use it now and then. A ninth has some when each of them has had a turn,
-/// and who comes behind it waits.
+/// and a later one waits behind it.
 #[test]
 fn who_waits_has_what_idles_elsewhere() {
     for strategy in [Strategy::PerOperation, Strategy::Pooled, Strategy::Cached] {
@@ -334,7 +334,7 @@ fn who_waits_has_what_idles_elsewhere() {
     }
 }
 
-/// Who is gone, or needs it no more, holds nobody up; only as much as is wanted is given back.
+/// A connection that is gone, or needs no more memory, holds nobody up; only as much as is wanted is given back.
 #[test]
 fn who_has_gone_waits_no_longer() {
     let [mut first, mut second, mut third] =

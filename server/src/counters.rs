@@ -129,7 +129,7 @@ impl Counter {
         }
     }
 
-    /// The value.
+    /// The present value; each change of the file makes it another one.
     pub(crate) fn value(&self) -> u64 {
         self.word().load(Ordering::Acquire)
     }

@@ -60,7 +60,7 @@ impl Count {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// The number.
+    /// The count since the server started.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -34,15 +34,15 @@ pub struct Plan {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Case {
-    /// Its name.
+    /// Name of the case, as in the plan and in its rows.
     pub name: String,
     /// Names of costs.
     pub costs: Vec<String>,
-    /// Clients at once.
+    /// Numbers of clients that read at the same time.
     pub clients: Vec<u32>,
     /// The server's link, in Gbit/s each way; 0 for none.
     pub links_gbit: Vec<f64>,
-    /// Bytes of a read.
+    /// Sizes of a read, in bytes.
     pub sizes: Vec<u64>,
     /// Processors of the server.
     pub cores: Vec<u32>,
@@ -54,7 +54,7 @@ pub struct Case {
     pub working_set: f64,
     /// Memory that a client has for references, in GiB.
     pub directory_gib: f64,
-    /// From one end of the network to the other.
+    /// One-way latency of the network, in nanoseconds.
     pub one_way_ns: f64,
     /// Whether clients share the server's processors, as on one machine.
     #[serde(default)]

@@ -174,7 +174,7 @@ impl DeviceAddress {
         Ok(Fabric::Verbs(self.address()?))
     }
 
-    /// Its address.
+    /// The address of the network interface of that device.
     pub fn address(&self) -> Result<IpAddr> {
         devices::address(self.address)
     }

@@ -183,7 +183,7 @@ fn who_reads_nothing_again_loses_a_twentieth() {
     }
 }
 
-/// Who keeps all takes 0.06 (over a network) or 0.4 of what one takes who keeps nothing, once it has grown.
+/// Once it has grown, a client that keeps all takes 0.06 (over a network) or 0.4 of what one takes that keeps nothing.
 #[test]
 fn growth_pays_for_itself() {
     for mut player in players() {

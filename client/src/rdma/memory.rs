@@ -27,7 +27,7 @@ pub struct Buffer {
     region: Arc<Region>,
     /// Where it begins in the region.
     start: usize,
-    /// Of a caller's, who has it back when the call is over.
+    /// Memory of the caller, who has it back when the call is over.
     callers: bool,
     access: Access,
     /// Where the server finds it.

@@ -1,4 +1,4 @@
-//! Who writes a trace while a client works.
+//! Writes a trace while a client works.
 //!
 //! Operations become lines under a lock, in a chunk of memory. A thread of the recorder's own writes full chunks. Where it
 //! does not keep up, operations are left out and counted: nobody waits for a disk, and memory is bounded. The operations of

@@ -213,7 +213,7 @@ impl Responder {
             Body::Done => self.done(header.xid),
             Body::Error(_) => Step::Ignore(Ignored::Error),
             Body::Msg(_) if is_reply(r.rest()) => Step::Ignore(Ignored::Reply),
-            // Of another xid than its header (RFC 8166, section 4.5.2). Where it has to be read first, who reads it looks.
+            // Of another xid than its header (RFC 8166, section 4.5.2). If it has to be read first, the reader checks it.
             Body::Msg(_) if r.rest().first_chunk() != Some(&header.xid.to_be_bytes()) => {
                 Step::Respond(refusal(header.xid, self.granted).to_bytes())
             }

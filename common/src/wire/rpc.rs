@@ -195,9 +195,9 @@ pub struct CallHeader<'a> {
     pub version: u32,
     /// Procedure of that version.
     pub procedure: u32,
-    /// Who calls.
+    /// The identity of the caller.
     pub credential: Auth<'a>,
-    /// Proves who calls, in flavours that can.
+    /// Proves that identity, in flavours that can.
     pub verifier: Auth<'a>,
 }
 
@@ -207,7 +207,7 @@ pub enum CallError {
     /// No call at all: there is nobody to answer.
     #[error("no call: {0}")]
     Malformed(XdrError),
-    /// A call whose header ends too early or does not decode: GARBAGE_ARGS, for who calls would wait for ever (RFC 8166,
+    /// A call whose header ends too early or does not decode: GARBAGE_ARGS, since the caller would otherwise wait for ever (RFC 8166,
     /// section 4.5.2).
     #[error("malformed header: {why}")]
     Header {

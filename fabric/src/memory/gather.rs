@@ -6,7 +6,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Bytes that are copied at a time for who wants to see slices.
+/// Bytes that are copied at a time for callers that need slices.
 const LOOK_BYTES: usize = 4096;
 
 /// Bytes that lie in one place or several and are copied from there: to private memory, to frames, to a file. Some may lie

@@ -195,7 +195,7 @@ impl Mapping {
         self.base.as_ptr().wrapping_add(offset)
     }
 
-    /// Fetches the cache lines of a range for writing, away from who has read them; out of bounds it does nothing.
+    /// Fetches the cache lines of a range for writing, away from the processors that have read them; out of bounds it does nothing.
     #[inline]
     pub fn prefetch_to_write(&self, offset: usize, length: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri), not(shuttle)))]

@@ -44,7 +44,7 @@ pub struct Pinned {
 }
 
 impl Pinned {
-    /// For who has just counted the pin.
+    /// For a caller that has just counted the pin.
     pub(super) fn counted(state: &'static State, frame: FrameNumber) -> Pinned {
         Pinned { state, frame }
     }

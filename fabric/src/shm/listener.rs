@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// How long a client may take to say what it wants.
 const HELLO_WITHIN: Nanos = Nanos::from_secs(5);
 
-/// Time between two looks that no event asks for: for who polls and never waits.
+/// Time between two looks that no event asks for: for a caller that polls and never waits.
 const LOOK_EVERY: Nanos = Nanos::from_millis(1);
 
 /// New connections that one look takes.
@@ -46,7 +46,7 @@ pub struct Listener {
     pause: Pause,
     /// Descriptors ran out when a connection was last to be taken.
     wants_descriptors: bool,
-    /// Who waits for us, and what `epoll` rings.
+    /// The set that waits for us, and the bell that `epoll` rings.
     set: Option<(Arc<WakeSet>, Bell)>,
 }
 
@@ -60,7 +60,7 @@ struct Waiting {
 
 impl Listener {
     /// Listens at `path`. A socket that a dead server left there is replaced, a live one is an
-    /// error. Everybody may connect who may reach `path`: who they are tells the kernel.
+    /// error. Anyone who can open `path` may connect; the kernel reports the ids of the peer.
     pub fn bind(path: &Path, limits: Limits) -> io::Result<Listener> {
         let context = |error: Errno| {
             io::Error::new(

@@ -148,7 +148,7 @@ impl Pair {
         }
     }
 
-    /// Counts an empty poll. Is it time to look at the socket? By the clock: who serves many others polls seldom.
+    /// Counts an empty poll. Is it time to look at the socket? By the clock: an engine with many connections polls each seldom.
     #[inline]
     fn is_due(&mut self) -> bool {
         self.empty_polls += 1;

@@ -7,7 +7,7 @@
 //! A slot is a header word and up to 248 bytes; longer messages lie in the data, in one piece,
 //! at the place that the header names. Nobody reads an index of the peer's but `consumed`, and that
 //! only when the ring looks full: what the peer has taken is told with each message that it sends.
-//! So a small message costs the one to four cache lines that it fills. Who has nothing under way uses
+//! So a small message costs the one to four cache lines that it fills. A sender with nothing under way uses
 //! the fronts of the data's two halves in turn: the lines stay in the caches, and those of the next
 //! message can be fetched for writing while the peer is at this one's.
 

@@ -1,7 +1,7 @@
 use shuttle::sync::Mutex;
 use std::fmt;
 
-/// A cell that is written once. Who comes while it is being written waits as a task of the
+/// A cell that is written once. A task that comes while it is being written waits as a task of the
 /// scheduler (the standard one would block the only real thread).
 pub struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
@@ -44,7 +44,7 @@ impl<T> OnceLock<T> {
         self.value.get().expect("written above")
     }
 
-    /// The value.
+    /// Takes the value out; `None` if it was never written.
     pub fn into_inner(self) -> Option<T> {
         self.value.into_inner()
     }

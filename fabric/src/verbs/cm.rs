@@ -257,7 +257,7 @@ impl Id {
         Some(name.to_string_lossy().into_owned())
     }
 
-    /// Who is at the other end.
+    /// The peer.
     pub fn peer(&self) -> Option<SocketAddr> {
         from_raw(&self.raw().addresses.destination)
     }

@@ -489,7 +489,7 @@ pub fn pages_on_demand(context: &Arc<Context>) -> bool {
     tried().is_ok()
 }
 
-/// The slots of a domain's connections. Who is idle has none but for its receives.
+/// The slots of a domain's connections. An idle connection has none but for its receives.
 struct Pool {
     pd: Arc<Pd>,
     state: Mutex<PoolState>,

@@ -1,5 +1,5 @@
 //! What a server sent last leaves before its connection goes, and nobody waits for it but a thread of its own: a peer
-//! that takes nothing must not hold up who serves the others.
+//! that takes nothing must not hold up the thread that serves the others.
 
 use super::pair::Pair;
 use crate::clock::{self, Nanos};

@@ -1,4 +1,4 @@
-//! A peer that is gone without a word (its host has lost power, or its network) is noticed by nobody who sends it nothing. A
+//! A peer that is gone without a word (its host has lost power, or its network) goes unnoticed while nothing is sent to it. A
 //! server therefore writes nothing, now and then, to a client that it has not heard of: an RDMA Write of no bytes takes no
 //! receive and no memory (InfiniBand Architecture Specification, C9-88; RFC 5040 section 5.2), and the client's device
 //! acknowledges it by itself. Where none does, the connection ends after the device's retries, or TCP's.

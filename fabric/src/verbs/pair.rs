@@ -414,7 +414,7 @@ impl Pair {
         }
     }
 
-    /// To be called by who waits for an answer: how long at most until it is called again.
+    /// To be called while waiting for an answer. Returns how long to wait, at most, before the next call.
     fn wakeup(&mut self) -> Option<Nanos> {
         if self.closed || !self.wakeup.is_awaited() {
             return None;

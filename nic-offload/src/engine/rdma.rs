@@ -149,7 +149,7 @@ impl RdmaLine {
         if events > 0 {
             self.out.qp.flush();
         }
-        // Who waits for what was given back here has its turn before the engine sleeps.
+        // Connections that wait for memory given back here have their turn before the engine sleeps.
         events += u32::from(self.registrar.trim(&mut *self.out.qp, now.time));
         if self.out.dead || self.out.qp.is_closed() || self.is_overdue(now) {
             Turn::Dead
@@ -184,7 +184,7 @@ impl RdmaLine {
             }
             Step::Respond(mut error) => {
                 count(&now.serves.rdma.malformed);
-                // Who sends nonsense and takes no answers is not answered for ever.
+                // A peer that sends nonsense and takes no answers is not answered for ever.
                 self.out.dead |= self.out.is_full(now);
                 self.post_receives();
                 self.out.send_message(&mut error);

@@ -1,4 +1,4 @@
-//! Bytes that may be in use, and who waits for some.
+//! Bytes that may be in use, and the connections that wait for some.
 
 use std::collections::VecDeque;
 
@@ -73,7 +73,7 @@ pub enum Lack {
     Memory,
 }
 
-/// Connections that wait for memory of the others', in the order of their coming: who comes later waits behind them, so
+/// Connections that wait for memory of the others', in the order of their coming: a later one waits behind them, so
 /// that each has its turn. One thread uses it.
 #[derive(Default)]
 pub struct Queue {

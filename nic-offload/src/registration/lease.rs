@@ -19,7 +19,7 @@ pub(super) struct Buffer {
     pub charges: Arc<[Charge; 2]>,
 }
 
-/// Frames, given back when the last who looks at them is gone.
+/// Frames, given back when their last user is gone.
 pub(super) struct FrameLease {
     pub frames: Vec<FrameNumber>,
     pub supply: Arc<dyn Frames>,

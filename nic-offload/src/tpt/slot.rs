@@ -87,19 +87,19 @@ impl Slot {
         Found::Unsettled
     }
 
-    /// The tag, for who holds the set's lock.
+    /// The tag. The caller holds the lock of the set.
     #[cfg(not(loom))]
     pub(super) fn tag(&self) -> u64 {
         self.tag.load(Ordering::Relaxed)
     }
 
-    /// The payload, for who holds the set's lock.
+    /// The payload. The caller holds the lock of the set.
     #[cfg(not(loom))]
     pub(super) fn words(&self) -> [u64; WORDS] {
         std::array::from_fn(|i| self.words[i].load(Ordering::Relaxed))
     }
 
-    /// Replaces tag and payload. Only for who holds the set's lock.
+    /// Replaces tag and payload. The caller holds the lock of the set.
     pub(super) fn write(&self, tag: u64, words: [u64; WORDS]) {
         let sequence = self.sequence.load(Ordering::Relaxed);
         self.sequence

@@ -106,7 +106,7 @@ record! {
         pub count: u32,
         /// How far it shall get before the reply.
         pub stable: Stable,
-        /// The bytes.
+        /// The data to write, `count` bytes.
         pub data: Payload<'a>,
     }
 }

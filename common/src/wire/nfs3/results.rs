@@ -80,7 +80,7 @@ record! {
         pub count: u32,
         /// The last of them is the last of the file.
         pub eof: bool,
-        /// The bytes.
+        /// The data read, `count` bytes.
         pub data: Payload<'a>,
     }
 }

@@ -128,7 +128,7 @@ impl<'a> Decode<'a> for ReadOk<'a> {
     }
 }
 
-/// [`ReadOk`] before its data, for who copies that by itself.
+/// [`ReadOk`] before its data, for callers that copy the data themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadFront {
     /// See [`ReadOk`].

@@ -26,7 +26,7 @@ const ACCEPT_BURST: u32 = 16;
 /// Events of one look.
 const EVENTS: usize = 64;
 
-/// Time between two looks that no event asks for: for who polls and never waits.
+/// Time between two looks that no event asks for: for a caller that polls and never waits.
 const LOOK_EVERY: Nanos = Nanos::from_millis(1);
 
 /// RDMA Reads that a server wants to have under way at a connection.
@@ -64,7 +64,7 @@ pub struct Listener {
     readiness: Arc<Readiness>,
     /// One more holder for each connection.
     places: Arc<()>,
-    /// Who waits for us, and what `door` rings: a set is told of it as long as there are events that nobody has looked at.
+    /// The set that waits for us, and the bell that `door` rings: a set is told of it as long as there are events that nobody has looked at.
     set: Option<(Arc<WakeSet>, Bell)>,
     look_next: Nanos,
 }

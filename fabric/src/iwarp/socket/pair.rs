@@ -52,7 +52,7 @@ enum Watching {
 enum Input {
     /// The last read got all that was asked for.
     More,
-    /// It got less: the next poll need not ask. An end may be behind, for which no event need follow: who sleeps asks first.
+    /// It got less: the next poll need not ask. An end may be behind, for which no event need follow: a thread asks before it sleeps.
     Short,
     /// Nothing is known since an event told of something.
     Told,

@@ -1,7 +1,7 @@
 //! Which of many connections have something to read, by one system call for all of them.
 //!
 //! A connection that was active lately is read directly. The others are only looked at after
-//! an event of theirs; who waits for all of them waits for this one descriptor.
+//! an event of theirs; a thread that waits for all of them waits for this one descriptor.
 
 use crate::wake::{Bell, EDGES, WakeSet};
 use rustix::event::{Timespec, epoll};
@@ -35,7 +35,7 @@ pub struct Readiness {
     looks: AtomicU32,
     /// Members that are read directly.
     hot: AtomicU32,
-    /// Who waits for all of them.
+    /// The set that waits for all of them.
     set: OnceLock<(Weak<WakeSet>, Bell)>,
 }
 

@@ -54,7 +54,7 @@ pub fn receive(
     usize::try_from(received).map_err(|_| io::Error::last_os_error())
 }
 
-/// Has who polls for input be told of no less than `bytes` of it.
+/// Makes the kernel report input to a poller only once there are at least `bytes` of it.
 pub fn set_low_water(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     let value = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
     // SAFETY: the kernel reads a `c_int` from `value`, whose size it is told.

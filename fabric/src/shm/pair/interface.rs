@@ -252,7 +252,7 @@ impl QueuePair for Pair {
     }
 
     fn arm(&mut self) -> bool {
-        // Nobody else tells who is in no set that the peer has gone.
+        // A pair that is in no wake set learns of the end of its peer here alone.
         if self.bell.as_ref().is_none_or(Bell::take) {
             self.take_wake_up();
         }

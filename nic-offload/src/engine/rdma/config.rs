@@ -129,15 +129,15 @@ pub struct RdmaCounters {
     pub calls: AtomicU64,
     /// Segments read from clients.
     pub reads: AtomicU64,
-    /// Their bytes.
+    /// Bytes of those segments.
     pub read_bytes: AtomicU64,
     /// RDMA Writes to clients.
     pub writes: AtomicU64,
-    /// Their bytes.
+    /// Bytes of those writes.
     pub written_bytes: AtomicU64,
     /// Replies that a client fetches (Read-Read).
     pub exposed: AtomicU64,
-    /// Their bytes.
+    /// Bytes of those replies.
     pub exposed_bytes: AtomicU64,
     /// `RDMA_DONE` taken.
     pub dones: AtomicU64,

@@ -1,4 +1,4 @@
-//! Who is let in, and who is shown out.
+//! Which connections are admitted, and which are ended.
 
 use odafs_common::connect::Role;
 use odafs_fabric::sync::thread;

@@ -301,7 +301,7 @@ fn a_read_that_is_refused_late() {
     assert_eq!(outgoing(&mut endpoint), framed(&message, false));
 }
 
-/// Who is refused a read learns it from a Terminate message, whichever way its nibbles are.
+/// A peer that is refused a read learns it from a Terminate message, whichever way its nibbles are.
 #[test]
 fn a_refused_read() {
     for nibbles in [0x01, 0x10] {

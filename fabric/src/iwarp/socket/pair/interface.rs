@@ -175,7 +175,7 @@ impl QueuePair for Pair {
         ReadOrder::Ordered
     }
 
-    /// The life word is no part of it: who is connected is connected to this life.
+    /// The life word is no part of it: a connection belongs to this boot instance.
     fn expose(&mut self, arena: &Arc<Arena>, _life: &LifeWord) -> io::Result<Exposed> {
         self.open()?;
         self.endpoint.expose(arena)

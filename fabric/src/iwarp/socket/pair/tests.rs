@@ -49,7 +49,7 @@ fn more_than_a_burst() {
     server.post_write(0, Source::Bytes(&from), to).unwrap();
     server.flush();
     while !client.is_finished() {
-        // As an engine does: who has nothing to post rings no doorbell.
+        // As an engine does: without anything to post it rings no doorbell.
         assert!(server.poll().is_none());
         if server.arm() {
             std::thread::yield_now();
