@@ -48,8 +48,8 @@ pub struct Arguments {
     #[arg(long, hide = true)]
     until_stdin_ends: bool,
     /// Hand every call to a worker, for measuring what that costs
-    #[arg(long, hide = true)]
-    hand_over: bool,
+    #[arg(id = "hand_over", long = "hand-over", hide = true)]
+    offload: bool,
     /// Refused: packet traces are not in this version
     #[arg(long, hide = true, value_name = "FILE.pcap")]
     trace: Option<PathBuf>,
@@ -75,7 +75,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         eprintln!("odafs: without effect: {warning}");
     }
     let config = ServerConfig {
-        hand_over: arguments.hand_over,
+        offload: arguments.offload,
         ..options.server_config()?
     };
     if let Some(socket) = &config.shm {

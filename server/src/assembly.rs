@@ -43,7 +43,7 @@ pub struct Parts {
     /// Threads for what may block.
     pub workers: usize,
     /// Hand every call to one of them, even one that need not block.
-    pub hand_over: bool,
+    pub offload: bool,
     /// How engines spend their time.
     pub engine: EngineConfig,
     /// The port that the portmapper tells.
@@ -86,7 +86,7 @@ impl Assembly {
             parts.access,
             parts.sessions,
             parts.port,
-            parts.hand_over,
+            parts.offload,
         ));
         let mut assembly = Self {
             pool: Arc::new(Pool::start(parts.workers, WAITING_MAX)?),
@@ -216,7 +216,7 @@ fn service(
     access: Access,
     sessions: SessionPolicy,
     port: Port,
-    hand_over: bool,
+    offload: bool,
 ) -> Service {
     let access = Arc::new(access);
     let mut programs: Vec<Box<dyn Program>> = vec![
@@ -233,7 +233,7 @@ fn service(
         programs,
         access,
         DuplicateCache::new(Bounds::default()),
-        hand_over,
+        offload,
     )
 }
 

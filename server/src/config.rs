@@ -89,7 +89,7 @@ pub struct ServerConfig {
     pub workers: usize,
     /// Hand every call to one of them, even one that the polling thread could serve: what that costs is
     /// then measured.
-    pub hand_over: bool,
+    pub offload: bool,
     /// How long an engine polls without finding anything before it sleeps, and a thread of NFS over TCP for the next
     /// call of a connection that makes one after the other.
     pub spin: std::time::Duration,
@@ -124,7 +124,7 @@ impl ServerConfig {
             metrics: None,
             rpc_rdma: RdmaConfig::default(),
             workers: 8,
-            hand_over: false,
+            offload: false,
             spin: std::time::Duration::from_micros(50),
         }
     }

@@ -114,7 +114,7 @@ struct Programs {
     programs: Vec<Box<dyn Program>>,
     access: Arc<Access>,
     duplicates: DuplicateCache,
-    hand_over: bool,
+    offload: bool,
     counts: Counts,
     company: Arc<Company>,
 }
@@ -166,18 +166,18 @@ impl CallCounts {
 }
 
 impl Service {
-    /// Serves `programs` to whom `access` lets in; with `hand_over`, every call by a thread that may block.
+    /// Serves `programs` to whom `access` lets in; with `offload`, every call by a thread that may block.
     pub fn new(
         programs: Vec<Box<dyn Program>>,
         access: Arc<Access>,
         duplicates: DuplicateCache,
-        hand_over: bool,
+        offload: bool,
     ) -> Self {
         Self(Arc::new(Programs {
             programs,
             access,
             duplicates,
-            hand_over,
+            offload,
             counts: Counts::default(),
             company: Arc::default(),
         }))
@@ -318,7 +318,7 @@ impl Service {
         };
         let program = self.0.find(&header);
         match self.0.repeated(program, caller, &header, &arguments) {
-            Repeated::Harmless if self.0.hand_over => Err(Later(None)),
+            Repeated::Harmless if self.0.offload => Err(Later(None)),
             Repeated::Harmless => {
                 let effort = Effort::ResidentOnly;
                 let programs = &self.0;

@@ -295,7 +295,7 @@ fn parts(
         access,
         life: Some(Arc::new(life)),
         workers: config.workers,
-        hand_over: config.hand_over,
+        offload: config.offload,
         engine: EngineConfig {
             spin: config.spin.into(),
             rdma: config.rpc_rdma,

@@ -62,7 +62,7 @@ impl House {
             access: Access::new(Vec::new(), Squash::All, Credential::of(UID, UID, &[])),
             life: Some(Arc::new(LifeWord::create(state, 1).expect("life word"))),
             workers: 2,
-            hand_over: false,
+            offload: false,
             engine: EngineConfig {
                 spin: Nanos(0),
                 ..EngineConfig::default()

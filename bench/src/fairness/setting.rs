@@ -165,7 +165,7 @@ impl Here {
             access: Access::new(Vec::new(), Squash::All, serving),
             life: None,
             workers: 8,
-            hand_over: false,
+            offload: false,
             engine: EngineConfig::default(),
             port: Port::default(),
         };

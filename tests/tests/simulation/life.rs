@@ -69,7 +69,7 @@ impl Life {
             access: Access::new(Vec::new(), Squash::All, Credential::of(UID, UID, &[])),
             life: Some(Arc::new(life)),
             workers: 2,
-            hand_over: false,
+            offload: false,
             engine: EngineConfig {
                 spin: Nanos(0),
                 rdma: RdmaConfig {
