@@ -28,6 +28,8 @@ use odafs_common::direct::Feedback;
 
 /// One-sided reads that take no longer for a page are loads from memory.
 const LOADS_NS: f64 = 2_000.0;
+/// Pages of a small file.
+const SMALL_PAGES: f64 = 16.0;
 
 /// What the policy knows, for one file and size class.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -421,7 +423,9 @@ impl Policy {
         let pages = keep.pages(class.index());
         let guess_ns = match choice {
             Choice::OneSided => 600.0 * pages,
-            Choice::Guarded | Choice::Rpc => 5_000.0 + 700.0 * (pages - 1.0),
+            // A small file is kept from its first read on; what is longer shows first what it costs.
+            Choice::Guarded | Choice::Rpc if pages <= SMALL_PAGES => 5_000.0 * pages,
+            Choice::Guarded | Choice::Rpc => 800.0 * pages,
         };
         let route_ns = cost(class).unwrap_or(guess_ns);
         // The memory of this host is as near as the cache, whatever its first touch takes.
