@@ -7,6 +7,14 @@ fn suite_of_all_stores() {
     suite::others(|| MemoryStore::new(2));
 }
 
+#[test]
+fn suite_for_reading() {
+    let store = MemoryStore::new(1);
+    suite::grow(&store);
+    store.set_read_only(true);
+    suite::reading(&store);
+}
+
 fn who() -> Credential {
     Credential::of(0, 0, &[])
 }

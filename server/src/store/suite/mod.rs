@@ -1,10 +1,11 @@
 //! What every store must do: the same tests for each.
 //!
 //! They run with whatever ids the process has; what needs other users is in [`others`], for stores that can act
-//! as any user.
+//! as any user. What refuses every change is given its files by other means, and runs [`reading`].
 
 mod directories;
 mod files;
+mod reading;
 mod users;
 
 use std::collections::BTreeSet;
@@ -13,6 +14,8 @@ use std::time::Duration;
 use odafs_common::wire::nfs3::{FileType, SetAttributes, SetTime, Status, Time, access};
 
 use super::*;
+
+pub(crate) use reading::{grow, reading};
 
 type Test = fn(&dyn Store);
 

@@ -137,6 +137,19 @@ pub(super) fn can_act() -> bool {
 }
 
 #[test]
+fn suite_for_reading() {
+    let Served {
+        store,
+        state,
+        place,
+    } = Place::in_memory().open(true);
+    suite::grow(&store);
+    drop(store);
+    let options = LocalOptions { read_only: true };
+    suite::reading(&LocalStore::open(&place.served(), &state, options).unwrap());
+}
+
+#[test]
 fn suite_in_memory_by_handle() {
     suite::all(|| Place::in_memory().open(true), 10_000);
 }
