@@ -18,7 +18,7 @@ use serde::{Deserialize, Deserializer};
 
 mod checks;
 
-pub use checks::check_directory;
+pub use checks::{check_directory, check_served};
 
 use crate::grantee::Named;
 use crate::keys::keys;
@@ -28,7 +28,7 @@ use crate::{Usage, listeners, units};
 #[derive(Args, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ServeOptions {
-    /// The directory to serve
+    /// The directory to serve, or a tar archive that is not compressed
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Name of the export; URLs and mounts begin with it [default: /]
@@ -94,7 +94,7 @@ pub struct ServeOptions {
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     #[serde(deserialize_with = "size")]
     page: Option<u64>,
-    /// Refuse every change
+    /// Refuse every change, as for an archive in any case
     #[arg(long)]
     read_only: bool,
     /// Let these addresses in over TCP and RDMA, beside loopback; no-loopback leaves that out [may be repeated]
@@ -281,10 +281,10 @@ impl ServeOptions {
         }
     }
 
-    /// A directory is no socket, so it is the one to serve if that is still open.
+    /// A directory or an archive is no socket, so it is the one to serve if that is still open.
     pub fn shm_before_dir(mut self) -> Self {
         match &self.shm {
-            Some(Some(path)) if self.dir.is_none() && path.is_dir() => {
+            Some(Some(path)) if self.dir.is_none() && (path.is_dir() || path.is_file()) => {
                 self.dir = self.shm.replace(None).flatten();
             }
             _ => {}
@@ -303,10 +303,10 @@ impl ServeOptions {
                 _ => String::new(),
             };
             bail!(Usage(format!(
-                "which directory? Name one: odafs serve DIR{taken}"
+                "which directory? Name one, or a tar archive: odafs serve DIR{taken}"
             )));
         };
-        check_directory(dir)?;
+        check_served(dir)?;
         let mut config = ServerConfig::new(dir);
         self.listeners(&mut config)?;
         config.on_demand_paging = self.odp;

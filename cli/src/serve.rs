@@ -14,7 +14,7 @@ use crate::config::ServeOptions;
 use crate::signals::Signals;
 use crate::{Usage, listeners, notify};
 
-/// Serve a directory
+/// Serve a directory or a tar archive
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs serve /srv/data
@@ -23,6 +23,8 @@ use crate::{Usage, listeners, notify};
       NFS for a network
   odafs serve /srv/data --shm /run/data.sock --cache 8GiB
       shared memory only; programs of root and of this user read the page cache themselves
+  odafs serve /srv/release.tar
+      what is in a tar archive, for reading; decompress it first
   odafs serve --config /etc/odafs.toml
       with lines such as  dir = \"/srv/data\"  cache = \"8GiB\"  read-only = true  shm = true
 

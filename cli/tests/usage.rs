@@ -164,7 +164,7 @@ fn a_server_that_cannot_start_ends_with_1_and_names_the_thing_and_the_remedy() {
             "name a socket in it",
         ),
         (vec![path(&dir.path().join("missing"))], "missing"),
-        (vec![path(&file)], "not a directory"),
+        (vec![path(&file)], "neither a directory nor a tar archive"),
         (
             vec![path(dir.path()), "--shm".into(), path(&file)],
             "no socket",

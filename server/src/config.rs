@@ -38,7 +38,7 @@ pub enum Grantee {
 /// A server's options.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The directory served.
+    /// The directory served, or a tar archive.
     pub directory: PathBuf,
     /// Name of the export.
     pub export: String,
@@ -65,7 +65,7 @@ pub struct ServerConfig {
     pub page: PageSize,
     /// Ask for 2 MiB pages of memory behind the cache; takes about 2 s a GiB at the start.
     pub huge_pages: bool,
-    /// Refuse changes.
+    /// Refuse changes; those to an archive are refused in any case.
     pub read_only: bool,
     /// Who may call, beyond loopback.
     pub allow: Vec<IpNet>,

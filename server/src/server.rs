@@ -25,7 +25,7 @@ use crate::metrics_http::MetricsServer;
 use crate::odafs::SessionPolicy;
 use crate::portmap::Port;
 use crate::state::StateDir;
-use crate::store::{Credential, LocalOptions, LocalStore};
+use crate::store::{Credential, LocalOptions, LocalStore, Store, TarStore};
 use crate::tcp::{self, TcpServer};
 
 /// Where a server listens: the real ports, open listeners only.
@@ -226,20 +226,28 @@ fn metrics_text(
     }
 }
 
+/// A directory, or else an archive.
+fn store(config: &ServerConfig, state: &StateDir) -> Result<Arc<dyn Store>, StartError> {
+    let path = &config.directory;
+    let action = format!("serve {}", path.display());
+    if path.is_file() {
+        let archive = trying(action, TarStore::open(path, state.handle_key()))?;
+        return Ok(Arc::new(archive));
+    }
+    let options = LocalOptions {
+        read_only: config.read_only,
+    };
+    let local = trying(action, LocalStore::open(path, state, options))?;
+    Ok(Arc::new(local))
+}
+
 fn parts(
     config: &ServerConfig,
     state: &StateDir,
     life: LifeWord,
     port: Port,
 ) -> Result<Parts, StartError> {
-    let directory = config.directory.display();
-    let options = LocalOptions {
-        read_only: config.read_only,
-    };
-    let store = trying(
-        format!("serve {directory}"),
-        LocalStore::open(&config.directory, state, options),
-    )?;
+    let store = store(config, state)?;
     let frames = (config.cache_bytes >> config.page.shift()) as u32;
     let arena = ArenaConfig {
         frames,
@@ -268,7 +276,7 @@ fn parts(
         access = access.on_any_port();
     }
     Ok(Parts {
-        store: Arc::new(store),
+        store,
         arena: Arc::new(arena),
         export: ExportConfig {
             name: config.export.clone(),

@@ -1,10 +1,12 @@
 //! What of the options of `odafs serve` cannot be met, whatever is there.
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use odafs_fabric::verbs;
+use odafs_server::store::tar;
 
 use super::{DirectName, ServeOptions, SquashName};
 use crate::Usage;
@@ -171,6 +173,22 @@ pub fn check_socket(path: &Path) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// A directory or an archive; what is missing, closed or neither is told before anything is opened.
+pub fn check_served(path: &Path) -> Result<()> {
+    let served = || format!("cannot serve {}", path.display());
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => {
+            let archive = File::open(path)
+                .with_context(|| format!("{}: may this user read it?", served()))?;
+            tar::check_compression(&archive, path).with_context(served)
+        }
+        Ok(found) if !found.is_dir() => {
+            bail!("{}: it is neither a directory nor a tar archive", served())
+        }
+        _ => check_directory(path),
+    }
 }
 
 /// A directory that is missing or closed is told before anything is opened.

@@ -3,7 +3,7 @@
 //! A [`Store`] names objects by [`ObjectId`], keeps their bytes and their attributes, and judges what a
 //! [`Credential`] may do. It knows nothing of pages, references or wire formats beyond the types of NFSv3,
 //! whose 22 procedures are what it was cut for. [`LocalStore`] serves a real directory; [`MemoryStore`]
-//! holds everything in memory and can crash, fill up and fail on command.
+//! holds everything in memory and can crash, fill up and fail on command; [`TarStore`] serves what is in an archive.
 //!
 //! Every call may block, and none may be made from a NIC engine, but for [`Store::lookup_at_hand`], and
 //! [`Store::is_at_hand`] and what it permits.
@@ -18,6 +18,7 @@ mod permission;
 
 pub mod local;
 pub mod memory;
+pub mod tar;
 
 #[cfg(test)]
 mod suite;
@@ -35,6 +36,7 @@ pub use handle::{HandleBytes, HandleError, HandleKey};
 pub use local::{LocalOptions, LocalStore};
 pub use memory::{Meddler, MemoryStore, Operation, OutsideChange};
 pub use permission::{attributes_permit, may_read, may_write};
+pub use tar::TarStore;
 
 /// An object (file, directory, link, device …) of one store.
 ///

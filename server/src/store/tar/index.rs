@@ -1,0 +1,536 @@
+//! The index: what an archive holds, and where. Nothing of it is trusted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+use odafs_common::wire::nfs3::{Attributes, Device, FileType, Time};
+
+use super::header::{BLOCK, Header, text};
+use super::pax::{Extended, clamped};
+use crate::store::names::NAME_MAX;
+
+/// The root, whether the archive has a member for it or not.
+pub(super) const ROOT: u64 = 1;
+/// Numbers of directories that only paths tell of begin here: no header is that far into a file.
+const IMPLIED: u64 = 1 << 56;
+/// Longest path, and longest target of a link, bytes.
+const PATH_MAX: u64 = 4096;
+/// Longest extended header, bytes.
+const EXTENDED_MAX: u64 = 1 << 20;
+/// Members that are left out are told of one by one up to here.
+const TOLD_MAX: u64 = 100;
+/// Who owns what belongs to an id that NFS cannot tell.
+const NOBODY: u32 = 65534;
+
+/// Most that an archive may hold. An object takes some 250 bytes of memory, and its name.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub objects: usize,
+    /// Names and targets of links together, bytes.
+    pub names: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            objects: 1 << 22,
+            names: 256 << 20,
+        }
+    }
+}
+
+/// Why an archive is not served. The text says what is wrong, and where.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Refused {
+    #[error("it is neither a directory nor a tar archive")]
+    NotTar,
+    #[error("it is not a whole tar archive: at offset {offset}, {what}")]
+    Damaged { offset: u64, what: String },
+    #[error("it holds more than this server keeps in mind: at offset {offset}, {what}")]
+    TooMuch { offset: u64, what: String },
+    #[error("it cannot be read: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// The bytes of an archive.
+pub(super) trait Bytes {
+    /// How many there are.
+    fn length(&self) -> u64;
+    /// Reads all of `data`, or fails.
+    fn read_exact(&self, data: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+/// What an object is.
+pub(super) enum Body {
+    /// Where the bytes begin.
+    File(u64),
+    Directory(Names),
+    Symlink(Vec<u8>),
+    Special,
+}
+
+/// What a directory holds.
+pub(super) struct Names {
+    pub parent: u32,
+    /// While the index is made.
+    growing: BTreeMap<Box<[u8]>, u32>,
+    /// Then: in order, so that an entry's place is its cookie, after a restart as well.
+    pub sorted: Vec<(Box<[u8]>, u32)>,
+}
+
+/// An object.
+pub(super) struct Node {
+    pub body: Body,
+    pub attributes: Attributes,
+}
+
+/// All objects of an archive.
+pub(super) struct Index {
+    /// The root is the first. Those without a link were replaced.
+    pub nodes: Vec<Node>,
+    by_number: HashMap<u64, u32>,
+}
+
+impl Index {
+    /// Reads the headers. `root` has owner and times of what no member tells of.
+    pub fn read(bytes: &dyn Bytes, root: Attributes, bounds: Bounds) -> Result<Self, Refused> {
+        let mut reader = Reader {
+            bytes,
+            bounds,
+            nodes: Vec::new(),
+            names: 0,
+            left_out: 0,
+            implied: 0,
+            template: root,
+        };
+        reader.add(0, directory(0), with_kind(root, FileType::Directory, ROOT))?;
+        reader.members()?;
+        let mut nodes = reader.nodes;
+        let mut by_number = HashMap::new();
+        for (place, node) in nodes.iter_mut().enumerate() {
+            if let Body::Directory(names) = &mut node.body {
+                names.sorted = std::mem::take(&mut names.growing).into_iter().collect();
+            }
+            if node.attributes.links > 0 {
+                by_number.insert(node.attributes.fileid, place as u32);
+            }
+        }
+        Ok(Self { nodes, by_number })
+    }
+
+    pub fn find(&self, number: u64) -> Option<&Node> {
+        let place = *self.by_number.get(&number)?;
+        self.nodes.get(place as usize)
+    }
+}
+
+struct Reader<'a> {
+    bytes: &'a dyn Bytes,
+    bounds: Bounds,
+    nodes: Vec<Node>,
+    names: usize,
+    left_out: u64,
+    implied: u64,
+    template: Attributes,
+}
+
+/// What the headers of one member say.
+struct Member {
+    offset: u64,
+    path: Vec<u8>,
+    link: Vec<u8>,
+    body: Body,
+    attributes: Attributes,
+    hard_link: bool,
+}
+
+fn directory(parent: u32) -> Body {
+    Body::Directory(Names {
+        parent,
+        growing: BTreeMap::new(),
+        sorted: Vec::new(),
+    })
+}
+
+fn with_kind(of: Attributes, kind: FileType, fileid: u64) -> Attributes {
+    Attributes {
+        kind,
+        fileid,
+        links: if kind == FileType::Directory { 2 } else { 0 },
+        ..of
+    }
+}
+
+fn damaged(offset: u64, what: impl Into<String>) -> Refused {
+    let what = what.into();
+    Refused::Damaged { offset, what }
+}
+
+/// What a path's components are; leading slashes go, as with tar. Why it is left out, else.
+fn components(path: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
+    if path.contains(&0) {
+        return Err("its name holds a NUL");
+    }
+    let parts = path.split(|byte| *byte == b'/');
+    let parts: Vec<_> = parts.filter(|part| !matches!(*part, b"" | b".")).collect();
+    if parts.contains(&b"..".as_slice()) {
+        return Err("its name holds `..`");
+    }
+    if parts.iter().any(|part| part.len() > NAME_MAX) {
+        return Err("a name in its path is longer than 255 bytes");
+    }
+    Ok(parts)
+}
+
+impl Reader<'_> {
+    fn members(&mut self) -> Result<(), Refused> {
+        let mut global = Extended::default();
+        let mut own = None;
+        let (mut long_path, mut long_link) = (None, None);
+        let mut offset = 0;
+        loop {
+            let header = self.header(offset)?;
+            if header.is_zero() {
+                return self.end();
+            }
+            if !header.has_good_checksum() {
+                return Err(match offset {
+                    0 => Refused::NotTar,
+                    _ => damaged(offset, "a header's checksum is wrong"),
+                });
+            }
+            let data = offset + BLOCK;
+            let told = header.size();
+            let told = told.ok_or_else(|| damaged(offset, "a member's size is no number"))?;
+            match header.flag() {
+                b'L' => long_path = Some(self.text(data, told)?),
+                b'K' => long_link = Some(self.text(data, told)?),
+                b'x' | b'X' => {
+                    let mut said = global.clone();
+                    self.extend(&mut said, data, told)?;
+                    own = Some(said);
+                }
+                b'g' => self.extend(&mut global, data, told)?,
+                flag => {
+                    let mut said = own.take().unwrap_or_else(|| global.clone());
+                    said.path = said.path.or(long_path.take());
+                    said.link = said.link.or(long_link.take());
+                    (long_path, long_link) = (None, None);
+                    // Links have no data; some programs tell the size of what they name all the same.
+                    let size = match flag {
+                        b'1' | b'2' => 0,
+                        _ => said.size.unwrap_or(told),
+                    };
+                    let data = self.after_map(&header, data)?;
+                    let next = self.after(data, size)?;
+                    self.member(&header, said, (offset, data), size)?;
+                    offset = next;
+                    continue;
+                }
+            }
+            offset = self.after(data, told)?;
+        }
+    }
+
+    fn end(&self) -> Result<(), Refused> {
+        if self.left_out > TOLD_MAX {
+            tracing::warn!("archive: {} members are left out in all", self.left_out);
+        }
+        Ok(())
+    }
+
+    fn header(&self, offset: u64) -> Result<Header, Refused> {
+        let length = self.bytes.length();
+        if offset == 0 && length < BLOCK {
+            return Err(Refused::NotTar);
+        }
+        if offset.checked_add(BLOCK).is_none_or(|end| end > length) {
+            return Err(damaged(length, "it ends without the mark of its end"));
+        }
+        let mut block = [0; BLOCK as usize];
+        self.bytes.read_exact(&mut block, offset)?;
+        Ok(Header(block))
+    }
+
+    /// Where the data begin: behind the map of holes, of which GNU has some in blocks of their own.
+    fn after_map(&self, header: &Header, mut data: u64) -> Result<u64, Refused> {
+        let mut goes_on = header.flag() == b'S' && header.sparse_map_goes_on();
+        while goes_on {
+            goes_on = self.header(data)?.0[504] != 0;
+            data += BLOCK;
+        }
+        Ok(data)
+    }
+
+    /// Where the next header is, behind so many bytes of data.
+    fn after(&self, data: u64, size: u64) -> Result<u64, Refused> {
+        let length = self.bytes.length();
+        let end = data.checked_add(size).filter(|end| *end <= length);
+        let next = end.and_then(|end| end.checked_next_multiple_of(BLOCK));
+        next.ok_or_else(|| {
+            let what = format!("it ends within a member whose {size} bytes begin at {data}");
+            damaged(length, what)
+        })
+    }
+
+    fn small(&self, data: u64, size: u64, most: u64, what: &str) -> Result<Vec<u8>, Refused> {
+        if size > most {
+            let what = format!("{what} takes {size} bytes, {most} are the most");
+            return Err(Refused::TooMuch { offset: data, what });
+        }
+        self.after(data, size)?;
+        let mut bytes = vec![0; size as usize];
+        self.bytes.read_exact(&mut bytes, data)?;
+        Ok(bytes)
+    }
+
+    fn text(&self, data: u64, size: u64) -> Result<Vec<u8>, Refused> {
+        let bytes = self.small(data, size, PATH_MAX, "a long name")?;
+        Ok(text(&bytes).to_vec())
+    }
+
+    fn extend(&self, said: &mut Extended, data: u64, size: u64) -> Result<(), Refused> {
+        let records = self.small(data, size, EXTENDED_MAX, "an extended header")?;
+        said.take(&records).map_err(|what| damaged(data, what))
+    }
+
+    fn member(
+        &mut self,
+        header: &Header,
+        said: Extended,
+        (offset, data): (u64, u64),
+        size: u64,
+    ) -> Result<(), Refused> {
+        let path = said.path.unwrap_or_else(|| header.path());
+        let link = said.link.unwrap_or_else(|| header.link().to_vec());
+        if path.len().max(link.len()) as u64 > PATH_MAX {
+            let what = format!("a path is longer than {PATH_MAX} bytes");
+            return Err(Refused::TooMuch { offset, what });
+        }
+        let flag = header.flag();
+        let (kind, body) = match flag {
+            // Before POSIX a directory was a file whose name ends with a slash.
+            b'0' | 0 if path.ends_with(b"/") => (FileType::Directory, directory(0)),
+            b'5' | b'D' => (FileType::Directory, directory(0)),
+            b'2' => (FileType::Symlink, Body::Symlink(link.clone())),
+            b'3' => (FileType::Character, Body::Special),
+            b'4' => (FileType::Block, Body::Special),
+            b'6' => (FileType::Fifo, Body::Special),
+            b'V' => return Ok(()),
+            b'S' => return self.leave_out(offset, &path, "it is a sparse file"),
+            b'M' => return self.leave_out(offset, &path, "it began in another archive"),
+            // What is unknown is a file: so says POSIX.
+            _ => (FileType::Regular, Body::File(data)),
+        };
+        if said.sparse {
+            return self.leave_out(offset, &path, "it is a sparse file");
+        }
+        let id = |own: Option<i64>, told: Option<i64>| {
+            let id = own.or(told).and_then(|id| u32::try_from(id).ok());
+            id.unwrap_or(NOBODY)
+        };
+        let mtime = said.mtime.or_else(|| Some(clamped(header.mtime()?, 0)));
+        let time = mtime.unwrap_or(Time {
+            seconds: 0,
+            nanoseconds: 0,
+        });
+        let device = match kind {
+            FileType::Character | FileType::Block => header.device().unwrap_or_default(),
+            _ => (0, 0),
+        };
+        let size = match kind {
+            FileType::Regular => size,
+            FileType::Symlink => link.len() as u64,
+            _ => 0,
+        };
+        let attributes = Attributes {
+            mode: header.mode().map_or(0, |mode| mode as u32 & 0o7777),
+            uid: id(said.uid, header.uid()),
+            gid: id(said.gid, header.gid()),
+            size,
+            used: size.next_multiple_of(BLOCK),
+            device: Device {
+                major: device.0,
+                minor: device.1,
+            },
+            atime: time,
+            mtime: time,
+            ctime: time,
+            ..with_kind(self.template, kind, offset / BLOCK + 2)
+        };
+        let member = Member {
+            offset,
+            path,
+            link,
+            body,
+            attributes,
+            hard_link: flag == b'1',
+        };
+        self.place(member)
+    }
+
+    /// Gives a member its place in the tree.
+    fn place(&mut self, member: Member) -> Result<(), Refused> {
+        let Member {
+            offset,
+            path,
+            link,
+            body,
+            attributes,
+            hard_link,
+        } = member;
+        let path = &path;
+        let parts = match components(path) {
+            Ok(parts) => parts,
+            Err(why) => return self.leave_out(offset, path, why),
+        };
+        let is_directory = matches!(body, Body::Directory(_));
+        let Some((name, parents)) = parts.split_last() else {
+            if is_directory {
+                self.renew(0, attributes);
+                return Ok(());
+            }
+            return self.leave_out(offset, path, "it has no name");
+        };
+        if let Body::Symlink(target) = &body
+            && (target.is_empty() || target.contains(&0))
+        {
+            return self.leave_out(offset, path, "its target is empty or holds a NUL");
+        }
+        let earlier = hard_link.then(|| {
+            let target = components(&link).ok()?;
+            let found = self.walk(&target)?;
+            let object = !matches!(self.nodes[found as usize].body, Body::Directory(_));
+            object.then_some(found)
+        });
+        let Some(parent) = self.walk_or_make(offset, parents)? else {
+            return self.leave_out(offset, path, "what leads to it is no directory");
+        };
+        match (earlier, self.child(parent, name)) {
+            (Some(None), _) => {
+                return self.leave_out(offset, path, "it is a link to no earlier member");
+            }
+            (Some(Some(target)), Some(old)) if target == old => return Ok(()),
+            (_, Some(old)) => {
+                if let Body::Directory(names) = &self.nodes[old as usize].body {
+                    if is_directory {
+                        self.renew(old, attributes);
+                        return Ok(());
+                    }
+                    if !names.growing.is_empty() {
+                        let why = "a directory of its name is not empty";
+                        return self.leave_out(offset, path, why);
+                    }
+                }
+                self.remove(parent, name, old);
+            }
+            (_, None) => {}
+        }
+        let place = match earlier.flatten() {
+            Some(place) => place,
+            None => {
+                if let Body::Symlink(target) = &body {
+                    self.names += target.len();
+                }
+                self.add(offset, body, attributes)?
+            }
+        };
+        self.enter(offset, parent, name, place)
+    }
+
+    fn child(&self, directory: u32, name: &[u8]) -> Option<u32> {
+        match &self.nodes[directory as usize].body {
+            Body::Directory(names) => names.growing.get(name).copied(),
+            _ => None,
+        }
+    }
+
+    fn walk(&self, parts: &[&[u8]]) -> Option<u32> {
+        parts.iter().try_fold(0, |at, part| self.child(at, part))
+    }
+
+    /// The directory of that path, made as far as no member has told of it. `None` where something else is in its way.
+    fn walk_or_make(&mut self, offset: u64, parts: &[&[u8]]) -> Result<Option<u32>, Refused> {
+        let mut at = 0;
+        for part in parts {
+            at = match self.child(at, part) {
+                Some(found) => found,
+                None => {
+                    let number = IMPLIED + self.implied;
+                    self.implied += 1;
+                    let attributes = with_kind(self.template, FileType::Directory, number);
+                    let made = self.add(offset, directory(0), attributes)?;
+                    self.enter(offset, at, part, made)?;
+                    made
+                }
+            };
+            if !matches!(self.nodes[at as usize].body, Body::Directory(_)) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(at))
+    }
+
+    fn add(&mut self, offset: u64, body: Body, attributes: Attributes) -> Result<u32, Refused> {
+        let most = self.bounds.objects;
+        if self.nodes.len() >= most {
+            let what = format!("there are more than {most} files and directories");
+            return Err(Refused::TooMuch { offset, what });
+        }
+        self.nodes.push(Node { body, attributes });
+        Ok(self.nodes.len() as u32 - 1)
+    }
+
+    fn enter(&mut self, offset: u64, parent: u32, name: &[u8], child: u32) -> Result<(), Refused> {
+        self.names += name.len();
+        let most = self.bounds.names;
+        if self.names > most {
+            let what = format!("names take more than {most} bytes");
+            return Err(Refused::TooMuch { offset, what });
+        }
+        let node = &mut self.nodes[child as usize];
+        if let Body::Directory(names) = &mut node.body {
+            names.parent = parent;
+            self.nodes[parent as usize].attributes.links += 1;
+        } else {
+            node.attributes.links += 1;
+        }
+        if let Body::Directory(names) = &mut self.nodes[parent as usize].body {
+            names.growing.insert(name.into(), child);
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, parent: u32, name: &[u8], old: u32) {
+        let node = &mut self.nodes[old as usize];
+        if matches!(node.body, Body::Directory(_)) {
+            node.attributes.links = 0;
+            self.nodes[parent as usize].attributes.links -= 1;
+        } else {
+            node.attributes.links -= 1;
+        }
+        if let Body::Directory(names) = &mut self.nodes[parent as usize].body {
+            names.growing.remove(name);
+        }
+    }
+
+    /// A directory that was there already gets what a later member says of it.
+    fn renew(&mut self, place: u32, by: Attributes) {
+        let known = &mut self.nodes[place as usize].attributes;
+        let (fileid, links) = (known.fileid, known.links);
+        *known = Attributes {
+            fileid,
+            links,
+            ..by
+        };
+    }
+
+    fn leave_out(&mut self, offset: u64, path: &[u8], why: &str) -> Result<(), Refused> {
+        self.left_out += 1;
+        if self.left_out <= TOLD_MAX {
+            let name = path.escape_ascii();
+            tracing::warn!("archive: {name} at offset {offset} is left out: {why}");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,566 @@
+//! What is in a tar archive, for reading: the index in memory, bytes from where they lie in the archive.
+
+mod header;
+mod index;
+mod pax;
+#[cfg(test)]
+mod tests;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _};
+use std::path::Path;
+use std::time::Duration;
+
+use odafs_common::wire::nfs3::{Attributes, Device, FileType, SetAttributes, Status, Time, access};
+use odafs_fabric::memory::Gather;
+use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
+use odafs_fabric::sync::{Condvar, Mutex};
+use rustix::io::{IoSliceMut, ReadWriteFlags, preadv2};
+use sha2::{Digest as _, Sha256};
+
+use super::handle::HandleMaker;
+use super::names::{NAME_MAX, Name};
+use super::permission::{attributes_permit, check_list, check_search};
+use super::{
+    CreateHow, Created, Credential, DirEntry, HandleBytes, HandleKey, Limits, Listing, ObjectId,
+    OutsideEvent, ReaddirRange, Result, Space, Special, Store, Unlinked,
+};
+use index::{Body, Bounds, Bytes, Index, Names, Node, ROOT, Refused};
+
+/// Handles of all archives are alike but for the generation, so that those of a replaced archive are STALE.
+const EXPORT: u64 = u64::from_be_bytes(*b"archives");
+
+/// What an archive begins with that has to be decompressed first: where, which bytes, by what.
+const COMPRESSED: [(&[u8], &str, &str); 4] = [
+    (b"\x1f\x8b", "gzip", "gunzip"),
+    (b"\x28\xb5\x2f\xfd", "zstd", "unzstd"),
+    (b"\xfd7zXZ\0", "xz", "unxz"),
+    (b"BZh", "bzip2", "bunzip2"),
+];
+
+/// Serves the members of a tar archive; every change is refused with ROFS.
+///
+/// Rights go by the ids and modes in the archive. Once the archive itself was changed, every call is refused with STALE.
+pub struct TarStore {
+    archive: File,
+    /// What the archive was like when its index was made.
+    stamp: Stamp,
+    changed: AtomicBool,
+    /// The change was told to who waits for events.
+    told: AtomicBool,
+    index: Index,
+    generation: u64,
+    handles: HandleMaker,
+    interrupted: Mutex<bool>,
+    news: Condvar,
+}
+
+/// Which archive it is, and whether somebody has written to it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    ino: u64,
+    size: u64,
+    mtime: (i64, i64),
+}
+
+impl Stamp {
+    fn of(archive: &File) -> io::Result<Self> {
+        let found = archive.metadata()?;
+        Ok(Self {
+            device: found.dev(),
+            ino: found.ino(),
+            size: found.len(),
+            mtime: (found.mtime(), found.mtime_nsec()),
+        })
+    }
+
+    fn generation(&self) -> u64 {
+        let mut digest = Sha256::new();
+        for number in [self.device, self.ino, self.size] {
+            digest.update(number.to_be_bytes());
+        }
+        digest.update(self.mtime.0.to_be_bytes());
+        digest.update(self.mtime.1.to_be_bytes());
+        let digest = digest.finalize();
+        digest.first_chunk().map_or(0, |b| u64::from_be_bytes(*b))
+    }
+}
+
+struct Archive<'a>(&'a File, u64);
+
+impl Bytes for Archive<'_> {
+    fn length(&self) -> u64 {
+        self.1
+    }
+
+    fn read_exact(&self, data: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(data, offset)
+    }
+}
+
+impl TarStore {
+    /// Opens an archive and reads its headers.
+    ///
+    /// # Errors
+    /// It cannot be opened, is compressed, damaged or no archive, or holds too much. The text says what to do.
+    pub fn open(path: &Path, key: &HandleKey) -> io::Result<Self> {
+        let refused = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
+        let archive = File::open(path)?;
+        check_compression(&archive, path)?;
+        let stamp = Stamp::of(&archive)?;
+        let bytes = Archive(&archive, stamp.size);
+        let root = root_of(&archive.metadata()?, &stamp);
+        let index = Index::read(&bytes, root, Bounds::default()).map_err(|why| match why {
+            Refused::Io(error) => error,
+            why => refused(why.to_string()),
+        })?;
+        if Stamp::of(&archive)? != stamp {
+            return Err(refused(
+                "it was changed while it was read: wait until it is written".to_owned(),
+            ));
+        }
+        Ok(Self {
+            archive,
+            changed: AtomicBool::new(false),
+            told: AtomicBool::new(false),
+            index,
+            generation: stamp.generation(),
+            stamp,
+            handles: HandleMaker::new(key, EXPORT),
+            interrupted: Mutex::new(false),
+            news: Condvar::new(),
+        })
+    }
+
+    /// STALE once the archive was changed. Looks at the archive.
+    fn look(&self) -> Result<()> {
+        if Stamp::of(&self.archive)? != self.stamp && !self.changed.swap(true, Ordering::AcqRel) {
+            tracing::error!(
+                "the archive was changed while it is served: all of it is stale, start the server again"
+            );
+        }
+        self.is_current()
+    }
+
+    /// The same by what is known.
+    fn is_current(&self) -> Result<()> {
+        if self.changed.load(Ordering::Acquire) {
+            Err(Status::Stale.into())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn node(&self, object: ObjectId) -> Result<&Node> {
+        self.is_current()?;
+        let found = self.index.find(object.ino);
+        let found = found.filter(|_| object.generation == self.generation);
+        found.ok_or_else(|| Status::Stale.into())
+    }
+
+    fn names(&self, object: ObjectId) -> Result<(&Node, &Names)> {
+        let node = self.node(object)?;
+        match &node.body {
+            Body::Directory(names) => Ok((node, names)),
+            _ => Err(Status::NotDir.into()),
+        }
+    }
+
+    fn id(&self, node: &Node) -> ObjectId {
+        ObjectId {
+            ino: node.attributes.fileid,
+            generation: self.generation,
+        }
+    }
+
+    fn numbered(&self, place: u32) -> &Node {
+        &self.index.nodes[place as usize]
+    }
+
+    /// Where a read of that many bytes begins in the archive, and how many of them there are.
+    fn place(&self, object: ObjectId, offset: u64, length: usize) -> Result<(u64, usize)> {
+        let node = self.node(object)?;
+        let Body::File(data) = node.body else {
+            return Err(match node.body {
+                Body::Directory(_) => Status::IsDir.into(),
+                _ => Status::Inval.into(),
+            });
+        };
+        // Within the archive's length, as the index has checked.
+        let offset = offset.min(node.attributes.size);
+        let count = (node.attributes.size - offset).min(length as u64);
+        Ok((data + offset, count as usize))
+    }
+}
+
+/// Says how to decompress what is compressed, and nothing about the rest.
+///
+/// # Errors
+/// It is compressed, or cannot be read.
+pub fn check_compression(archive: &File, path: &Path) -> io::Result<()> {
+    let mut first = [0; 6];
+    let read = archive.read_at(&mut first, 0)?;
+    for (magic, what, by) in COMPRESSED {
+        if first[..read].starts_with(magic) {
+            let why = format!(
+                "it is compressed ({what}); decompress it first: {by} {}",
+                path.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+        }
+    }
+    Ok(())
+}
+
+/// What the root is like, and directories of which only paths tell.
+fn root_of(archive: &std::fs::Metadata, stamp: &Stamp) -> Attributes {
+    let nanoseconds = u32::try_from(stamp.mtime.1).unwrap_or(0);
+    let time = pax::clamped(stamp.mtime.0, nanoseconds);
+    Attributes {
+        kind: FileType::Directory,
+        mode: 0o755,
+        links: 2,
+        uid: archive.uid(),
+        gid: archive.gid(),
+        size: 0,
+        used: 0,
+        device: Device::default(),
+        fsid: stamp.generation(),
+        fileid: ROOT,
+        atime: time,
+        mtime: time,
+        ctime: time,
+    }
+}
+
+impl Store for TarStore {
+    fn root(&self) -> ObjectId {
+        ObjectId {
+            ino: ROOT,
+            generation: self.generation,
+        }
+    }
+
+    fn getattr(&self, object: ObjectId) -> Result<Attributes> {
+        Ok(self.node(object)?.attributes)
+    }
+
+    fn access(&self, who: &Credential, object: ObjectId, mask: u32) -> Result<u32> {
+        let changes = access::MODIFY | access::EXTEND | access::DELETE;
+        let attributes = self.getattr(object)?;
+        Ok(attributes_permit(&attributes, who, mask & !changes))
+    }
+
+    fn is_at_hand(&self, _object: ObjectId) -> bool {
+        true
+    }
+
+    fn mode_decides(&self, object: ObjectId) -> Result<bool> {
+        self.node(object).map(|_| true)
+    }
+
+    fn lookup(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<(ObjectId, Attributes)> {
+        let (node, names) = self.names(directory)?;
+        let name = Name::parse(name)?;
+        check_search(&node.attributes, who)?;
+        let found = match name {
+            Name::Here => node,
+            Name::Up => self.numbered(names.parent),
+            Name::Proper(name) => {
+                let place = names
+                    .sorted
+                    .binary_search_by(|(known, _)| (**known).cmp(name));
+                self.numbered(names.sorted[place.map_err(|_| Status::NoEnt)?].1)
+            }
+        };
+        Ok((self.id(found), found.attributes))
+    }
+
+    fn lookup_at_hand(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Option<Result<(ObjectId, Attributes)>> {
+        Some(self.lookup(who, directory, name))
+    }
+
+    fn readlink(&self, object: ObjectId) -> Result<Vec<u8>> {
+        match &self.node(object)?.body {
+            Body::Symlink(target) => Ok(target.clone()),
+            _ => Err(Status::Inval.into()),
+        }
+    }
+
+    fn read_at(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize> {
+        let (start, count) = self.place(object, offset, data.len())?;
+        let read = self.archive.read_exact_at(&mut data[..count], start);
+        // Whoever writes to a file sets its time first: what was read is good if that has not moved.
+        self.look()?;
+        read?;
+        Ok(count)
+    }
+
+    fn read_at_hand(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> bool {
+        let wanted = data.len();
+        let Ok((start, count)) = self.place(object, offset, wanted) else {
+            return false;
+        };
+        if count < wanted {
+            return false;
+        }
+        let data = &mut [IoSliceMut::new(data)];
+        let read = preadv2(&self.archive, data, start, ReadWriteFlags::NOWAIT);
+        read == Ok(wanted) && self.look().is_ok()
+    }
+
+    fn write_from(&self, _: &Credential, _: ObjectId, _: u64, _: &Gather<'_>) -> Result<usize> {
+        Err(Status::RoFs.into())
+    }
+
+    fn sync(&self, object: ObjectId, _data_only: bool) -> Result<()> {
+        self.node(object).map(|_| ())
+    }
+
+    fn setattr(&self, _: &Credential, _: ObjectId, _: &SetAttributes) -> Result<Attributes> {
+        Err(Status::RoFs.into())
+    }
+
+    fn create(&self, _: &Credential, _: ObjectId, _: &[u8], _: CreateHow<'_>) -> Result<Created> {
+        Err(Status::RoFs.into())
+    }
+
+    fn mkdir(
+        &self,
+        _: &Credential,
+        _: ObjectId,
+        _: &[u8],
+        _: &SetAttributes,
+    ) -> Result<(ObjectId, Attributes)> {
+        Err(Status::RoFs.into())
+    }
+
+    fn symlink(
+        &self,
+        _: &Credential,
+        _: ObjectId,
+        _: &[u8],
+        _: &[u8],
+        _: &SetAttributes,
+    ) -> Result<(ObjectId, Attributes)> {
+        Err(Status::RoFs.into())
+    }
+
+    fn mknod(
+        &self,
+        _: &Credential,
+        _: ObjectId,
+        _: &[u8],
+        _: Special,
+        _: &SetAttributes,
+    ) -> Result<(ObjectId, Attributes)> {
+        Err(Status::RoFs.into())
+    }
+
+    fn link(&self, _: &Credential, _: ObjectId, _: ObjectId, _: &[u8]) -> Result<Attributes> {
+        Err(Status::RoFs.into())
+    }
+
+    fn rename(
+        &self,
+        _: &Credential,
+        _: (ObjectId, &[u8]),
+        _: (ObjectId, &[u8]),
+    ) -> Result<Option<Unlinked>> {
+        Err(Status::RoFs.into())
+    }
+
+    fn remove(&self, _: &Credential, _: ObjectId, _: &[u8]) -> Result<Unlinked> {
+        Err(Status::RoFs.into())
+    }
+
+    fn rmdir(&self, _: &Credential, _: ObjectId, _: &[u8]) -> Result<ObjectId> {
+        Err(Status::RoFs.into())
+    }
+
+    fn readdir(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        range: ReaddirRange,
+    ) -> Result<Listing> {
+        range.check()?;
+        let (node, names) = self.names(directory)?;
+        check_list(&node.attributes, who)?;
+        let searchable = check_search(&node.attributes, who).is_ok();
+        let entry = |cookie, name: &[u8], found: &Node| {
+            let fileid = found.attributes.fileid;
+            let shown = range.plus && (searchable || fileid == directory.ino);
+            DirEntry {
+                fileid,
+                name: name.to_vec(),
+                cookie,
+                object: shown.then(|| (self.id(found), found.attributes)),
+            }
+        };
+        let parent = self.numbered(names.parent);
+        let dots = [(1, b".".as_slice(), node), (2, b"..", parent)];
+        let dots = dots.into_iter().filter(|(at, ..)| *at > range.cookie);
+        let seen = usize::try_from(range.cookie.saturating_sub(2)).unwrap_or(usize::MAX);
+        let rest = names.sorted.iter().enumerate().skip(seen);
+        let rest = rest.map(|(at, (name, place))| (at as u64 + 3, &**name, self.numbered(*place)));
+        let mut all = dots.chain(rest);
+        let most = range.max_entries.max(1);
+        let entries = all.by_ref().take(most);
+        let entries = entries.map(|(cookie, name, node)| entry(cookie, name, node));
+        Ok(Listing {
+            entries: entries.collect(),
+            eof: all.next().is_none(),
+            verifier: ReaddirRange::VERIFIER,
+        })
+    }
+
+    fn statfs(&self, object: ObjectId) -> Result<Space> {
+        self.node(object)?;
+        Ok(Space {
+            total_bytes: self.stamp.size,
+            free_bytes: 0,
+            available_bytes: 0,
+            total_files: self.index.nodes.len() as u64,
+            free_files: 0,
+            available_files: 0,
+        })
+    }
+
+    fn pathconf(&self, object: ObjectId) -> Result<Limits> {
+        self.node(object)?;
+        Ok(Limits {
+            link_max: u32::MAX,
+            name_max: NAME_MAX as u32,
+            size_max: i64::MAX as u64,
+            time_delta_ns: 1,
+            no_trunc: true,
+            chown_restricted: true,
+            case_insensitive: false,
+            case_preserving: true,
+            read_only: true,
+        })
+    }
+
+    fn handle(&self, object: ObjectId) -> Result<HandleBytes> {
+        self.node(object)?;
+        Ok(self.handles.make(object))
+    }
+
+    fn open_handle(&self, handle: &[u8]) -> Result<ObjectId> {
+        let object = self.handles.open(handle).map_err(|_| Status::BadHandle)?;
+        self.node(object).map(|node| self.id(node))
+    }
+
+    /// One look at the archive, by who waits for events, watches them all.
+    fn watch(&self, object: ObjectId) -> bool {
+        self.node(object).is_ok()
+    }
+
+    fn unwatch(&self, _object: ObjectId) {}
+
+    fn wait_events(&self, timeout: Duration) -> Vec<OutsideEvent> {
+        let mut interrupted = self.interrupted.lock();
+        if !*interrupted {
+            interrupted = self.news.wait_timeout(interrupted, timeout.into()).0;
+        }
+        *interrupted = false;
+        drop(interrupted);
+        if self.look().is_err() && !self.told.swap(true, Ordering::AcqRel) {
+            return vec![OutsideEvent::Overflow];
+        }
+        Vec::new()
+    }
+
+    fn interrupt(&self) {
+        *self.interrupted.lock() = true;
+        self.news.notify_all();
+    }
+}
+
+/// Reads bytes as an archive and checks what the index promises: for the fuzzer.
+#[doc(hidden)]
+pub fn fuzz(bytes: &[u8]) {
+    struct Slice<'a>(&'a [u8]);
+    impl Bytes for Slice<'_> {
+        fn length(&self) -> u64 {
+            self.0.len() as u64
+        }
+        fn read_exact(&self, data: &mut [u8], offset: u64) -> io::Result<()> {
+            let start = usize::try_from(offset).map_err(io::Error::other)?;
+            let found = self.0.get(start..).and_then(|rest| rest.get(..data.len()));
+            data.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+            Ok(())
+        }
+    }
+    let time = Time {
+        seconds: 0,
+        nanoseconds: 0,
+    };
+    let root = Attributes {
+        kind: FileType::Directory,
+        mode: 0o755,
+        links: 2,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        used: 0,
+        device: Device::default(),
+        fsid: 0,
+        fileid: ROOT,
+        atime: time,
+        mtime: time,
+        ctime: time,
+    };
+    let bounds = Bounds {
+        objects: 1000,
+        names: 1 << 16,
+    };
+    let Ok(index) = Index::read(&Slice(bytes), root, bounds) else {
+        return;
+    };
+    assert!(index.nodes.len() <= bounds.objects);
+    let (mut links, mut names_bytes) = (vec![0; index.nodes.len()], 0);
+    links[0] = 2;
+    for (place, node) in index.nodes.iter().enumerate() {
+        match &node.body {
+            Body::File(data) => {
+                let end = data.checked_add(node.attributes.size);
+                assert!(end.is_some_and(|end| end <= bytes.len() as u64));
+            }
+            Body::Directory(names) if node.attributes.links > 0 => {
+                for (name, child) in &names.sorted {
+                    names_bytes += name.len();
+                    assert!(matches!(Name::parse(name), Ok(Name::Proper(_))));
+                    match &index.nodes[*child as usize].body {
+                        Body::Directory(inner) => {
+                            assert_eq!(inner.parent as usize, place);
+                            links[*child as usize] += 2;
+                            links[place] += 1;
+                        }
+                        _ => links[*child as usize] += 1,
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(names_bytes <= bounds.names);
+    for (node, counted) in index.nodes.iter().zip(links) {
+        assert_eq!(node.attributes.links, counted);
+        let found = index.find(node.attributes.fileid).is_some();
+        assert_eq!(found, counted > 0);
+    }
+}
