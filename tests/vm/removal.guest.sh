@@ -29,7 +29,7 @@ end() {
     WALK_SERVER=
     same $status 0
 }
-one_sided() { timeout 20 odafs cat --why "$by_verbs" | grep -q one-sided; }
+one_sided() { timeout 20 odafs cat --why --route one-sided "$by_verbs" | grep -q one-sided; }
 
 step "our server starts"
 mkdir /tmp/tree
