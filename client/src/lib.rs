@@ -87,6 +87,11 @@
 //! | `url`, `default_socket`, `error`, `errno` | addresses, and what goes wrong |
 #![forbid(unsafe_code)]
 
+/// The programs of the package's page.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod ahead;
 mod budget;
 mod buffer;
