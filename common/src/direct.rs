@@ -1,6 +1,6 @@
 //! The direct protocol: guarded reads and the attaching of a connection to a session.
 //!
-//! Messages are little-endian with fixed layouts, every field aligned to its size (docs/WIRE.md).
+//! Messages are little-endian with fixed layouts, every field aligned to its size (docs/WIRE-DIRECT.md).
 
 use crate::connect::Nonce;
 use crate::exception::Exception;

@@ -488,7 +488,7 @@ fn tshark_understands_guarded_reads() {
     }
 }
 
-/// Tag and offset of the sink in a sealed request (docs/WIRE.md), behind the length of the segment and its header.
+/// Tag and offset of the sink in a sealed request (docs/WIRE-DIRECT.md), behind the length of the segment and its header.
 fn sink(payload: &str) -> Vec<u64> {
     let request = &payload[2 * (2 + UNTAGGED_BYTES as usize)..];
     let little = |at: usize, bytes: usize| {

@@ -1,4 +1,4 @@
-"""What docs/WIRE.md says, tried on a server: by a client that was written from it."""
+"""What docs/WIRE.md and docs/WIRE-DIRECT.md say, tried on a server: by a client that was written from it."""
 
 import os
 import signal

@@ -1,1 +1,4 @@
-"""A small client of ODAFS, written from docs/WIRE.md and the RFCs that it names. Sections in comments are WIRE's."""
+"""A small client of ODAFS, written from docs/WIRE.md, docs/WIRE-DIRECT.md and the RFCs that they name.
+
+Sections in comments are those of these two pages, which share one numbering.
+"""
