@@ -22,7 +22,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use odafs_common::wire::nfs3::{Attributes, Status};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::{Arc, MutexGuard};
 
@@ -30,7 +29,7 @@ use crate::export::Export;
 use crate::file::{File, Leaf, PageLock, Standing};
 use crate::metrics::Reason;
 use crate::read::{Effort, ReadFailed};
-use crate::store::{ObjectId, OutsideEvent};
+use crate::store::{Attributes, ObjectId, OutsideEvent, Status};
 
 /// How long attributes of a file without a watch are taken for current.
 const UNWATCHED_AGE_MAX: Nanos = Nanos::from_secs(1);

@@ -1,18 +1,18 @@
 //! Changes by others, and by ourselves under other names.
 
 use odafs_common::exception::Exception;
-use odafs_common::wire::nfs3::{Stable, WccAttributes, WccData};
 
 use odafs_fabric::sync::Mutex;
 
 use super::*;
+use crate::around::{Around, Before};
 use crate::namespace;
 use crate::read::ReadRange;
 use crate::store::{
     CreateHow, Credential, Meddler, MemoryStore, Operation, OutsideChange, Store as _,
 };
 use crate::testing::{PAGE, World, other, owner};
-use crate::write::{commit, write};
+use crate::write::{Stable, commit, write};
 
 const P: usize = PAGE as usize;
 
@@ -124,10 +124,10 @@ fn meddler(file: &File) -> Meddler {
 
 #[test]
 fn attributes_around_a_write_are_true_beside_an_outside_change() {
-    type Act = fn(&World, &Arc<File>) -> WccData;
-    fn put(world: &World, who: &Credential, file: &Arc<File>, at: u64, data: &[u8]) -> WccData {
+    type Act = fn(&World, &Arc<File>) -> Around;
+    fn put(world: &World, who: &Credential, file: &Arc<File>, at: u64, data: &[u8]) -> Around {
         let written = write(&world.export, who, file, at, data, Stable::Unstable);
-        written.map_or_else(|refused| refused.wcc, |written| written.wcc)
+        written.map_or_else(|refused| refused.around, |written| written.around)
     }
     let acts: [(&str, Act); 5] = [
         ("write", |world, file| put(world, &owner(), file, 0, b"x")),
@@ -147,17 +147,17 @@ fn attributes_around_a_write_are_true_beside_an_outside_change() {
         let now = || world.store.getattr(file.object()).expect("there");
         // Nobody else.
         let before = now();
-        let wcc = act(&world, &file);
+        let around = act(&world, &file);
         if name != "refused" {
-            assert_eq!(wcc.before, Some(WccAttributes::from(&before)), "{name}");
+            assert_eq!(around.before, Some(Before::from(&before)), "{name}");
         }
-        assert_eq!(wcc.after, Some(now()), "{name}");
+        assert_eq!(around.after, Some(now()), "{name}");
         // Someone before, unnoticed.
-        let known = WccAttributes::from(&now());
+        let known = Before::from(&now());
         meddler(&file)(&world.store);
-        let wcc = act(&world, &file);
-        assert_ne!(wcc.before, Some(known), "{name}");
-        assert_eq!(wcc.after, Some(now()), "{name}");
+        let around = act(&world, &file);
+        assert_ne!(around.before, Some(known), "{name}");
+        assert_eq!(around.after, Some(now()), "{name}");
     }
 }
 
@@ -166,9 +166,9 @@ fn an_outside_change_during_a_commit_is_not_the_commits() {
     let world = World::new(64);
     let file = world.file("a", &[1; P]);
     world.store.meddle_next(Operation::Sync, meddler(&file));
-    let (_, wcc) = commit(&world.export, &file).expect("committed");
+    let (_, around) = commit(&world.export, &file).expect("committed");
     let now = world.store.getattr(file.object()).expect("there");
-    assert_eq!((wcc.before, wcc.after), (None, Some(now)));
+    assert_eq!((around.before, around.after), (None, Some(now)));
 }
 
 /// Of a file of 100 bytes, its only page in memory: someone else appends as many.
@@ -283,7 +283,7 @@ fn files_without_a_watch_are_looked_at() {
         .outside_change(file.object(), change)
         .expect("changed");
     // GETATTR notices.
-    crate::write::attributes(&world.export, file.object()).expect("there");
+    crate::attributes::attributes(&world.export, file.object()).expect("there");
     assert_eq!(world.read(&file, 0, 2), [b'2', 1]);
     // So does a read, once the attributes are too old; a thread that polls leaves it to others.
     world
@@ -310,16 +310,16 @@ fn our_own_changes_are_not_taken_for_others() {
         crate::write::set_attributes(export, &owner(), file.object(), &new, None).expect("set");
     };
     world.write(&file, 0, b"x");
-    set(odafs_common::wire::nfs3::SetAttributes {
+    set(crate::store::SetAttributes {
         mode: Some(0o640),
         ..Default::default()
     });
-    set(odafs_common::wire::nfs3::SetAttributes {
+    set(crate::store::SetAttributes {
         size: Some(10),
         ..Default::default()
     });
-    set(odafs_common::wire::nfs3::SetAttributes {
-        mtime: odafs_common::wire::nfs3::SetTime::ServerTime,
+    set(crate::store::SetAttributes {
+        mtime: crate::store::SetTime::ServerTime,
         ..Default::default()
     });
     namespace::link(export, &owner(), file.object(), root, b"b").expect("linked");
@@ -336,7 +336,7 @@ fn outside_write_under_way(world: &World, file: &Arc<File>) -> Attributes {
     let object = file.object();
     let change = OutsideChange::BeginWrite;
     world.store.outside_change(object, change).expect("begun");
-    let seen = crate::write::attributes(&world.export, object).expect("there");
+    let seen = crate::attributes::attributes(&world.export, object).expect("there");
     assert_eq!(world.read(file, 0, 1), [1]);
     seen
 }
@@ -357,7 +357,7 @@ fn what_was_read_while_an_outside_write_was_under_way_is_read_again() {
             world.write(&file, PAGE, b"ours");
             world.observe();
             assert_eq!(world.read(&file, 0, 1), [1]);
-            seen = crate::write::attributes(&world.export, file.object()).expect("there");
+            seen = crate::attributes::attributes(&world.export, file.object()).expect("there");
         }
         let reference = world
             .client(&owner())
@@ -375,7 +375,7 @@ fn what_was_read_while_an_outside_write_was_under_way_is_read_again() {
                 .read(reference.address, &mut [0; 1], reference.epoch)
         );
         // Clients that keep pages see another version.
-        let now = crate::write::attributes(&world.export, file.object()).expect("there");
+        let now = crate::attributes::attributes(&world.export, file.object()).expect("there");
         assert!(now.ctime > seen.ctime && now.mtime > seen.mtime);
         assert_eq!(world.export.metrics().outside_changes.get(), 1);
     }
@@ -468,7 +468,7 @@ fn an_unchecked_create_cuts_what_is_there() {
     world.read(&file, 0, 1);
     let mut client = world.client(&owner());
     let old = client.reference(&file, 0).expect("resident");
-    let new = odafs_common::wire::nfs3::SetAttributes {
+    let new = crate::store::SetAttributes {
         size: Some(0),
         ..Default::default()
     };

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use odafs_common::wire::nfs3::Attributes;
+use crate::store::Attributes;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::{Arc, RwLock};
 use odafs_nic::capability::ReaderClass;
@@ -121,7 +121,7 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use odafs_common::wire::nfs3::{Device, FileType, Time};
+    use crate::store::{Device, FileType, Time};
 
     use super::*;
     use crate::namespace::remove;
@@ -143,6 +143,7 @@ mod tests {
             atime: Time::default(),
             mtime: Time::default(),
             ctime: Time::default(),
+            change: 0,
         }
     }
 

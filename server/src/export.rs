@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use odafs_common::direct::Feedback;
 use odafs_common::page::PageSize;
-use odafs_common::wire::nfs3::{Attributes, FileType, Status};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::entropy;
 use odafs_fabric::memory::Arena;
@@ -14,6 +13,7 @@ use odafs_nic::capability::{ReaderClass, SessionId};
 use odafs_nic::host_vm::{HostVm, SharedVm};
 use odafs_nic::nic::{Nic, NicConfig};
 
+use crate::around::Changes;
 use crate::cache::Cache;
 use crate::classes::Classes;
 use crate::counters::Counters;
@@ -24,7 +24,9 @@ use crate::handles::{Handles, Known};
 use crate::metrics::Metrics;
 use crate::read::{Effort, ReadFailed};
 use crate::sessions::Sessions;
-use crate::store::{Advancing, ObjectId, Store, StoreError};
+use crate::store::{
+    Advancing, Attributes, FileType, HandleBytes, ObjectId, Status, Store, StoreError,
+};
 
 /// Whether clients may read pages directly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +84,7 @@ pub struct Export {
     handles: Handles,
     classes: Classes,
     sessions: Sessions,
+    changes: Changes,
     buffers: Buffers,
     verifier: AtomicU64,
     pulse: Pulse,
@@ -146,6 +149,7 @@ impl Export {
             handles: Handles::new(),
             classes: Classes::default(),
             sessions: Sessions::default(),
+            changes: Changes::default(),
             buffers: Buffers::default(),
             verifier: AtomicU64::new(entropy::word()),
             pulse: Pulse::new(clock::now()),
@@ -203,6 +207,11 @@ impl Export {
     #[cfg(test)]
     pub(crate) fn classes(&self) -> &Classes {
         &self.classes
+    }
+
+    /// Changes of objects without pages that are under way.
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {
@@ -266,6 +275,21 @@ impl Export {
                 .insert(handle, Known::File(Arc::downgrade(&file)));
         }
         Ok(file)
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> ObjectId {
+        self.store.root()
+    }
+
+    /// What a client keeps to name an object.
+    pub fn handle(&self, object: ObjectId) -> Result<HandleBytes, StoreError> {
+        self.store.handle(object)
+    }
+
+    /// So much is written and not synced that whoever writes shall sync right away.
+    pub fn wants_sync(&self) -> bool {
+        self.store.wants_sync()
     }
 
     fn shard(&self, object: ObjectId) -> &Shard {

@@ -19,7 +19,6 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use odafs_common::wire::nfs3::Attributes;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::FrameNumber;
 use odafs_fabric::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -30,7 +29,7 @@ use crate::classes::Class;
 use crate::counters::Counter;
 use crate::read::Effort;
 use crate::reports::Reports;
-use crate::store::{HandleBytes, ObjectId};
+use crate::store::{Attributes, HandleBytes, ObjectId};
 use crate::syncs::Syncs;
 
 /// A regular file that someone has read or written lately.

@@ -1,6 +1,8 @@
 //! The file server: page cache, stores, NFS and the ODAFS program.
 #![deny(unsafe_code)]
 
+mod around;
+mod attributes;
 mod cache;
 mod classes;
 mod counters;

@@ -7,7 +7,7 @@ use lru::LruCache;
 use odafs_common::wire::mount3::{
     self, DirPath, Exports, Mount, MountOk, Mounts, Name, PROGRAM, Procedure, Status, VERSION,
 };
-use odafs_common::wire::nfs3::{self, FileHandle, FileType};
+use odafs_common::wire::nfs3::FileHandle;
 use odafs_common::wire::rpc::{FLAVOR_NONE, FLAVOR_SYS};
 use odafs_common::wire::xdr::{Decode as _, Encode as _, Reader, Writer, XdrError};
 use odafs_fabric::Peer;
@@ -18,7 +18,7 @@ use crate::export::Export;
 use crate::namespace;
 use crate::read::Effort;
 use crate::rpc::{Admission, Answer, Call, Program, reply};
-use crate::store::{Credential, HandleBytes, ObjectId};
+use crate::store::{self, Credential, FileType, HandleBytes, ObjectId};
 
 /// The most mounts that DUMP remembers. It is a courtesy: nothing depends on it.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
@@ -51,9 +51,7 @@ impl MountProgram {
             return Err(Status::Access);
         }
         let directory = self.walk(&call.who, path)?;
-        let handle = self
-            .export
-            .store()
+        let handle = (self.export)
             .handle(directory)
             .map_err(|error| mount_status(error.status))?;
         let entry = (host(&call.caller.peer), path.to_vec());
@@ -66,7 +64,7 @@ impl MountProgram {
     fn walk(&self, who: &Credential, path: &[u8]) -> Result<ObjectId, Status> {
         let below =
             below_export(self.export.config().name.as_bytes(), path).ok_or(Status::NoEnt)?;
-        let mut directory = self.export.store().root();
+        let mut directory = self.export.root();
         for name in components(below) {
             // `..` is resolved on the store, whose root is its own parent.
             let (object, attributes) = namespace::lookup(&self.export, who, directory, name)
@@ -218,15 +216,15 @@ fn host(peer: &Peer) -> String {
     }
 }
 
-fn mount_status(status: nfs3::Status) -> Status {
+fn mount_status(status: store::Status) -> Status {
     match status {
-        nfs3::Status::Perm => Status::Perm,
-        nfs3::Status::NoEnt | nfs3::Status::Stale => Status::NoEnt,
-        nfs3::Status::Access => Status::Access,
-        nfs3::Status::NotDir => Status::NotDir,
-        nfs3::Status::Inval => Status::Inval,
-        nfs3::Status::NameTooLong => Status::NameTooLong,
-        nfs3::Status::Io => Status::Io,
+        store::Status::Perm => Status::Perm,
+        store::Status::NoEnt | store::Status::Stale => Status::NoEnt,
+        store::Status::Access => Status::Access,
+        store::Status::NotDir => Status::NotDir,
+        store::Status::Inval => Status::Inval,
+        store::Status::NameTooLong => Status::NameTooLong,
+        store::Status::Io => Status::Io,
         _ => Status::ServerFault,
     }
 }

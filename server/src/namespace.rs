@@ -1,12 +1,12 @@
-//! Operations on names that reach the pages of files: thin functions that call the store and then revoke.
-//! Those on directories alone (MKDIR, RMDIR, SYMLINK, MKNOD, READDIR …) go to the store directly. All may block, but
-//! for [`lookup_at_hand`].
-
-use odafs_common::wire::nfs3::{Attributes, SetAttributes};
+//! Operations on names: thin functions that call the store, and then revoke where pages of files are concerned. All may
+//! block, but for [`lookup_at_hand`].
 
 use crate::change;
 use crate::export::Export;
-use crate::store::{CreateHow, Created, Credential, ObjectId, StoreError, Unlinked};
+use crate::store::{
+    Attributes, CreateHow, Created, Credential, Listing, ObjectId, ReaddirRange, SetAttributes,
+    Special, StoreError, Unlinked,
+};
 use crate::write::set_attributes;
 
 /// CREATE; an existing file is cut to the size asked for.
@@ -27,8 +27,9 @@ pub fn create(
             size,
             ..SetAttributes::default()
         };
-        let wcc = set_attributes(export, who, created.object, &cut, None).map_err(|no| no.error)?;
-        created.attributes = wcc.after.unwrap_or(created.attributes);
+        let around =
+            set_attributes(export, who, created.object, &cut, None).map_err(|no| no.error)?;
+        created.attributes = around.after.unwrap_or(created.attributes);
     }
     Ok(created)
 }
@@ -100,6 +101,74 @@ pub fn lookup_at_hand(
         Ok((object, attributes)) if change::is_news(export, *object, attributes) => None,
         _ => Some(found),
     }
+}
+
+/// MKDIR.
+pub fn mkdir(
+    export: &Export,
+    who: &Credential,
+    directory: ObjectId,
+    name: &[u8],
+    new: &SetAttributes,
+) -> Result<(ObjectId, Attributes), StoreError> {
+    export.store().mkdir(who, directory, name, new)
+}
+
+/// RMDIR.
+pub fn rmdir(
+    export: &Export,
+    who: &Credential,
+    directory: ObjectId,
+    name: &[u8],
+) -> Result<(), StoreError> {
+    export.store().rmdir(who, directory, name).map(drop)
+}
+
+/// SYMLINK.
+pub fn symlink(
+    export: &Export,
+    who: &Credential,
+    directory: ObjectId,
+    name: &[u8],
+    target: &[u8],
+    new: &SetAttributes,
+) -> Result<(ObjectId, Attributes), StoreError> {
+    export.store().symlink(who, directory, name, target, new)
+}
+
+/// READLINK.
+pub fn readlink(export: &Export, link: ObjectId) -> Result<Vec<u8>, StoreError> {
+    export.store().readlink(link)
+}
+
+/// MKNOD.
+pub fn mknod(
+    export: &Export,
+    who: &Credential,
+    directory: ObjectId,
+    name: &[u8],
+    what: Special,
+    new: &SetAttributes,
+) -> Result<(ObjectId, Attributes), StoreError> {
+    export.store().mknod(who, directory, name, what, new)
+}
+
+/// READDIR. What it shows of outside changes is true of the files' pages when it returns.
+pub fn readdir(
+    export: &Export,
+    who: &Credential,
+    directory: ObjectId,
+    range: ReaddirRange,
+) -> Result<Listing, StoreError> {
+    let listing = export.store().readdir(who, directory, range)?;
+    for (object, attributes) in listing
+        .entries
+        .iter()
+        .filter_map(|entry| entry.object.as_ref())
+    {
+        change::seen(export, *object, attributes);
+    }
+    Ok(listing)
 }
 
 fn unlink(export: &Export, unlinked: Unlinked) {

@@ -1,6 +1,5 @@
 //! Reading: all the branching of a read is in this file, top to bottom; what it calls are leaves.
 
-use odafs_common::wire::nfs3::{Attributes, Status, access};
 use odafs_fabric::memory::FrameNumber;
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::ChunkSource;
@@ -9,7 +8,7 @@ use crate::change;
 use crate::export::Export;
 use crate::file::{Facts, File, Leaf, PageLock};
 use crate::fill;
-use crate::store::{Credential, may_read};
+use crate::store::{Attributes, Credential, Status, access, may_read};
 
 /// How far a call may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

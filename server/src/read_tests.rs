@@ -1,7 +1,7 @@
 //! Reads, references and pageout.
 
+use crate::store::Status;
 use odafs_common::exception::Exception;
-use odafs_common::wire::nfs3::Status;
 use odafs_nic::calls::ChunkSource;
 use odafs_nic::nic::NicConfig;
 
@@ -147,7 +147,7 @@ fn rights_are_checked_on_every_read() {
     let world = World::new(64);
     let file = world.file("a", &pattern(100));
     world.read(&file, 0, 100);
-    let new = odafs_common::wire::nfs3::SetAttributes {
+    let new = crate::store::SetAttributes {
         mode: Some(0o600),
         ..Default::default()
     };
@@ -216,7 +216,7 @@ fn no_references_without_a_right_or_without_direct_access() {
     let world = World::new(64);
     let file = world.file("a", &pattern(100));
     world.read(&file, 0, 100);
-    let new = odafs_common::wire::nfs3::SetAttributes {
+    let new = crate::store::SetAttributes {
         mode: Some(0o600),
         ..Default::default()
     };

@@ -1,7 +1,6 @@
 //! Many threads at one export: what anyone reads, by whatever route, must be a version of that page of that file
 //! that was current at some time during the read.
 
-use odafs_common::wire::nfs3::{SetAttributes, Stable};
 use odafs_fabric::memory::{ArenaView, FrameNumber};
 use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, thread};
@@ -9,8 +8,9 @@ use odafs_fabric::sync::{Arc, Mutex, thread};
 use crate::change;
 use crate::file::File;
 use crate::read::{Effort, ReadFailed, ReadRange, read, read_pinned};
+use crate::store::SetAttributes;
 use crate::testing::{PAGE, World, owner};
-use crate::write::{set_attributes, write};
+use crate::write::{Stable, set_attributes, write};
 use odafs_nic::calls::ChunkSource;
 
 const FILES: usize = 3;

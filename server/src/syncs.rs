@@ -74,14 +74,13 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use odafs_common::wire::nfs3::{SetAttributes, Stable, Status};
     use odafs_fabric::sync::thread;
 
     use super::*;
     use crate::read::Effort;
-    use crate::store::{BeforeSync, Operation};
+    use crate::store::{BeforeSync, Operation, SetAttributes, Status};
     use crate::testing::{World, owner};
-    use crate::write::{commit, set_attributes, write};
+    use crate::write::{Stable, commit, set_attributes, write};
 
     /// A world in which each sync tells that it has begun, and waits until it is told to go on.
     fn with_slow_syncs() -> (World, mpsc::Receiver<()>, mpsc::Sender<()>) {

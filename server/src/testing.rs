@@ -7,7 +7,6 @@ use odafs_common::mac::MacAlgorithm;
 use odafs_common::page::{Layout, PageSize};
 use odafs_common::reference::Reference;
 use odafs_common::session::SessionKey;
-use odafs_common::wire::nfs3::{SetAttributes, Stable};
 use odafs_common::wire::odafs::PageReference;
 use odafs_fabric::Peer;
 use odafs_fabric::clock::{self, Nanos};
@@ -23,8 +22,8 @@ use crate::file::File;
 use crate::read::{Effort, ReadDone, ReadFailed, ReadRange, read};
 use crate::references::piggyback;
 use crate::sessions::{OpenSession, Owner};
-use crate::store::{CreateHow, Credential, MemoryStore, Store};
-use crate::write::{Written, write};
+use crate::store::{CreateHow, Credential, MemoryStore, SetAttributes, Store};
+use crate::write::{Stable, Written, write};
 
 pub(crate) const PAGE: u64 = 4096;
 

@@ -10,21 +10,32 @@
 
 use std::ops::RangeInclusive;
 
-use odafs_common::wire::nfs3::{
-    Attributes, FileType, SetAttributes, SetTime, Stable, Status, Time, WccAttributes, WccData,
-};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
+use crate::around::{Around, Before};
+use crate::attributes::attributes;
 use crate::change::{self, Recording};
 use crate::export::Export;
 use crate::file::{File, LEAF_PAGES, Leaf, PageLock, Standing};
 use crate::metrics::Reason;
-use crate::read::Effort;
-use crate::store::{Credential, ObjectId, StoreError};
+use crate::store::{
+    Attributes, Credential, FileType, ObjectId, SetAttributes, SetTime, Status, StoreError, Time,
+};
 use crate::syncs::Synced;
 
 mod pages;
+
+/// How stable the data of a write shall be when it returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stable {
+    /// They may be lost until a commit.
+    Unstable,
+    /// The data, and what it takes to read them again, are on stable storage.
+    DataSync,
+    /// The data and all attributes are on stable storage.
+    FileSync,
+}
 
 /// A change that was refused, and the attributes around it as far as they are known.
 #[derive(Clone, Copy, Debug)]
@@ -32,14 +43,14 @@ pub struct Refused {
     /// Why.
     pub error: StoreError,
     /// The file before and after.
-    pub wcc: WccData,
+    pub around: Around,
 }
 
 impl Refused {
     fn plain(error: impl Into<StoreError>) -> Self {
         Self {
             error: error.into(),
-            wcc: WccData::default(),
+            around: Around::default(),
         }
     }
 
@@ -47,7 +58,7 @@ impl Refused {
     fn unchanged(export: &Export, file: &File, error: impl Into<StoreError>) -> Self {
         Self {
             error: error.into(),
-            wcc: WccData {
+            around: Around {
                 before: None,
                 after: attributes(export, file.object()).ok(),
             },
@@ -65,7 +76,7 @@ pub struct Written {
     /// Write verifier: another one whenever unstable data may have been lost.
     pub verifier: [u8; 8],
     /// The file before and after.
-    pub wcc: WccData,
+    pub around: Around,
 }
 
 /// The largest file (RFC 1813 `maxfilesize`): what a signed 64-bit offset can reach.
@@ -92,13 +103,13 @@ pub fn write<'d>(
         Stable::Unstable if !export.store().wants_sync() => Ok(verifier),
         _ => sync(export, file, stable != Stable::FileSync),
     };
-    let (count, wcc) = match data.is_empty() {
+    let (count, around) = match data.is_empty() {
         // The store refuses who may not write, and does nothing else.
         true => {
             let judged = || export.store().write_from(who, file.object(), offset, data);
-            let (settled, wcc) = around(export, file, || judged().and_then(|_| settle()));
-            settled.map_err(|error| Refused { error, wcc })?;
-            (0, wcc)
+            let (settled, around) = with_looks(export, file, || judged().and_then(|_| settle()));
+            settled.map_err(|error| Refused { error, around })?;
+            (0, around)
         }
         false => {
             let put = Put {
@@ -108,15 +119,15 @@ pub fn write<'d>(
                 offset,
                 data,
             };
-            let (count, wcc) = put.run(end)?;
-            settle().map_err(|error| Refused { error, wcc })?;
+            let (count, around) = put.run(end)?;
+            settle().map_err(|error| Refused { error, around })?;
             // Someone else's sync of the file has failed meanwhile, and may have been told of the loss of these bytes. To
             // ask for them again would be wrong: they may be there, and others may have written over them since.
             if stable != Stable::Unstable && file.syncs().failures() != failures {
                 let error = Status::Io.into();
-                return Err(Refused { error, wcc });
+                return Err(Refused { error, around });
             }
-            (count, wcc)
+            (count, around)
         }
     };
     export.metrics().writes.increment();
@@ -125,15 +136,15 @@ pub fn write<'d>(
         count,
         committed: stable,
         verifier,
-        wcc,
+        around,
     })
 }
 
 /// COMMIT: all that was written is on stable storage when it returns; the write verifier. May block.
-pub fn commit(export: &Export, file: &Arc<File>) -> Result<([u8; 8], WccData), Refused> {
-    let (synced, wcc) = around(export, file, || sync(export, file, true));
-    let verifier = synced.map_err(|error| Refused { error, wcc })?;
-    Ok((verifier, wcc))
+pub fn commit(export: &Export, file: &Arc<File>) -> Result<([u8; 8], Around), Refused> {
+    let (synced, around) = with_looks(export, file, || sync(export, file, true));
+    let verifier = synced.map_err(|error| Refused { error, around })?;
+    Ok((verifier, around))
 }
 
 /// After a failure the kernel may have dropped what it could not write, and it tells only one of us: all that
@@ -157,14 +168,14 @@ fn sync(export: &Export, file: &Arc<File>, data_only: bool) -> Synced {
 }
 
 /// The attributes around what changes none of them: if they are others afterwards, that was someone else's doing.
-fn around<T>(export: &Export, file: &File, act: impl FnOnce() -> T) -> (T, WccData) {
+fn with_looks<T>(export: &Export, file: &File, act: impl FnOnce() -> T) -> (T, Around) {
     let look = || attributes(export, file.object()).ok();
-    let before = look().as_ref().map(WccAttributes::from);
+    let before = look().as_ref().map(Before::from);
     let done = act();
     let after = look();
-    let now = after.as_ref().map(WccAttributes::from);
+    let now = after.as_ref().map(Before::from);
     let before = before.filter(|_| before == now);
-    (done, WccData { before, after })
+    (done, Around { before, after })
 }
 
 /// What became of the data of a write.
@@ -172,7 +183,7 @@ struct Done {
     /// Bytes written.
     written: Result<usize, StoreError>,
     /// The attributes around it.
-    wcc: WccData,
+    around: Around,
     /// They show that someone else was at the file too.
     foreign: bool,
 }
@@ -194,20 +205,20 @@ impl Put<'_> {
     }
 
     /// All of it. `end` is where it ends.
-    fn run(&self, end: u64) -> Result<(u32, WccData), Refused> {
+    fn run(&self, end: u64) -> Result<(u32, Around), Refused> {
         let done = self.within_size(end).unwrap_or_else(|| self.extending());
-        let mut wcc = done.wcc;
+        let mut around = done.around;
         if done.foreign {
             // What this finds is an outside change's business, not the write's.
             let _ = change::take_note(self.export, self.file);
-            wcc = WccData {
+            around = Around {
                 before: None,
                 after: attributes(self.export, self.file.object()).ok(),
             };
         }
         match done.written {
-            Ok(count) => Ok((count as u32, wcc)),
-            Err(error) => Err(Refused { error, wcc }),
+            Ok(count) => Ok((count as u32, around)),
+            Err(error) => Err(Refused { error, around }),
         }
     }
 
@@ -229,7 +240,7 @@ impl Put<'_> {
         if gate.gone {
             return Done {
                 written: Err(Status::Stale.into()),
-                wcc: WccData::default(),
+                around: Around::default(),
                 foreign: false,
             };
         }
@@ -268,7 +279,7 @@ impl Put<'_> {
 
         let recording = Recording::begin(self.export, self.file);
         // No other write comes between these attributes and those behind ours.
-        let before = WccAttributes::from(&self.file.attributes());
+        let before = Before::from(&self.file.attributes());
         self.file.reports().expect_own();
         let written = judged.and_then(|_| self.store(data));
         self.file.reports().expect_own();
@@ -293,7 +304,7 @@ impl Put<'_> {
             // The disk is full, or close to it: the store shall say how far it came.
             Ok(_) => self.retire_pages(&mut locks, Reason::Write),
             // Times may move even if no byte does.
-            Err(error) if error.may_be_partial() || before != WccAttributes::from(&after) => {
+            Err(error) if error.may_be_partial() || before != Before::from(&after) => {
                 self.file.counter().bump();
             }
             Err(_) => {}
@@ -302,13 +313,13 @@ impl Put<'_> {
         for leaf in &leaves {
             self.file.prune(leaf);
         }
-        let wcc = WccData {
+        let around = Around {
             before: Some(before),
             after: Some(after),
         };
         Done {
             written,
-            wcc,
+            around,
             foreign,
         }
     }
@@ -356,16 +367,16 @@ pub fn set_attributes(
     object: ObjectId,
     new: &SetAttributes,
     guard: Option<Time>,
-) -> Result<WccData, Refused> {
+) -> Result<Around, Refused> {
     let store = export.store();
     let before = store.getattr(object).map_err(Refused::plain)?;
     if before.kind != FileType::Regular {
         return set_plain(export, who, object, new, (guard, before));
     }
     let file = export.file(object).map_err(Refused::plain)?;
-    let wcc = set_file(export, who, &file, new, guard)?;
-    sync(export, &file, false).map_err(|error| Refused { error, wcc })?;
-    Ok(wcc)
+    let around = set_file(export, who, &file, new, guard)?;
+    sync(export, &file, false).map_err(|error| Refused { error, around })?;
+    Ok(around)
 }
 
 /// SETATTR of a regular file, but for its sync.
@@ -375,7 +386,7 @@ fn set_file(
     file: &Arc<File>,
     new: &SetAttributes,
     guard: Option<Time>,
-) -> Result<WccData, Refused> {
+) -> Result<Around, Refused> {
     let (store, object) = (export.store(), file.object());
     let gate = file.close();
     if gate.gone {
@@ -398,13 +409,13 @@ fn set_file(
         _ => new.size,
     };
     change::absorb_own(export, file, (&before, after.as_ref().ok()), asked);
-    let wcc = WccData {
-        before: Some(WccAttributes::from(&before)),
+    let around = Around {
+        before: Some(Before::from(&before)),
         after: after.ok(),
     };
     match set {
-        Ok(_) => Ok(wcc),
-        Err(error) => Err(Refused { error, wcc }),
+        Ok(_) => Ok(around),
+        Err(error) => Err(Refused { error, around }),
     }
 }
 
@@ -415,19 +426,19 @@ fn set_plain(
     object: ObjectId,
     new: &SetAttributes,
     (guard, before): (Option<Time>, Attributes),
-) -> Result<WccData, Refused> {
+) -> Result<Around, Refused> {
     check_guard(guard, &before)?;
-    let before = WccAttributes::from(&before);
+    let before = Before::from(&before);
     let store = export.store();
     let set = store.setattr(who, object, new);
     match set.and_then(|after| store.sync(object, false).map(|()| after)) {
-        Ok(after) => Ok(WccData {
+        Ok(after) => Ok(Around {
             before: Some(before),
             after: Some(after),
         }),
         Err(error) => Err(Refused {
             error,
-            wcc: WccData {
+            around: Around {
                 before: Some(before),
                 after: store.getattr(object).ok(),
             },
@@ -441,45 +452,11 @@ fn check_guard(guard: Option<Time>, now: &Attributes) -> Result<(), Refused> {
     }
     Err(Refused {
         error: Status::NotSync.into(),
-        wcc: WccData {
-            before: Some(WccAttributes::from(now)),
+        around: Around {
+            before: Some(Before::from(now)),
             after: Some(*now),
         },
     })
-}
-
-/// As [`attributes`], if that takes no waiting. `None`: it does, or there is something to take note of.
-pub fn attributes_at_hand(
-    export: &Export,
-    object: ObjectId,
-) -> Option<Result<Attributes, StoreError>> {
-    if !export.store().is_at_hand(object) {
-        return None;
-    }
-    let attributes = export.store().getattr(object);
-    match &attributes {
-        Ok(seen) if change::is_news(export, object, seen) => None,
-        _ => Some(attributes),
-    }
-}
-
-/// Attributes as of now; an outside change that they show is taken note of. May block.
-pub fn attributes(export: &Export, object: ObjectId) -> Result<Attributes, StoreError> {
-    let attributes = export.store().getattr(object)?;
-    match change::seen(export, object, &attributes) {
-        // It took a while, and others may have gone on meanwhile.
-        true => export.store().getattr(object),
-        false => Ok(attributes),
-    }
-}
-
-/// Attributes of what a handle stands for, for a reply that refuses a call and can do without. `None` too if nothing may
-/// block.
-pub fn attributes_of_handle(export: &Export, handle: &[u8], effort: Effort) -> Option<Attributes> {
-    match effort {
-        Effort::ResidentOnly => None,
-        Effort::MayBlock => attributes(export, export.resolve(handle, effort).ok()?).ok(),
-    }
 }
 
 #[cfg(test)]

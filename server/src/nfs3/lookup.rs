@@ -52,6 +52,6 @@ fn find(
         }
         Effort::MayBlock => namespace::lookup(export, who, directory, name),
     };
-    let found = found.and_then(|(object, attributes)| Ok((context.handle(object)?, attributes)));
-    Ok(found.map_err(|error| error.status))
+    let found = found.map_err(Status::from);
+    Ok(found.and_then(|(object, attributes)| Ok((context.handle(object)?, attributes.into()))))
 }

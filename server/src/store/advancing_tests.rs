@@ -1,6 +1,6 @@
 //! Times of a store whose clock stands still.
 
-use odafs_common::wire::nfs3::Status;
+use crate::store::Status;
 
 use super::*;
 use crate::store::{MemoryStore, Operation, OutsideChange, suite};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use odafs_common::wire::nfs3::{Attributes, SetAttributes};
+use crate::store::{Attributes, SetAttributes};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 

@@ -82,7 +82,7 @@ fn a_guard_is_heeded() {
     };
     let refused = guarded(wrong).expect_err("another time");
     assert_eq!(refused.error.status, Status::NotSync);
-    assert!(refused.wcc.after.is_some());
+    assert!(refused.around.after.is_some());
     assert_eq!(world.read(&file, 0, 10), b"x");
     guarded(ctime).expect("the right time");
     assert!(world.read(&file, 0, 10).is_empty());

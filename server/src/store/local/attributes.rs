@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, SetTime, Status, access};
+use crate::store::{Attributes, FileType, SetAttributes, SetTime, Status, access};
 use rustix::fs::{
     Access, AtFlags, CWD, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
     Uid, chmodat, chownat, fstatvfs, ftruncate, getxattr_query, openat, seek, utimensat,
@@ -207,7 +207,7 @@ pub(super) fn apply_times(object: BorrowedFd<'_>, new: &SetAttributes) -> Result
             tv_nsec: UTIME_NOW,
         }),
         SetTime::To(time) if time.nanoseconds < 1_000_000_000 => Ok(Timespec {
-            tv_sec: time.seconds.into(),
+            tv_sec: time.seconds,
             tv_nsec: time.nanoseconds.into(),
         }),
         SetTime::To(_) => Err(Status::Inval),

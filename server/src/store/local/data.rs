@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::os::fd::AsFd as _;
 
-use odafs_common::wire::nfs3::{FileType, Status};
+use crate::store::{FileType, Status};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use rustix::fs::{Access, fdatasync, fstat, fsync, readlinkat, syncfs};

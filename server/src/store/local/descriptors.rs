@@ -4,8 +4,8 @@
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
+use crate::store::{FileType, Status};
 use lru::LruCache;
-use odafs_common::wire::nfs3::{FileType, Status};
 use odafs_fabric::sync::thread::{self, JoinHandle};
 use odafs_fabric::sync::{Arc, Mutex};
 use rustix::fs::fdatasync;

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, SetTime, Status};
+use crate::store::{Attributes, FileType, SetAttributes, SetTime, Status};
 use odafs_fabric::sync::Arc;
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, fstat, fsync, linkat, makedev, mkdirat, mknodat, openat, openat2,

@@ -11,7 +11,7 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use odafs_common::wire::nfs3::Status;
+use crate::store::Status;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::Mode;
 use rustix::process::Gid;

@@ -6,7 +6,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use odafs_common::wire::nfs3::Attributes;
+use crate::store::Attributes;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SeekFrom, openat, seek, statat};
 
 use super::identity::Judge;

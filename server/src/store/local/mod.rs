@@ -41,7 +41,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, Status};
+use crate::store::{Attributes, FileType, SetAttributes, Status};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags, openat};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, Status};
+use crate::store::{Attributes, FileType, SetAttributes, Status};
 use proptest::prelude::*;
 
 use super::tests::{Place, Served, can_act};

@@ -4,8 +4,8 @@
 //! descriptor with unsynced bytes stays open until it is synced, whatever else is closed; the syncs of one object
 //! take turns; and a failure that nobody asked for is kept with the object until somebody asks.
 
+use crate::store::Status;
 use lru::LruCache;
-use odafs_common::wire::nfs3::Status;
 use odafs_fabric::sync::{Arc, Condvar, Mutex};
 
 use super::descriptors::Descriptor;
@@ -232,7 +232,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use odafs_common::wire::nfs3::{FileType, Status};
+    use crate::store::{FileType, Status};
 
     use super::super::descriptors::Use;
     use super::*;

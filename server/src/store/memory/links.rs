@@ -1,6 +1,6 @@
 //! Names that come, go and move.
 
-use odafs_common::wire::nfs3::{Attributes, Status};
+use crate::store::{Attributes, Status};
 
 use super::Operation;
 use super::node::{Body, Node};
@@ -36,7 +36,7 @@ impl Tree {
         parent.touch_data(now);
         let node = self.node_mut(object)?;
         node.attributes.links += 1;
-        node.attributes.ctime = now;
+        node.attributes.set_changed(now);
         let attributes = node.attributes;
         self.report(directory);
         self.report(object);
@@ -84,7 +84,7 @@ impl Tree {
             Body::Directory(names) => Some(names.parent),
             _ => None,
         };
-        node.attributes.ctime = now;
+        node.attributes.set_changed(now);
         node.attributes.links -= 1;
         let last = parent.is_some() || node.attributes.links == 0;
         if let Some(parent) = parent.and_then(|ino| self.nodes.get_mut(&ino)) {
@@ -170,7 +170,7 @@ impl Tree {
         let parent = self.node_mut(to)?;
         parent.names_mut()?.insert(name, moved.ino);
         parent.touch_data(now);
-        self.node_mut(moved)?.attributes.ctime = now;
+        self.node_mut(moved)?.attributes.set_changed(now);
         [from, to, moved]
             .into_iter()
             .for_each(|object| self.report(object));

@@ -11,7 +11,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use odafs_common::wire::nfs3::{Attributes, Device, FileType, SetAttributes, Status};
+use crate::store::{Attributes, Device, FileType, SetAttributes, Status};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Condvar, Mutex, MutexGuard};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use odafs_common::wire::nfs3::{Attributes, FileType, Status, Time};
+use crate::store::{Attributes, FileType, Status, Time};
 
 use crate::store::{ObjectId, Result};
 
@@ -37,7 +37,7 @@ impl Node {
     /// A change of the data at that time.
     pub fn touch_data(&mut self, now: Time) {
         self.attributes.mtime = now;
-        self.attributes.ctime = now;
+        self.attributes.set_changed(now);
     }
 
     /// Size and use follow what the body holds.
