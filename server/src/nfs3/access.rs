@@ -4,7 +4,7 @@ use odafs_common::wire::nfs3::{AccessArgs, AccessOk, AccessResult, Failed, Statu
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::attributes::access as granted;
+use crate::vfs::attributes::access as granted;
 
 pub(super) fn access(context: &Context<'_>, arguments: AccessArgs<'_>, w: &mut Writer<'_>) -> Step {
     let object = context.object_now(arguments.file)?;

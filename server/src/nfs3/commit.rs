@@ -4,8 +4,8 @@ use odafs_common::wire::nfs3::{CommitArgs, CommitOk, CommitResult, Failed};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::read::Effort;
-use crate::write::commit as commit_file;
+use crate::vfs::read::Effort;
+use crate::vfs::write::commit as commit_file;
 
 pub(super) fn commit(context: &Context<'_>, arguments: CommitArgs<'_>, w: &mut Writer<'_>) -> Step {
     context.may_block()?;

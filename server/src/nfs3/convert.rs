@@ -2,12 +2,10 @@
 
 use odafs_common::wire::nfs3 as wire;
 
-use crate::around::{Around, Before};
-use crate::read::ReadFailed;
-use crate::store::{
-    Attributes, Device, FileType, SetAttributes, SetTime, Status, StoreError, Time,
-};
-use crate::write::Stable;
+use crate::vfs::around::{Around, Before};
+use crate::vfs::read::ReadFailed;
+use crate::vfs::write::Stable;
+use crate::vfs::{Attributes, Device, FileType, SetAttributes, SetTime, Status, StoreError, Time};
 
 impl From<Status> for wire::Status {
     fn from(status: Status) -> Self {
@@ -50,7 +48,7 @@ impl From<StoreError> for wire::Status {
     }
 }
 
-/// One that only [`crate::read::Effort::ResidentOnly`] knows is no status.
+/// One that only [`crate::vfs::read::Effort::ResidentOnly`] knows is no status.
 impl From<ReadFailed> for wire::Status {
     fn from(failed: ReadFailed) -> Self {
         match failed {

@@ -4,8 +4,8 @@ use odafs_common::wire::nfs3::{CreateArgs, CreateHow as Wanted};
 use odafs_common::wire::xdr::Writer;
 
 use super::{Context, Step, made};
-use crate::namespace;
-use crate::store::{CreateHow, SetAttributes};
+use crate::vfs::namespace;
+use crate::vfs::{CreateHow, SetAttributes};
 
 pub(super) fn create(context: &Context<'_>, arguments: CreateArgs<'_>, w: &mut Writer<'_>) -> Step {
     context.may_block()?;

@@ -6,8 +6,8 @@ use odafs_common::wire::nfs3::{
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, DATA_BYTES_MAX, Step};
-use crate::attributes::limits;
-use crate::store::Limits;
+use crate::vfs::Limits;
+use crate::vfs::attributes::limits;
 
 /// What a READDIR better asks for, in bytes.
 const DIRECTORY_BYTES: u32 = 64 << 10;

@@ -4,7 +4,7 @@ use odafs_common::wire::nfs3::{Failed, FileHandle, FsStatOk, FsStatResult, Statu
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::attributes::space;
+use crate::vfs::attributes::space;
 
 pub(super) fn fsstat(context: &Context<'_>, root: FileHandle<'_>, w: &mut Writer<'_>) -> Step {
     context.may_block()?;

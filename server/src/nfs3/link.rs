@@ -4,8 +4,8 @@ use odafs_common::wire::nfs3::{Failed, LinkArgs, LinkData, LinkResult};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::around::Change;
-use crate::namespace;
+use crate::vfs::around::Change;
+use crate::vfs::namespace;
 
 pub(super) fn link(context: &Context<'_>, arguments: LinkArgs<'_>, w: &mut Writer<'_>) -> Step {
     context.may_block()?;

@@ -6,9 +6,9 @@ use odafs_common::wire::nfs3::{
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Blocks, Context, Step};
-use crate::namespace;
-use crate::read::Effort;
-use crate::store::{HandleBytes, ObjectId};
+use crate::vfs::namespace;
+use crate::vfs::read::Effort;
+use crate::vfs::{HandleBytes, ObjectId};
 
 pub(super) fn lookup(
     context: &Context<'_>,

@@ -6,15 +6,15 @@ use odafs_common::wire::nfs3::{
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::Context;
-use crate::around::Change;
-use crate::store::{self, ObjectId};
+use crate::vfs::around::Change;
+use crate::vfs::{self, ObjectId};
 
 /// Makes something under a name in a directory with `make`, and writes the result.
 pub(super) fn reply(
     context: &Context<'_>,
     place: &DirectoryName<'_>,
     w: &mut Writer<'_>,
-    make: impl FnOnce(ObjectId, &[u8]) -> store::Result<(ObjectId, store::Attributes)>,
+    make: impl FnOnce(ObjectId, &[u8]) -> vfs::Result<(ObjectId, vfs::Attributes)>,
 ) {
     let directory = match context.object(place.directory) {
         Ok(directory) => directory,

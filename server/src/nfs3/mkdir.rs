@@ -4,7 +4,7 @@ use odafs_common::wire::nfs3::MakeDirectoryArgs;
 use odafs_common::wire::xdr::Writer;
 
 use super::{Context, Step, made};
-use crate::namespace;
+use crate::vfs::namespace;
 
 pub(super) fn mkdir(
     context: &Context<'_>,

@@ -4,8 +4,8 @@ use odafs_common::wire::nfs3::{MakeNode, MakeNodeArgs, SetAttributes};
 use odafs_common::wire::xdr::Writer;
 
 use super::{Context, Step, made};
-use crate::namespace;
-use crate::store::{Special, Status};
+use crate::vfs::namespace;
+use crate::vfs::{Special, Status};
 
 pub(super) fn mknod(
     context: &Context<'_>,

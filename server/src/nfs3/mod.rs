@@ -35,12 +35,12 @@ use odafs_common::wire::xdr::{Decode, Reader, Writer};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
-use crate::attributes::{attributes, attributes_at_hand, attributes_of_handle};
-use crate::drc::Repeats;
-use crate::export::Export;
-use crate::read::{Effort, ReadFailed};
+use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
-use crate::store::{Credential, HandleBytes, ObjectId};
+use crate::vfs::attributes::{attributes, attributes_at_hand, attributes_of_handle};
+use crate::vfs::export::Export;
+use crate::vfs::read::{Effort, ReadFailed};
+use crate::vfs::{Credential, HandleBytes, ObjectId};
 
 /// The most data of one READ or WRITE, in bytes.
 pub const DATA_BYTES_MAX: u32 = 1 << 20;

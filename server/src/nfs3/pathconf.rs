@@ -4,7 +4,7 @@ use odafs_common::wire::nfs3::{Failed, FileHandle, PathConfOk, PathConfResult, S
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::attributes::limits;
+use crate::vfs::attributes::limits;
 
 pub(super) fn pathconf(context: &Context<'_>, object: FileHandle<'_>, w: &mut Writer<'_>) -> Step {
     context.may_block()?;

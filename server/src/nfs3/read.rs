@@ -7,9 +7,9 @@ use odafs_fabric::sync::Arc;
 use odafs_nic::calls::Placed;
 
 use super::{Blocks, Context, DATA_BYTES_MAX, PlacingStep};
-use crate::file::File;
-use crate::read::{ReadFailed, ReadRange, read as read_pages, read_pinned};
 use crate::rpc::Answer;
+use crate::vfs::file::File;
+use crate::vfs::read::{ReadFailed, ReadRange, read as read_pages, read_pinned};
 
 pub(super) fn read(
     context: &Context<'_>,

@@ -6,8 +6,8 @@ use odafs_common::wire::nfs3::{
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::namespace;
-use crate::store::{Listing, ReaddirRange};
+use crate::vfs::namespace;
+use crate::vfs::{Listing, ReaddirRange};
 
 /// Bytes of an entry with a short name: so many entries are listed as may fit.
 const ENTRY_BYTES_MIN: usize = 28;

@@ -7,8 +7,8 @@ use odafs_common::wire::nfs3::{
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::namespace;
-use crate::store::{Listing, ReaddirRange};
+use crate::vfs::namespace;
+use crate::vfs::{Listing, ReaddirRange};
 
 /// Bytes of an entry with a short name, and with its attributes and handle: so many entries are looked
 /// up as are likely to fit.

@@ -4,7 +4,7 @@ use odafs_common::wire::nfs3::{Failed, FileHandle, Payload, ReadLinkOk, ReadLink
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::namespace;
+use crate::vfs::namespace;
 
 pub(super) fn readlink(context: &Context<'_>, link: FileHandle<'_>, w: &mut Writer<'_>) -> Step {
     context.may_block()?;

@@ -4,9 +4,9 @@ use odafs_common::wire::nfs3::{DirectoryName, Failed, RemoveResult, WccData};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::around::Change;
-use crate::namespace;
-use crate::store::{ObjectId, Result};
+use crate::vfs::around::Change;
+use crate::vfs::namespace;
+use crate::vfs::{ObjectId, Result};
 
 pub(super) fn remove(
     context: &Context<'_>,

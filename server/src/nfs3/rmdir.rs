@@ -5,7 +5,7 @@ use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::remove::take;
 use super::{Context, Step};
-use crate::namespace;
+use crate::vfs::namespace;
 
 pub(super) fn rmdir(
     context: &Context<'_>,

@@ -4,7 +4,7 @@ use odafs_common::wire::nfs3::{Failed, SetAttributesArgs, SetAttributesResult, W
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::attributes;
+use crate::vfs::attributes;
 
 pub(super) fn setattr(
     context: &Context<'_>,

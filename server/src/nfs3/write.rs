@@ -6,8 +6,8 @@ use odafs_common::wire::nfs3::{
 use odafs_common::wire::xdr::{Decode as _, Encode as _, Reader, Writer, XdrError};
 
 use super::{Context, DATA_BYTES_MAX, Step};
-use crate::read::Effort;
-use crate::write::write as write_pages;
+use crate::vfs::read::Effort;
+use crate::vfs::write::write as write_pages;
 
 pub(super) fn write(context: &Context<'_>, arguments: WriteArgs<'_>, w: &mut Writer<'_>) -> Step {
     context.may_block()?;

@@ -8,11 +8,11 @@ use odafs_common::wire::odafs::{
 use odafs_common::wire::xdr::Writer;
 
 use super::REPLY_OVERHEAD_BYTES;
-use crate::export::Export;
-use crate::read::{Effort, check_right};
-use crate::references::Issue;
 use crate::rpc::{Answer, Call};
-use crate::sessions::OpenSession;
+use crate::vfs::export::Export;
+use crate::vfs::read::{Effort, check_right};
+use crate::vfs::references::Issue;
+use crate::vfs::sessions::OpenSession;
 
 /// Bytes of a [`FileReferences`] without its references, at most.
 const FILE_BYTES: usize = 4 + 4 + 8 + 8 + 4 + Reference::WIRE_BYTES + 4;

@@ -11,12 +11,12 @@ use odafs_fabric::{Remote, SteeringTag};
 use odafs_nic::calls::{ChunkSource, ChunkWrite, Placed};
 
 use super::REPLY_OVERHEAD_BYTES;
-use crate::attributes::attributes_of_handle;
-use crate::export::Export;
-use crate::file::File;
-use crate::read::{ReadDone, ReadFailed, ReadRange, read as read_pages, read_pinned};
-use crate::references;
 use crate::rpc::{Answer, Call};
+use crate::vfs::attributes::attributes_of_handle;
+use crate::vfs::export::Export;
+use crate::vfs::file::File;
+use crate::vfs::read::{ReadDone, ReadFailed, ReadRange, read as read_pages, read_pinned};
+use crate::vfs::references;
 
 /// The most data of one READ, in bytes.
 const DATA_BYTES_MAX: u32 = 1 << 20;

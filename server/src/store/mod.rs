@@ -14,7 +14,9 @@ mod error;
 mod handle;
 pub mod ids;
 mod names;
+pub(crate) mod pace;
 mod permission;
+pub mod state;
 mod types;
 
 pub mod local;

@@ -286,11 +286,11 @@ fn questions_that_make_no_sense_are_answered() {
 fn a_file_that_a_session_may_not_read() {
     let mut room = Room::guarded();
     let file = room.world.file("a", &[1; P]);
-    let new = crate::store::SetAttributes {
+    let new = crate::vfs::SetAttributes {
         mode: Some(0o600),
         ..Default::default()
     };
-    crate::write::set_attributes(&room.world.export, &owner(), file.object(), &new, None)
+    crate::vfs::write::set_attributes(&room.world.export, &owner(), file.object(), &new, None)
         .expect("chmod");
     let stranger = room.world.client(&other());
     let arguments = GetRefsArgs {

@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SeekFrom, openat, seek, sta
 
 use super::identity::Judge;
 use super::{LocalStore, objects};
-use crate::pace;
+use crate::store::pace;
 use crate::store::permission::{check_list, check_search};
 use crate::store::{Credential, DirEntry, Listing, ObjectId, ReaddirRange, Result};
 

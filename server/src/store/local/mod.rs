@@ -52,7 +52,7 @@ use super::{
     CreateHow, Created, Credential, HandleBytes, Limits, Listing, ObjectId, OutsideEvent,
     ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
-use crate::state::StateDir;
+use crate::store::state::StateDir;
 use descriptors::{Descriptor, Descriptors, Use};
 use identity::Identity;
 use index::Index;
