@@ -13,7 +13,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use crate::store::{Attributes, SetAttributes, SetTime, Time};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Arc, Mutex};
 
@@ -21,6 +20,7 @@ use super::{
     CreateHow, Created, Credential, HandleBytes, Limits, Listing, ObjectId, OutsideEvent,
     ReaddirRange, Result, Space, Special, Store, StoreError, Unlinked,
 };
+use crate::store::{Attributes, SetAttributes, SetTime, Time};
 
 /// Shows the times of another store so that they differ after each change.
 pub(crate) struct Advancing {

@@ -1,9 +1,7 @@
 //! Times of a store whose clock stands still.
 
-use crate::store::Status;
-
 use super::*;
-use crate::store::{MemoryStore, Operation, OutsideChange, suite};
+use crate::store::{MemoryStore, Operation, OutsideChange, Status, suite};
 
 fn held() -> (Arc<MemoryStore>, Advancing) {
     let store = Arc::new(MemoryStore::new(1));

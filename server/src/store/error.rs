@@ -1,7 +1,8 @@
 //! Why a store refused.
 
-use crate::store::Status;
 use rustix::io::Errno;
+
+use crate::store::Status;
 
 /// A refusal: what the client is told, and what the system said (0 where the store itself refused).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
-use crate::store::Attributes;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::{Arc, RwLock};
 use odafs_nic::capability::ReaderClass;
+
+use crate::store::Attributes;
 
 /// Owner, group and permission bits: what [`crate::store::may_read`] goes by.
 type Content = (u32, u32, u32);

@@ -1,12 +1,11 @@
 //! Reads, references and pageout.
 
-use crate::store::Status;
 use odafs_common::exception::Exception;
 use odafs_nic::calls::ChunkSource;
 use odafs_nic::nic::NicConfig;
 
 use super::*;
-use crate::store::{Operation, Store as _};
+use crate::store::{Operation, Status, Store as _};
 use crate::vfs::export::{Direct, ExportConfig};
 use crate::vfs::metrics::Reason;
 use crate::vfs::references::piggyback;

@@ -5,13 +5,14 @@ use odafs_fabric::memory::{ArenaView, FrameNumber};
 use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, thread};
 
-use crate::store::SetAttributes;
 use crate::vfs::change;
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed, ReadRange, read, read_pinned};
 use crate::vfs::testing::{PAGE, World, owner};
 use crate::vfs::write::{Stable, set_attributes, write};
 use odafs_nic::calls::ChunkSource;
+
+use crate::store::SetAttributes;
 
 const FILES: usize = 3;
 const PAGES: usize = 12;

@@ -4,7 +4,6 @@
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
-use crate::store::{FileType, Status};
 use lru::LruCache;
 use odafs_fabric::sync::thread::{self, JoinHandle};
 use odafs_fabric::sync::{Arc, Mutex};
@@ -12,7 +11,7 @@ use rustix::fs::fdatasync;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::unsynced::{Asked, Unsynced};
-use crate::store::{ObjectId, Result};
+use crate::store::{FileType, ObjectId, Result, Status};
 
 /// What a descriptor is good for. Each is good for what the ones before it are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -41,7 +41,6 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::store::{Attributes, FileType, SetAttributes, Status};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -53,6 +52,7 @@ use super::{
     ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
 use crate::store::state::StateDir;
+use crate::store::{Attributes, FileType, SetAttributes, Status};
 use descriptors::{Descriptor, Descriptors, Use};
 use identity::Identity;
 use index::Index;

@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::store::{Attributes, Device, FileType, Status, Time};
 use odafs_fabric::sync::Arc;
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, openat, openat2, readlinkat,
@@ -17,7 +16,7 @@ use super::scheme::Scheme;
 use super::{Finding, LocalStore, sys};
 use crate::store::names::Name;
 use crate::store::permission::check_search;
-use crate::store::{Credential, ObjectId, Result};
+use crate::store::{Attributes, Credential, Device, FileType, ObjectId, Result, Status, Time};
 
 /// As a path only: nothing is opened that could hang, and no link is followed.
 const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

@@ -4,12 +4,11 @@
 //! descriptor with unsynced bytes stays open until it is synced, whatever else is closed; the syncs of one object
 //! take turns; and a failure that nobody asked for is kept with the object until somebody asks.
 
-use crate::store::Status;
 use lru::LruCache;
 use odafs_fabric::sync::{Arc, Condvar, Mutex};
 
 use super::descriptors::Descriptor;
-use crate::store::{ObjectId, Result};
+use crate::store::{ObjectId, Result, Status};
 
 /// The objects of a store that have unsynced bytes.
 pub(super) struct Unsynced {

@@ -1,13 +1,11 @@
 //! Names that come, go and move.
 
-use crate::store::{Attributes, Status};
-
 use super::Operation;
 use super::node::{Body, Node};
 use super::tree::Tree;
 use crate::store::names::Name;
 use crate::store::permission::{check_add, check_link, check_search, check_take, check_write};
-use crate::store::{Credential, ObjectId, Result, Unlinked};
+use crate::store::{Attributes, Credential, ObjectId, Result, Status, Unlinked};
 
 impl Tree {
     pub fn link(

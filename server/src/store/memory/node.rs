@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::store::{Attributes, FileType, Status, Time};
-
-use crate::store::{ObjectId, Result};
+use crate::store::{Attributes, FileType, ObjectId, Result, Status, Time};
 
 /// The largest file, bytes: sparse files take their whole size here.
 pub(super) const SIZE_MAX: u64 = 1 << 30;

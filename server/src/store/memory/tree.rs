@@ -2,8 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::store::{Attributes, Device, FileType, SetAttributes, SetTime, Status, Time};
-
 use super::node::{Body, Chance, Content, Names, Node, SIZE_MAX};
 use super::{Meddler, Operation, OutsideChange};
 use crate::store::names::{Name, verifier_times};
@@ -11,7 +9,10 @@ use crate::store::permission::{
     check_add, check_search, check_set, made_mode, may_write, mode_after_change, mode_after_giving,
     settable_at_first, settable_mode,
 };
-use crate::store::{CreateHow, Created, Credential, ObjectId, OutsideEvent, Result, default_mode};
+use crate::store::{
+    Attributes, CreateHow, Created, Credential, Device, FileType, ObjectId, OutsideEvent, Result,
+    SetAttributes, SetTime, Status, Time, default_mode,
+};
 
 pub(super) const ROOT: u64 = 2;
 /// `fsid` of every object.
