@@ -185,3 +185,25 @@ impl From<Stable> for wire::Stable {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_version_3_cannot_tell_are_the_nearest_that_it_can() {
+        let shown = |seconds| {
+            let time = wire::Time::from(Time {
+                seconds,
+                nanoseconds: 7,
+            });
+            (time.seconds, time.nanoseconds)
+        };
+        let last = u32::MAX;
+        assert_eq!([shown(-1), shown(0)], [(0, 0), (0, 7)]);
+        assert_eq!(
+            [shown(last.into()), shown(i64::from(last) + 1)],
+            [(last, 7), (last, 0)]
+        );
+    }
+}
