@@ -1,52 +1,31 @@
 //! The file server: page cache, stores, NFS and the ODAFS program.
+//!
+//! | wing | what lives there | what it may use |
+//! |---|---|---|
+//! | `process` | options, listeners, threads; everything wired together | all the others |
+//! | [`nfs3`], [`mount3`], [`odafs`], [`portmap`] | a protocol each: from the wire to the [`vfs`] and back, no more | [`rpc`], [`vfs`] |
+//! | [`rpc`] | calls: who may call and as whom, repetitions, the pool, TCP | of [`vfs`] the caller and its effort, and counters |
+//! | [`vfs`] | the page cache, references, reads, writes and names; the order of a change | [`store`] |
+//! | [`store`] | what holds the files, and the state directory; the types that files are told in | nothing |
+//!
+//! Arrows point down and never back: `tests/wings.rs` reads the sources for it. The types of NFS version 3 are known to its
+//! own wing and to those whose messages carry them (`mount3` and `odafs`).
 #![deny(unsafe_code)]
 
-mod cache;
-mod classes;
-mod counters;
-mod feedback;
-mod fill;
-mod handles;
-mod keys;
-mod pace;
-mod pageout;
-mod references;
-mod reports;
-mod sessions;
-mod spare;
-#[cfg(test)]
-mod stress_tests;
-mod syncs;
-#[cfg(test)]
-mod testing;
-
-pub mod access;
-pub mod assembly;
-pub mod change;
-pub mod config;
-pub mod drc;
-pub mod export;
-pub mod file;
-#[cfg(not(shuttle))]
-pub mod memory;
-pub mod metrics;
-#[cfg(not(shuttle))]
-pub mod metrics_http;
-pub mod mount;
-pub mod namespace;
+pub mod mount3;
 pub mod nfs3;
 pub mod odafs;
-pub mod pool;
 pub mod portmap;
-pub mod read;
+mod process;
 pub mod rpc;
-#[cfg(not(shuttle))]
-pub mod server;
-pub mod state;
 pub mod store;
-#[cfg(not(shuttle))]
-pub mod tcp;
-pub mod write;
+pub mod vfs;
 
-/// The most frames of an export: handles above belong to change counters.
-pub const MAX_FRAMES: u32 = counters::COUNTER_HANDLES;
+pub use process::{assembly, config};
+#[cfg(not(shuttle))]
+pub use process::{memory, server};
+#[cfg(not(shuttle))]
+pub use rpc::tcp;
+pub use rpc::{access, drc};
+pub use store::state;
+pub use vfs::{MAX_FRAMES, change, export, file, read};

@@ -27,7 +27,7 @@ use odafs_server::change::observe;
 use odafs_server::config::Squash;
 use odafs_server::drc::{Bounds, DuplicateCache};
 use odafs_server::export::{Export, ExportConfig};
-use odafs_server::mount::MountProgram;
+use odafs_server::mount3::MountProgram;
 use odafs_server::nfs3::Nfs3;
 use odafs_server::odafs::{Odafs, SessionPolicy};
 use odafs_server::portmap::{Port, Portmap};

@@ -11,7 +11,7 @@ use odafs_common::mac::{MacAlgorithm, MacKey};
 use odafs_common::page::{Layout, PageSize};
 use odafs_common::reference::{AccessKey, Epoch, Handle};
 use odafs_common::session::SessionKey;
-use odafs_common::wire::nfs3::{FileHandle, SetAttributes};
+use odafs_common::wire::nfs3::FileHandle;
 use odafs_common::wire::odafs as wire;
 use odafs_common::wire::rpc::{self, Auth};
 use odafs_common::wire::xdr::{Encode as _, Writer};
@@ -34,7 +34,7 @@ use odafs_server::odafs::{Odafs, SessionPolicy};
 use odafs_server::read::{Effort, ReadRange, read};
 use odafs_server::rpc::Service;
 use odafs_server::store::memory::MemoryStore;
-use odafs_server::store::{CreateHow, Credential, Store};
+use odafs_server::store::{CreateHow, Credential, SetAttributes, Store};
 
 use super::{Term, batches};
 use crate::random::Random;

@@ -4,7 +4,7 @@ use odafs_common::wire::nfs3::{AccessArgs, AccessOk, AccessResult, Failed, Statu
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::store::ObjectId;
+use crate::vfs::attributes::access as granted;
 
 pub(super) fn access(context: &Context<'_>, arguments: AccessArgs<'_>, w: &mut Writer<'_>) -> Step {
     let object = context.object_now(arguments.file)?;
@@ -13,7 +13,9 @@ pub(super) fn access(context: &Context<'_>, arguments: AccessArgs<'_>, w: &mut W
         Ok(object) => context.attributes_now(object)?.ok(),
         Err(_) => None,
     };
-    let granted = object.and_then(|object| granted(context, object, arguments.access));
+    let granted = object.and_then(|object| {
+        granted(context.export, &context.who, object, arguments.access).map_err(Status::from)
+    });
     let result: AccessResult = match granted {
         Ok(access) => Ok(AccessOk { attributes, access }),
         Err(status) => Err(Failed {
@@ -23,12 +25,4 @@ pub(super) fn access(context: &Context<'_>, arguments: AccessArgs<'_>, w: &mut W
     };
     result.encode(w);
     Ok(())
-}
-
-fn granted(context: &Context<'_>, object: ObjectId, asked: u32) -> Result<u32, Status> {
-    context
-        .export
-        .store()
-        .access(&context.who, object, asked)
-        .map_err(|error| error.status)
 }

@@ -3,9 +3,9 @@
 use odafs_common::wire::nfs3::{CommitArgs, CommitOk, CommitResult, Failed};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::{Context, Step, status};
-use crate::read::Effort;
-use crate::write::commit as commit_file;
+use super::{Context, Step};
+use crate::vfs::read::Effort;
+use crate::vfs::write::commit as commit_file;
 
 pub(super) fn commit(context: &Context<'_>, arguments: CommitArgs<'_>, w: &mut Writer<'_>) -> Step {
     context.may_block()?;
@@ -18,14 +18,17 @@ fn sync(context: &Context<'_>, arguments: &CommitArgs<'_>) -> CommitResult {
         .export
         .file_of_handle(arguments.file.0, Effort::MayBlock)
         .map_err(|failed| Failed {
-            status: status(failed),
+            status: failed.into(),
             rest: context.nothing_written(arguments.file),
         })?;
     match commit_file(context.export, &file) {
-        Ok((verifier, wcc)) => Ok(CommitOk { wcc, verifier }),
+        Ok((verifier, around)) => Ok(CommitOk {
+            wcc: around.into(),
+            verifier,
+        }),
         Err(refused) => Err(Failed {
-            status: refused.error.status,
-            rest: refused.wcc,
+            status: refused.error.into(),
+            rest: refused.around.into(),
         }),
     }
 }

@@ -4,14 +4,18 @@ use odafs_common::wire::nfs3::{CreateArgs, CreateHow as Wanted};
 use odafs_common::wire::xdr::Writer;
 
 use super::{Context, Step, made};
-use crate::namespace;
-use crate::store::CreateHow;
+use crate::vfs::namespace;
+use crate::vfs::{CreateHow, SetAttributes};
 
 pub(super) fn create(context: &Context<'_>, arguments: CreateArgs<'_>, w: &mut Writer<'_>) -> Step {
     context.may_block()?;
+    let new = match arguments.how {
+        Wanted::Unchecked(new) | Wanted::Guarded(new) => new.into(),
+        Wanted::Exclusive(_) => SetAttributes::default(),
+    };
     let how = match &arguments.how {
-        Wanted::Unchecked(attributes) => CreateHow::Unchecked(attributes),
-        Wanted::Guarded(attributes) => CreateHow::Guarded(attributes),
+        Wanted::Unchecked(_) => CreateHow::Unchecked(&new),
+        Wanted::Guarded(_) => CreateHow::Guarded(&new),
         Wanted::Exclusive(verifier) => CreateHow::Exclusive(*verifier),
     };
     made::reply(context, &arguments.place, w, |directory, name| {

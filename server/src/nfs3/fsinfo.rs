@@ -1,12 +1,13 @@
 //! FSINFO (RFC 1813, section 3.3.19).
 
 use odafs_common::wire::nfs3::{
-    Attributes, Failed, FileHandle, FsInfoOk, FsInfoResult, Time, properties,
+    Attributes, Failed, FileHandle, FsInfoOk, FsInfoResult, Status, Time, properties,
 };
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, DATA_BYTES_MAX, Step};
-use crate::store::Limits;
+use crate::vfs::Limits;
+use crate::vfs::attributes::limits;
 
 /// What a READDIR better asks for, in bytes.
 const DIRECTORY_BYTES: u32 = 64 << 10;
@@ -14,12 +15,9 @@ const DIRECTORY_BYTES: u32 = 64 << 10;
 pub(super) fn fsinfo(context: &Context<'_>, root: FileHandle<'_>, w: &mut Writer<'_>) -> Step {
     context.may_block()?;
     let object = context.object(root);
-    let limits = object.and_then(|object| {
-        let limits = context.export.store().pathconf(object);
-        limits.map_err(|error| error.status)
-    });
+    let found = object.and_then(|object| limits(context.export, object).map_err(Status::from));
     let attributes = object.ok().and_then(|object| context.attributes(object));
-    let result: FsInfoResult = match limits {
+    let result: FsInfoResult = match found {
         Ok(limits) => Ok(info(context, attributes, &limits)),
         Err(status) => Err(Failed {
             status,

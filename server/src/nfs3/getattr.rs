@@ -7,9 +7,7 @@ use super::{Context, Step};
 
 pub(super) fn getattr(context: &Context<'_>, file: FileHandle<'_>, w: &mut Writer<'_>) -> Step {
     let result: GetAttributesResult = match context.object_now(file)? {
-        Ok(object) => context
-            .attributes_now(object)?
-            .map_err(|error| error.status),
+        Ok(object) => context.attributes_now(object)?,
         Err(status) => Err(status),
     }
     .map_err(|status| Failed { status, rest: () });

@@ -3,9 +3,9 @@
 use odafs_common::wire::nfs3::{Failed, LinkArgs, LinkData, LinkResult};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::wcc::Change;
 use super::{Context, Step};
-use crate::namespace;
+use crate::vfs::around::Change;
+use crate::vfs::namespace;
 
 pub(super) fn link(context: &Context<'_>, arguments: LinkArgs<'_>, w: &mut Writer<'_>) -> Step {
     context.may_block()?;
@@ -20,7 +20,7 @@ fn add_name(context: &Context<'_>, arguments: &LinkArgs<'_>) -> LinkResult {
     };
     let file = context.object(arguments.file).map_err(refuse)?;
     let directory = context.object(arguments.place.directory).map_err(refuse)?;
-    let change = Change::begin(context, directory);
+    let change = Change::begin(context.export, directory);
     let linked = namespace::link(
         context.export,
         &context.who,
@@ -28,14 +28,14 @@ fn add_name(context: &Context<'_>, arguments: &LinkArgs<'_>) -> LinkResult {
         directory,
         arguments.place.name,
     );
-    let directory = change.end(context);
+    let directory = change.end().into();
     match linked {
         Ok(attributes) => Ok(LinkData {
-            attributes: Some(attributes),
+            attributes: Some(attributes.into()),
             directory,
         }),
         Err(error) => Err(Failed {
-            status: error.status,
+            status: error.into(),
             rest: LinkData {
                 attributes: context.attributes(file),
                 directory,

@@ -6,9 +6,9 @@ use odafs_common::wire::nfs3::{
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Blocks, Context, Step};
-use crate::namespace;
-use crate::read::Effort;
-use crate::store::{HandleBytes, ObjectId};
+use crate::vfs::namespace;
+use crate::vfs::read::Effort;
+use crate::vfs::{HandleBytes, ObjectId};
 
 pub(super) fn lookup(
     context: &Context<'_>,
@@ -52,6 +52,6 @@ fn find(
         }
         Effort::MayBlock => namespace::lookup(export, who, directory, name),
     };
-    let found = found.and_then(|(object, attributes)| Ok((context.handle(object)?, attributes)));
-    Ok(found.map_err(|error| error.status))
+    let found = found.map_err(Status::from);
+    Ok(found.and_then(|(object, attributes)| Ok((context.handle(object)?, attributes.into()))))
 }

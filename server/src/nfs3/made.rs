@@ -1,20 +1,20 @@
 //! What CREATE, MKDIR, SYMLINK and MKNOD have in common: the result.
 
 use odafs_common::wire::nfs3::{
-    Attributes, CreateOk, CreateResult, DirectoryName, Failed, FileHandle, WccData,
+    CreateOk, CreateResult, DirectoryName, Failed, FileHandle, WccData,
 };
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::Context;
-use super::wcc::Change;
-use crate::store::{ObjectId, Result};
+use crate::vfs::around::Change;
+use crate::vfs::{self, ObjectId};
 
 /// Makes something under a name in a directory with `make`, and writes the result.
 pub(super) fn reply(
     context: &Context<'_>,
     place: &DirectoryName<'_>,
     w: &mut Writer<'_>,
-    make: impl FnOnce(ObjectId, &[u8]) -> Result<(ObjectId, Attributes)>,
+    make: impl FnOnce(ObjectId, &[u8]) -> vfs::Result<(ObjectId, vfs::Attributes)>,
 ) {
     let directory = match context.object(place.directory) {
         Ok(directory) => directory,
@@ -23,22 +23,22 @@ pub(super) fn reply(
             return CreateResult::Err(Failed { status, rest }).encode(w);
         }
     };
-    let change = Change::begin(context, directory);
+    let change = Change::begin(context.export, directory);
     let made = make(directory, place.name);
-    let directory = change.end(context);
+    let directory = change.end().into();
     match made {
         Ok((object, attributes)) => {
             // Without a handle the client looks it up.
             let handle = context.handle(object).ok();
             CreateResult::Ok(CreateOk {
                 file: handle.as_ref().map(|handle| FileHandle(handle)),
-                attributes: Some(attributes),
+                attributes: Some(attributes.into()),
                 directory,
             })
             .encode(w);
         }
         Err(error) => CreateResult::Err(Failed {
-            status: error.status,
+            status: error.into(),
             rest: directory,
         })
         .encode(w),

@@ -4,6 +4,7 @@ use odafs_common::wire::nfs3::MakeDirectoryArgs;
 use odafs_common::wire::xdr::Writer;
 
 use super::{Context, Step, made};
+use crate::vfs::namespace;
 
 pub(super) fn mkdir(
     context: &Context<'_>,
@@ -11,9 +12,9 @@ pub(super) fn mkdir(
     w: &mut Writer<'_>,
 ) -> Step {
     context.may_block()?;
+    let new = arguments.attributes.into();
     made::reply(context, &arguments.place, w, |directory, name| {
-        let store = context.export.store();
-        store.mkdir(&context.who, directory, name, &arguments.attributes)
+        namespace::mkdir(context.export, &context.who, directory, name, &new)
     });
     Ok(())
 }

@@ -1,10 +1,11 @@
 //! MKNOD (RFC 1813, section 3.3.11).
 
-use odafs_common::wire::nfs3::{MakeNode, MakeNodeArgs, SetAttributes, Status};
+use odafs_common::wire::nfs3::{MakeNode, MakeNodeArgs, SetAttributes};
 use odafs_common::wire::xdr::Writer;
 
 use super::{Context, Step, made};
-use crate::store::Special;
+use crate::vfs::namespace;
+use crate::vfs::{Special, Status};
 
 pub(super) fn mknod(
     context: &Context<'_>,
@@ -13,14 +14,20 @@ pub(super) fn mknod(
 ) -> Step {
     context.may_block()?;
     made::reply(context, &arguments.place, w, |directory, name| {
-        let (what, attributes) = special(&arguments.what)?;
-        let store = context.export.store();
-        store.mknod(&context.who, directory, name, what, attributes)
+        let (what, new) = special(arguments.what)?;
+        namespace::mknod(
+            context.export,
+            &context.who,
+            directory,
+            name,
+            what,
+            &new.into(),
+        )
     });
     Ok(())
 }
 
-fn special(what: &MakeNode) -> Result<(Special, &SetAttributes), Status> {
+fn special(what: MakeNode) -> Result<(Special, SetAttributes), Status> {
     Ok(match what {
         MakeNode::Fifo(attributes) => (Special::Fifo, attributes),
         MakeNode::Socket(attributes) => (Special::Socket, attributes),

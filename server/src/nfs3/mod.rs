@@ -5,6 +5,7 @@
 
 mod access;
 mod commit;
+mod convert;
 mod create;
 mod fsinfo;
 mod fsstat;
@@ -24,7 +25,6 @@ mod rename;
 mod rmdir;
 mod setattr;
 mod symlink;
-mod wcc;
 mod write;
 
 use odafs_common::wire::nfs3::{
@@ -35,14 +35,12 @@ use odafs_common::wire::xdr::{Decode, Reader, Writer};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
-use crate::drc::Repeats;
-use crate::export::Export;
-use crate::read::{Effort, ReadFailed};
+use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
-use crate::store::{Credential, HandleBytes, ObjectId, Result as StoreResult};
-use crate::write::{attributes, attributes_at_hand, attributes_of_handle};
-
-use wcc::Changes;
+use crate::vfs::attributes::{attributes, attributes_at_hand, attributes_of_handle};
+use crate::vfs::export::Export;
+use crate::vfs::read::{Effort, ReadFailed};
+use crate::vfs::{Credential, HandleBytes, ObjectId};
 
 /// The most data of one READ or WRITE, in bytes.
 pub const DATA_BYTES_MAX: u32 = 1 << 20;
@@ -50,25 +48,18 @@ pub const DATA_BYTES_MAX: u32 = 1 << 20;
 const REPLY_OVERHEAD_BYTES: u32 = 512;
 
 /// NFS version 3 of one export.
-pub struct Nfs3 {
-    export: Arc<Export>,
-    changes: Changes,
-}
+pub struct Nfs3(Arc<Export>);
 
 impl Nfs3 {
     /// For `export`.
     pub fn new(export: Arc<Export>) -> Self {
-        Self {
-            export,
-            changes: Changes::default(),
-        }
+        Self(export)
     }
 }
 
 /// What a procedure works with.
 struct Context<'a> {
     export: &'a Export,
-    changes: &'a Changes,
     who: Credential,
     effort: Effort,
     /// The most bytes of data or entries that fit a reply.
@@ -134,7 +125,7 @@ impl Program for Nfs3 {
             Some(Procedure::Commit) => true,
             Some(Procedure::Write) => {
                 write::stable(&mut arguments).is_ok_and(|stable| stable != Stable::Unstable)
-                    || self.export.store().wants_sync()
+                    || self.0.wants_sync()
             }
             _ => self.repeats(procedure, arguments) != Repeats::Harmless,
         }
@@ -145,8 +136,7 @@ impl Program for Nfs3 {
             return Answer::NoProcedure;
         };
         let context = Context {
-            export: &self.export,
-            changes: &self.changes,
+            export: &self.0,
             who: call.who,
             effort: call.effort,
             room: call
@@ -210,23 +200,24 @@ impl<'a> Context<'a> {
     fn object(&self, handle: FileHandle<'_>) -> Result<ObjectId, Status> {
         self.export
             .resolve(handle.0, Effort::MayBlock)
-            .map_err(status)
+            .map_err(Status::from)
     }
 
     /// What a handle stands for, with whatever effort is allowed.
     fn object_now(&self, handle: FileHandle<'_>) -> Result<Result<ObjectId, Status>, Blocks> {
         match self.export.resolve(handle.0, self.effort) {
             Err(ReadFailed::NotResident) => Err(Blocks),
-            resolved => Ok(resolved.map_err(status)),
+            resolved => Ok(resolved.map_err(Status::from)),
         }
     }
 
     /// Attributes, with whatever effort is allowed.
-    fn attributes_now(&self, object: ObjectId) -> Result<StoreResult<Attributes>, Blocks> {
-        match self.effort {
-            Effort::ResidentOnly => attributes_at_hand(self.export, object).ok_or(Blocks),
-            Effort::MayBlock => Ok(attributes(self.export, object)),
-        }
+    fn attributes_now(&self, object: ObjectId) -> Result<Result<Attributes, Status>, Blocks> {
+        let found = match self.effort {
+            Effort::ResidentOnly => attributes_at_hand(self.export, object).ok_or(Blocks)?,
+            Effort::MayBlock => attributes(self.export, object),
+        };
+        Ok(found.map(Attributes::from).map_err(Status::from))
     }
 
     /// The payload of the arguments, wherever it came.
@@ -242,26 +233,23 @@ impl<'a> Context<'a> {
 
     /// Attributes for a reply that can do without.
     fn attributes(&self, object: ObjectId) -> Option<Attributes> {
-        attributes(self.export, object).ok()
+        attributes(self.export, object).ok().map(Into::into)
     }
 
     /// For a reply that refuses to write to what the handle stands for.
     fn nothing_written(&self, handle: FileHandle<'_>) -> WccData {
         WccData {
             before: None,
-            after: attributes_of_handle(self.export, handle.0, self.effort),
+            after: self.attributes_of(handle),
         }
     }
 
-    fn handle(&self, object: ObjectId) -> StoreResult<HandleBytes> {
-        self.export.store().handle(object)
+    /// Attributes of what a handle stands for, for a reply that can do without.
+    fn attributes_of(&self, handle: FileHandle<'_>) -> Option<Attributes> {
+        attributes_of_handle(self.export, handle.0, self.effort).map(Into::into)
     }
-}
 
-/// The status of a failure; one that only [`Effort::ResidentOnly`] knows is no status.
-fn status(failed: ReadFailed) -> Status {
-    match failed {
-        ReadFailed::Status(status) => status,
-        ReadFailed::NotResident => Status::Jukebox,
+    fn handle(&self, object: ObjectId) -> Result<HandleBytes, Status> {
+        self.export.handle(object).map_err(Status::from)
     }
 }

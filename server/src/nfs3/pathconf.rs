@@ -1,19 +1,17 @@
 //! PATHCONF (RFC 1813, section 3.3.20).
 
-use odafs_common::wire::nfs3::{Failed, FileHandle, PathConfOk, PathConfResult};
+use odafs_common::wire::nfs3::{Failed, FileHandle, PathConfOk, PathConfResult, Status};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
+use crate::vfs::attributes::limits;
 
 pub(super) fn pathconf(context: &Context<'_>, object: FileHandle<'_>, w: &mut Writer<'_>) -> Step {
     context.may_block()?;
     let object = context.object(object);
-    let limits = object.and_then(|object| {
-        let limits = context.export.store().pathconf(object);
-        limits.map_err(|error| error.status)
-    });
+    let found = object.and_then(|object| limits(context.export, object).map_err(Status::from));
     let attributes = object.ok().and_then(|object| context.attributes(object));
-    let result: PathConfResult = match limits {
+    let result: PathConfResult = match found {
         Ok(limits) => Ok(PathConfOk {
             attributes,
             link_max: limits.link_max,

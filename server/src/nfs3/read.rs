@@ -1,16 +1,15 @@
 //! READ (RFC 1813, section 3.3.6). What is resident is copied straight from the page cache into the reply,
 //! on the thread that received the call; or goes to the caller's placement from where it lies, uncopied.
 
-use odafs_common::wire::nfs3::{Attributes, Failed, ReadArgs, ReadReply, ReadResult, Status};
+use odafs_common::wire::nfs3::{Attributes, Failed, ReadArgs, ReadReply, ReadResult};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::Placed;
 
 use super::{Blocks, Context, DATA_BYTES_MAX, PlacingStep};
-use crate::file::File;
-use crate::read::{ReadFailed, ReadRange, read as read_pages, read_pinned};
 use crate::rpc::Answer;
-use crate::write::attributes_of_handle;
+use crate::vfs::file::File;
+use crate::vfs::read::{ReadFailed, ReadRange, read as read_pages, read_pinned};
 
 pub(super) fn read(
     context: &Context<'_>,
@@ -23,7 +22,7 @@ pub(super) fn read(
     {
         Ok(file) => file,
         Err(failed) => {
-            let rest = attributes_of_handle(context.export, arguments.file.0, context.effort);
+            let rest = context.attributes_of(arguments.file);
             return refuse(w, failed, rest);
         }
     };
@@ -59,12 +58,12 @@ fn read_inline(
         reply.data(),
     ) {
         Ok(done) => {
-            reply.finish(done.count, done.eof, &done.attributes);
+            reply.finish(done.count, done.eof, &done.attributes.into());
             Ok(Answer::Replied)
         }
         Err(failed) => {
             reply.cancel();
-            refuse(w, failed, Some(file.attributes()))
+            refuse(w, failed, Some(file.attributes().into()))
         }
     }
 }
@@ -77,18 +76,18 @@ fn read_placed(
 ) -> PlacingStep {
     match read_pinned(context.export, &context.who, file, range, context.effort) {
         Ok((done, pieces)) => Ok(Answer::Placed(Placed {
-            at: ReadReply::placed(w, done.count, done.eof, &done.attributes),
+            at: ReadReply::placed(w, done.count, done.eof, &done.attributes.into()),
             length: done.count,
             pieces,
         })),
-        Err(failed) => refuse(w, failed, Some(file.attributes())),
+        Err(failed) => refuse(w, failed, Some(file.attributes().into())),
     }
 }
 
 fn refuse(w: &mut Writer<'_>, failed: ReadFailed, rest: Option<Attributes>) -> PlacingStep {
-    let status: Status = match failed {
+    let status = match failed {
         ReadFailed::NotResident => return Err(Blocks),
-        ReadFailed::Status(status) => status,
+        ReadFailed::Status(status) => status.into(),
     };
     ReadResult::Err(Failed { status, rest }).encode(w);
     Ok(Answer::Replied)

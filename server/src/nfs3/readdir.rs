@@ -6,7 +6,8 @@ use odafs_common::wire::nfs3::{
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::store::{Listing, ReaddirRange};
+use crate::vfs::namespace;
+use crate::vfs::{Listing, ReaddirRange};
 
 /// Bytes of an entry with a short name: so many entries are listed as may fit.
 const ENTRY_BYTES_MIN: usize = 28;
@@ -28,11 +29,7 @@ pub(super) fn readdir(
         plus: false,
     };
     let listing = object.and_then(|directory| {
-        let listing = context
-            .export
-            .store()
-            .readdir(&context.who, directory, range);
-        listing.map_err(|error| error.status)
+        namespace::readdir(context.export, &context.who, directory, range).map_err(Status::from)
     });
     let attributes = object
         .ok()

@@ -7,8 +7,8 @@ use odafs_common::wire::nfs3::{
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::{Context, Step};
-use crate::change;
-use crate::store::{Listing, ObjectId, ReaddirRange};
+use crate::vfs::namespace;
+use crate::vfs::{Listing, ReaddirRange};
 
 /// Bytes of an entry with a short name, and with its attributes and handle: so many entries are looked
 /// up as are likely to fit.
@@ -36,16 +36,8 @@ pub(super) fn readdirplus(
         plus: true,
     };
     let listing = object.and_then(|directory| {
-        let listing = context
-            .export
-            .store()
-            .readdir(&context.who, directory, range);
-        listing.map_err(|error| error.status)
+        namespace::readdir(context.export, &context.who, directory, range).map_err(Status::from)
     });
-    // What it shows of outside changes is true of the files' pages before it is told.
-    for (object, attributes) in listing.iter().flat_map(objects) {
-        change::seen(context.export, object, attributes);
-    }
     let attributes = object
         .ok()
         .and_then(|directory| context.attributes(directory));
@@ -58,11 +50,6 @@ pub(super) fn readdirplus(
         ReadDirPlusResult::Err(Failed { status, rest }).encode(w);
     }
     Ok(())
-}
-
-fn objects(listing: &Listing) -> impl Iterator<Item = (ObjectId, &Attributes)> {
-    let objects = listing.entries.iter().map(|entry| entry.object.as_ref());
-    objects.flatten().map(|(object, seen)| (*object, seen))
 }
 
 fn write(
@@ -83,7 +70,7 @@ fn write(
                 name: &entry.name,
                 cookie: entry.cookie,
             },
-            attributes: entry.object.map(|(_, attributes)| attributes),
+            attributes: entry.object.map(|(_, attributes)| attributes.into()),
             file: handle.as_ref().map(|handle| FileHandle(handle)),
         })
     });

@@ -3,10 +3,10 @@
 use odafs_common::wire::nfs3::{DirectoryName, Failed, RemoveResult, WccData};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::wcc::Change;
 use super::{Context, Step};
-use crate::namespace;
-use crate::store::{ObjectId, Result};
+use crate::vfs::around::Change;
+use crate::vfs::namespace;
+use crate::vfs::{ObjectId, Result};
 
 pub(super) fn remove(
     context: &Context<'_>,
@@ -31,11 +31,11 @@ pub(super) fn take(
         status,
         rest: WccData::default(),
     })?;
-    let change = Change::begin(context, directory);
+    let change = Change::begin(context.export, directory);
     let taken = how(directory, place.name);
-    let directory = change.end(context);
+    let directory = change.end().into();
     taken.map(|()| directory).map_err(|error| Failed {
-        status: error.status,
+        status: error.into(),
         rest: directory,
     })
 }

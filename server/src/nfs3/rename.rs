@@ -3,9 +3,9 @@
 use odafs_common::wire::nfs3::{Failed, RenameArgs, RenameData, RenameResult};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::wcc::Change;
 use super::{Context, Step};
-use crate::namespace;
+use crate::vfs::around::Change;
+use crate::vfs::namespace;
 
 pub(super) fn rename(context: &Context<'_>, arguments: RenameArgs<'_>, w: &mut Writer<'_>) -> Step {
     context.may_block()?;
@@ -20,22 +20,22 @@ fn move_name(context: &Context<'_>, arguments: &RenameArgs<'_>) -> RenameResult 
     };
     let from = context.object(arguments.from.directory).map_err(refuse)?;
     let to = context.object(arguments.to.directory).map_err(refuse)?;
-    let change = Change::begin(context, from);
-    let other = (from != to).then(|| Change::begin(context, to));
+    let change = Change::begin(context.export, from);
+    let other = (from != to).then(|| Change::begin(context.export, to));
     let moved = namespace::rename(
         context.export,
         &context.who,
         (from, arguments.from.name),
         (to, arguments.to.name),
     );
-    let to = other.map(|change| change.end(context));
-    let from = change.end(context);
+    let to = other.map(|change| change.end().into());
+    let from = change.end().into();
     let directories = RenameData {
         from,
         to: to.unwrap_or(from),
     };
     moved.map(|()| directories).map_err(|error| Failed {
-        status: error.status,
+        status: error.into(),
         rest: directories,
     })
 }

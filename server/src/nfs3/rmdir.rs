@@ -5,6 +5,7 @@ use odafs_common::wire::xdr::{Encode as _, Writer};
 
 use super::remove::take;
 use super::{Context, Step};
+use crate::vfs::namespace;
 
 pub(super) fn rmdir(
     context: &Context<'_>,
@@ -13,8 +14,7 @@ pub(super) fn rmdir(
 ) -> Step {
     context.may_block()?;
     take(context, &arguments, |directory, name| {
-        let store = context.export.store();
-        store.rmdir(&context.who, directory, name).map(drop)
+        namespace::rmdir(context.export, &context.who, directory, name)
     })
     .encode(w);
     Ok(())

@@ -3,9 +3,8 @@
 use odafs_common::wire::nfs3::{Failed, SetAttributesArgs, SetAttributesResult, WccData};
 use odafs_common::wire::xdr::{Encode as _, Writer};
 
-use super::wcc::Change;
 use super::{Context, Step};
-use crate::write::set_attributes;
+use crate::vfs::attributes;
 
 pub(super) fn setattr(
     context: &Context<'_>,
@@ -22,22 +21,11 @@ fn set(context: &Context<'_>, arguments: &SetAttributesArgs<'_>) -> SetAttribute
         status,
         rest: WccData::default(),
     })?;
-    // Names may come to a directory, and go, meanwhile.
-    let change = Change::begin(context, object);
-    let set = set_attributes(
-        context.export,
-        &context.who,
-        object,
-        &arguments.attributes,
-        arguments.guard,
-    );
-    let alone = change.is_alone();
-    let told = |wcc: WccData| WccData {
-        before: wcc.before.filter(|_| alone),
-        ..wcc
-    };
-    set.map(told).map_err(|refused| Failed {
-        status: refused.error.status,
-        rest: told(refused.wcc),
-    })
+    let (new, guard) = (arguments.attributes.into(), arguments.guard.map(Into::into));
+    attributes::set(context.export, &context.who, object, &new, guard)
+        .map(WccData::from)
+        .map_err(|refused| Failed {
+            status: refused.error.into(),
+            rest: refused.around.into(),
+        })
 }

@@ -4,6 +4,7 @@ use odafs_common::wire::nfs3::SymlinkArgs;
 use odafs_common::wire::xdr::Writer;
 
 use super::{Context, Step, made};
+use crate::vfs::namespace;
 
 pub(super) fn symlink(
     context: &Context<'_>,
@@ -12,15 +13,9 @@ pub(super) fn symlink(
 ) -> Step {
     context.may_block()?;
     let target = context.payload(arguments.target).to_vec();
+    let new = arguments.attributes.into();
     made::reply(context, &arguments.place, w, |directory, name| {
-        let store = context.export.store();
-        store.symlink(
-            &context.who,
-            directory,
-            name,
-            &target,
-            &arguments.attributes,
-        )
+        namespace::symlink(context.export, &context.who, directory, name, &target, &new)
     });
     Ok(())
 }

@@ -5,9 +5,9 @@ use odafs_common::wire::nfs3::{
 };
 use odafs_common::wire::xdr::{Decode as _, Encode as _, Reader, Writer, XdrError};
 
-use super::{Context, DATA_BYTES_MAX, Step, status};
-use crate::read::Effort;
-use crate::write::write as write_pages;
+use super::{Context, DATA_BYTES_MAX, Step};
+use crate::vfs::read::Effort;
+use crate::vfs::write::write as write_pages;
 
 pub(super) fn write(context: &Context<'_>, arguments: WriteArgs<'_>, w: &mut Writer<'_>) -> Step {
     context.may_block()?;
@@ -38,7 +38,7 @@ fn put(context: &Context<'_>, arguments: &WriteArgs<'_>) -> WriteResult {
         .export
         .file_of_handle(arguments.file.0, Effort::MayBlock)
         .map_err(|failed| Failed {
-            status: status(failed),
+            status: failed.into(),
             rest: context.nothing_written(arguments.file),
         })?;
     let written = write_pages(
@@ -47,16 +47,16 @@ fn put(context: &Context<'_>, arguments: &WriteArgs<'_>) -> WriteResult {
         &file,
         arguments.offset,
         data,
-        arguments.stable,
+        arguments.stable.into(),
     )
     .map_err(|refused| Failed {
-        status: refused.error.status,
-        rest: refused.wcc,
+        status: refused.error.into(),
+        rest: refused.around.into(),
     })?;
     Ok(WriteOk {
-        wcc: written.wcc,
+        wcc: written.around.into(),
         count: written.count,
-        committed: written.committed,
+        committed: written.committed.into(),
         verifier: written.verifier,
     })
 }

@@ -3,7 +3,7 @@
 use odafs_common::session::Control;
 use odafs_common::wire::odafs::{CloseSessionArgs, CloseSessionResult, OdafsStatus};
 
-use crate::export::Export;
+use crate::vfs::export::Export;
 
 pub(super) fn close_session(export: &Export, arguments: CloseSessionArgs) -> CloseSessionResult {
     let CloseSessionArgs { session, tag } = arguments;

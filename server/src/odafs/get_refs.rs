@@ -8,11 +8,11 @@ use odafs_common::wire::odafs::{
 use odafs_common::wire::xdr::Writer;
 
 use super::REPLY_OVERHEAD_BYTES;
-use crate::export::Export;
-use crate::read::{Effort, ReadFailed, check_right};
-use crate::references::Issue;
 use crate::rpc::{Answer, Call};
-use crate::sessions::OpenSession;
+use crate::vfs::export::Export;
+use crate::vfs::read::{Effort, check_right};
+use crate::vfs::references::Issue;
+use crate::vfs::sessions::OpenSession;
 
 /// Bytes of a [`FileReferences`] without its references, at most.
 const FILE_BYTES: usize = 4 + 4 + 8 + 8 + 4 + Reference::WIRE_BYTES + 4;
@@ -123,7 +123,7 @@ fn one(
 ) -> Result<(FileReferences, Option<u64>), Status> {
     let file = export
         .file_of_handle(range.file.0, Effort::MayBlock)
-        .map_err(status)?;
+        .map_err(Status::from)?;
     let gate = file.enter_blocking();
     if gate.gone {
         return Err(Status::Stale);
@@ -131,7 +131,7 @@ fn one(
     let facts = file.facts();
     let change = file.change();
     let size = facts.attributes.size;
-    check_right(export, session.who(), &file, &facts, Effort::MayBlock).map_err(status)?;
+    check_right(export, session.who(), &file, &facts, Effort::MayBlock).map_err(Status::from)?;
     // Pages of a file that may be read but not directly count as not in memory.
     let issue = Issue::to(export, &file, session, facts);
     let length = range.length.min(size.saturating_sub(range.offset));
@@ -150,11 +150,4 @@ fn one(
         references,
     };
     Ok((found, more))
-}
-
-fn status(failed: ReadFailed) -> Status {
-    match failed {
-        ReadFailed::Status(status) => status,
-        ReadFailed::NotResident => Status::Jukebox,
-    }
 }

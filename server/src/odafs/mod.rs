@@ -13,10 +13,20 @@ use odafs_common::wire::xdr::{Decode, Encode, Writer};
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
 
-use crate::config::Grantee;
-use crate::export::Export;
 use crate::rpc::{Admission, Answer, Call, Program};
-use crate::sessions::OpenSession;
+use crate::vfs::export::Export;
+use crate::vfs::sessions::OpenSession;
+
+/// Whom an option names, of the users of this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grantee {
+    /// This user.
+    User(u32),
+    /// All in this group.
+    Group(u32),
+    /// Everyone.
+    All,
+}
 
 /// What a server asks of sessions, and gives them.
 #[derive(Debug)]

@@ -13,13 +13,12 @@ use odafs_nic::calls::Transport;
 use odafs_nic::capability::NewSession;
 use odafs_nic::nic::Nic;
 
-use super::Odafs;
-use crate::access::NOBODY;
-use crate::config::Grantee;
-use crate::export::{Direct, Export};
-use crate::read::Effort;
+use super::{Grantee, Odafs};
+use crate::rpc::access::NOBODY;
 use crate::rpc::{Answer, Call};
-use crate::sessions::Owner;
+use crate::vfs::export::{Direct, Export};
+use crate::vfs::read::Effort;
+use crate::vfs::sessions::Owner;
 
 pub(super) fn open_session(
     odafs: &Odafs,
@@ -153,7 +152,7 @@ fn reserve<'a>(
     export: &'a Export,
     nic: &Arc<Nic>,
     call: &Call<'_>,
-) -> Result<crate::sessions::SessionPermit<'a>, OdafsStatus> {
+) -> Result<crate::vfs::sessions::SessionPermit<'a>, OdafsStatus> {
     let owner = Owner::from(&call.caller.peer);
     // No user of this host, and no other host, takes them all.
     let max = export.config().nic.sessions_max / 2;

@@ -1,7 +1,7 @@
 //! READ: as NFS READ, and the references of the pages that it touched come with it.
 
 use odafs_common::reference::Reference;
-use odafs_common::wire::nfs3::{Attributes, Failed, Payload, Status};
+use odafs_common::wire::nfs3::{Attributes, Failed, Payload};
 use odafs_common::wire::odafs::{
     Chunk, MAX_READ_REFERENCES, PageReference, ReadArgs, ReadFacts, ReadOk, ReadReply, ReadResult,
 };
@@ -11,12 +11,12 @@ use odafs_fabric::{Remote, SteeringTag};
 use odafs_nic::calls::{ChunkSource, ChunkWrite, Placed};
 
 use super::REPLY_OVERHEAD_BYTES;
-use crate::export::Export;
-use crate::file::File;
-use crate::read::{ReadDone, ReadFailed, ReadRange, read as read_pages, read_pinned};
-use crate::references;
 use crate::rpc::{Answer, Call};
-use crate::write::attributes_of_handle;
+use crate::vfs::attributes::attributes_of_handle;
+use crate::vfs::export::Export;
+use crate::vfs::file::File;
+use crate::vfs::read::{ReadDone, ReadFailed, ReadRange, read as read_pages, read_pinned};
+use crate::vfs::references;
 
 /// The most data of one READ, in bytes.
 const DATA_BYTES_MAX: u32 = 1 << 20;
@@ -32,7 +32,7 @@ pub(super) fn read(
     let file = match export.file_of_handle(arguments.file.0, call.effort) {
         Ok(file) => file,
         Err(failed) => {
-            let rest = attributes_of_handle(export, arguments.file.0, call.effort);
+            let rest = attributes_of_handle(export, arguments.file.0, call.effort).map(Into::into);
             return refuse(w, failed, rest);
         }
     };
@@ -71,7 +71,7 @@ fn read_inline(
             reply.finish(ReadFacts {
                 count: done.count,
                 eof: done.eof,
-                attributes: &done.attributes,
+                attributes: &done.attributes.into(),
                 change: done.change,
                 references: &references,
                 counter,
@@ -81,7 +81,7 @@ fn read_inline(
         }
         Err(failed) => {
             reply.cancel();
-            refuse(w, failed, Some(file.attributes()))
+            refuse(w, failed, Some(file.attributes().into()))
         }
     }
 }
@@ -97,14 +97,14 @@ fn read_placed(
 ) -> Answer {
     let found = match read_apart(export, call, file, arguments, room) {
         Ok(found) => found,
-        Err(failed) => return refuse(w, failed, Some(file.attributes())),
+        Err(failed) => return refuse(w, failed, Some(file.attributes().into())),
     };
     let at = ReadReply::placed(
         w,
         ReadFacts {
             count: found.done.count,
             eof: found.done.eof,
-            attributes: &found.done.attributes,
+            attributes: &found.done.attributes.into(),
             change: found.done.change,
             references: &found.references,
             counter: found.counter,
@@ -129,10 +129,10 @@ fn read_to_chunk(
 ) -> Answer {
     let found = match read_apart(export, call, file, arguments, DATA_BYTES_MAX) {
         Ok(found) => found,
-        Err(failed) => return refuse(w, failed, Some(file.attributes())),
+        Err(failed) => return refuse(w, failed, Some(file.attributes().into())),
     };
     let result: ReadResult<'_> = Ok(ReadOk {
-        attributes: Some(found.done.attributes),
+        attributes: Some(found.done.attributes.into()),
         change: found.done.change,
         eof: found.done.eof,
         count: found.done.count,
@@ -233,9 +233,9 @@ fn writes(pieces: Vec<ChunkSource>, chunk: Chunk) -> Vec<ChunkWrite> {
 }
 
 fn refuse(w: &mut Writer<'_>, failed: ReadFailed, rest: Option<Attributes>) -> Answer {
-    let status: Status = match failed {
+    let status = match failed {
         ReadFailed::NotResident => return Answer::Blocks,
-        ReadFailed::Status(status) => status,
+        ReadFailed::Status(status) => status.into(),
     };
     ReadResult::Err(Failed { status, rest }).encode(w);
     Answer::Replied

@@ -5,7 +5,7 @@ use odafs_common::wire::odafs::{OdafsStatus, RekeyArgs, RekeyResult, Rekeyed};
 use odafs_fabric::clock;
 use odafs_nic::capability::RekeyRefused;
 
-use crate::export::Export;
+use crate::vfs::export::Export;
 
 pub(super) fn rekey(export: &Export, arguments: RekeyArgs) -> RekeyResult {
     let RekeyArgs {

@@ -13,13 +13,12 @@ use odafs_fabric::sync::Arc;
 use odafs_nic::calls::{Caller, ChunkSource, Transport};
 
 use super::*;
-use crate::access::NOBODY;
-use crate::config::Grantee;
-use crate::export::{Direct, ExportConfig};
-use crate::file::File;
-use crate::read::Effort;
-use crate::store::Credential;
-use crate::testing::{PAGE, World, other, owner};
+use crate::rpc::access::NOBODY;
+use crate::vfs::Credential;
+use crate::vfs::export::{Direct, ExportConfig};
+use crate::vfs::file::File;
+use crate::vfs::read::Effort;
+use crate::vfs::testing::{PAGE, World, other, owner};
 
 const P: usize = PAGE as usize;
 

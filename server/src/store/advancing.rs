@@ -5,7 +5,7 @@
 //! changes within a tick look like one. The server knows better: each change goes through it. So the times of an object
 //! that is changed again within a tick are *shown* a nanosecond later than last time, the change time after every change,
 //! the time of modification after those of content. The change time shown of an object only grows as long as it is kept
-//! in mind; so it is the change attribute of our own clients as well.
+//! in mind; so the change attribute is made of it.
 //!
 //! What the store keeps stays as it is, times that someone sets are shown as set, and an object that was changed once in
 //! its tick is shown as it is. A restart forgets what was shown, and so does a table that is full.
@@ -13,7 +13,6 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use odafs_common::wire::nfs3::{Attributes, SetAttributes, SetTime, Time};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Arc, Mutex};
 
@@ -21,6 +20,7 @@ use super::{
     CreateHow, Created, Credential, HandleBytes, Limits, Listing, ObjectId, OutsideEvent,
     ReaddirRange, Result, Space, Special, Store, StoreError, Unlinked,
 };
+use crate::store::{Attributes, SetAttributes, SetTime, Time};
 
 /// Shows the times of another store so that they differ after each change.
 pub(crate) struct Advancing {
@@ -160,6 +160,7 @@ impl Advancing {
         Some(Attributes {
             mtime,
             ctime,
+            change: ctime.change(),
             ..attributes
         })
     }

@@ -1,9 +1,7 @@
 //! Times of a store whose clock stands still.
 
-use odafs_common::wire::nfs3::Status;
-
 use super::*;
-use crate::store::{MemoryStore, Operation, OutsideChange, suite};
+use crate::store::{MemoryStore, Operation, OutsideChange, Status, suite};
 
 fn held() -> (Arc<MemoryStore>, Advancing) {
     let store = Arc::new(MemoryStore::new(1));
@@ -64,11 +62,13 @@ fn each_change_shows_later_times() {
     };
     let set = store.setattr(&who(), file, &new).expect("set");
     assert!(set.ctime > last.ctime && set.mtime == last.mtime);
+    assert!(set.change > last.ctime.change());
     assert!(Times::of(&set) == times(&store, file));
     let linked = store
         .link(&who(), file, store.root(), b"b")
         .expect("linked");
     assert!(linked.ctime > set.ctime && linked.mtime == set.mtime);
+    assert!(linked.change > set.change);
 }
 
 #[test]

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use odafs_common::wire::nfs3::{Attributes, SetAttributes};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
@@ -10,6 +9,7 @@ use super::{
     CreateHow, Created, Credential, HandleBytes, Limits, Listing, ObjectId, OutsideEvent,
     ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
+use crate::store::{Attributes, SetAttributes};
 
 /// Another store, and what is done ahead of each of its syncs: [`Store::sync`], and whatever changes a directory.
 pub struct BeforeSync {

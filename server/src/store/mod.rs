@@ -1,9 +1,9 @@
 //! What holds the files.
 //!
 //! A [`Store`] names objects by [`ObjectId`], keeps their bytes and their attributes, and judges what a
-//! [`Credential`] may do. It knows nothing of pages, references or wire formats beyond the types of NFSv3,
-//! whose 22 procedures are what it was cut for. [`LocalStore`] serves a real directory; [`MemoryStore`]
-//! holds everything in memory and can crash, fill up and fail on command; [`TarStore`] serves what is in an archive.
+//! [`Credential`] may do. It knows nothing of pages, references or wire formats. [`LocalStore`] serves a real
+//! directory; [`MemoryStore`] holds everything in memory and can crash, fill up and fail on command; [`TarStore`] serves
+//! what is in an archive.
 //!
 //! Every call may block, and none may be made from a NIC engine, but for [`Store::lookup_at_hand`], and
 //! [`Store::is_at_hand`] and what it permits.
@@ -14,7 +14,10 @@ mod error;
 mod handle;
 pub mod ids;
 mod names;
+pub(crate) mod pace;
 mod permission;
+pub mod state;
+mod types;
 
 pub mod local;
 pub mod memory;
@@ -25,7 +28,6 @@ mod suite;
 
 use std::time::Duration;
 
-use odafs_common::wire::nfs3::{Attributes, Device, FileType, SetAttributes, Status};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
@@ -37,6 +39,7 @@ pub use local::{LocalOptions, LocalStore};
 pub use memory::{Meddler, MemoryStore, Operation, OutsideChange};
 pub use permission::{attributes_permit, may_read, may_write};
 pub use tar::TarStore;
+pub use types::{Attributes, Device, FileType, SetAttributes, SetTime, Status, Time, access};
 
 /// An object (file, directory, link, device …) of one store.
 ///

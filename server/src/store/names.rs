@@ -1,6 +1,6 @@
 //! What a client may send as a name (RFC 1813 section 3.2, "General comments on filenames").
 
-use odafs_common::wire::nfs3::{Status, Time};
+use crate::store::{Status, Time};
 
 use super::Result;
 
@@ -58,7 +58,7 @@ pub(crate) fn check_target(target: &[u8]) -> Result<()> {
 pub(crate) fn verifier_times(verifier: [u8; 8]) -> (Time, Time) {
     let [a, b, c, d, e, f, g, h] = verifier;
     let time = |bytes| Time {
-        seconds: u32::from_be_bytes(bytes) & 0x7fff_ffff,
+        seconds: (u32::from_be_bytes(bytes) & 0x7fff_ffff).into(),
         nanoseconds: 0,
     };
     (time([a, b, c, d]), time([e, f, g, h]))

@@ -1,6 +1,6 @@
 //! Who may do what, by owner, group and mode: the rules that a store without a kernel behind it goes by.
 
-use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, SetTime, Status, access};
+use crate::store::{Attributes, FileType, SetAttributes, SetTime, Status, access};
 
 use super::{Credential, Result};
 

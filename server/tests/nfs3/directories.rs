@@ -134,7 +134,10 @@ fn an_outside_change_that_is_listed_is_taken_note_of() {
     };
     let listed = part_plus(&server, all);
     let shown = listed.entries.last().and_then(|entry| entry.attributes);
-    assert_eq!(shown, Some(server.store.getattr(object).expect("there")));
+    assert_eq!(
+        shown,
+        Some(server.store.getattr(object).expect("there").into())
+    );
     // Who has seen the new times must not get the old bytes.
     assert_eq!(read().data.0, b"new");
 }

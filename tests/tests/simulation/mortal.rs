@@ -1,11 +1,11 @@
 //! A store as one server life sees it: nothing that a dead server's threads still do reaches the files.
 
-use odafs_common::wire::nfs3::{Attributes, SetAttributes, Status};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Arc, RwLock};
 use odafs_server::store::{
-    CreateHow, Created, Credential, HandleBytes, Limits, Listing, MemoryStore, ObjectId,
-    OutsideEvent, ReaddirRange, Result, Space, Special, Store, StoreError, Unlinked,
+    Attributes, CreateHow, Created, Credential, HandleBytes, Limits, Listing, MemoryStore,
+    ObjectId, OutsideEvent, ReaddirRange, Result, SetAttributes, Space, Special, Status, Store,
+    StoreError, Unlinked,
 };
 use std::time::Duration;
 

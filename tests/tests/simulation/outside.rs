@@ -4,10 +4,11 @@ use crate::history::{History, PagePosition};
 use crate::life::UID;
 use crate::world::{OUTSIDE, PAGES, World, below, connect, name_of, page_of, value_of};
 use odafs::{Cache, Client, File, Route, RpcOver};
-use odafs_common::wire::nfs3::SetAttributes;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sync::{Arc, Mutex};
-use odafs_server::store::{CreateHow, Credential, MemoryStore, ObjectId, OutsideChange, Store};
+use odafs_server::store::{
+    CreateHow, Credential, MemoryStore, ObjectId, OutsideChange, SetAttributes, Store,
+};
 use odafs_tests::linear::Action;
 use odafs_tests::page::PAGE;
 

@@ -12,13 +12,12 @@ use odafs::{
     Registration, Route, RpcOver, Wait,
 };
 use odafs_common::page::{Layout, PageSize};
-use odafs_common::wire::nfs3::SetAttributes;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::sim::{Network, NetworkConfig};
 use odafs_fabric::sync::{Arc, Mutex, thread};
 use odafs_fabric::{QueuePair, RemoteInvalidation, entropy};
 use odafs_server::config::{RegistrationConfig, Strategy};
-use odafs_server::store::{CreateHow, Credential, MemoryStore, ObjectId, Store};
+use odafs_server::store::{CreateHow, Credential, MemoryStore, ObjectId, SetAttributes, Store};
 use odafs_tests::linear::Action;
 use odafs_tests::page::PAGE;
 use std::collections::BTreeMap;

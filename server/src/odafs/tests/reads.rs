@@ -18,7 +18,7 @@ fn reads_bring_references() {
     assert_eq!((done.count, done.eof), (2 * P as u32, false));
     assert_eq!(done.data.0, [7; 2 * P]);
     assert_eq!(done.change, file.change());
-    assert_eq!(done.attributes, Some(file.attributes()));
+    assert_eq!(done.attributes, Some(file.attributes().into()));
     let pages: Vec<u64> = done.references.iter().map(|found| found.page).collect();
     assert!(pages.starts_with(&[1, 2]), "{pages:?}");
     assert!(done.counter.is_some());
@@ -286,11 +286,11 @@ fn questions_that_make_no_sense_are_answered() {
 fn a_file_that_a_session_may_not_read() {
     let mut room = Room::guarded();
     let file = room.world.file("a", &[1; P]);
-    let new = odafs_common::wire::nfs3::SetAttributes {
+    let new = crate::vfs::SetAttributes {
         mode: Some(0o600),
         ..Default::default()
     };
-    crate::write::set_attributes(&room.world.export, &owner(), file.object(), &new, None)
+    crate::vfs::write::set_attributes(&room.world.export, &owner(), file.object(), &new, None)
         .expect("chmod");
     let stranger = room.world.client(&other());
     let arguments = GetRefsArgs {

@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, SetTime, Status, access};
 use rustix::fs::{
     Access, AtFlags, CWD, Gid, Mode, OFlags, SeekFrom, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
     Uid, chmodat, chownat, fstatvfs, ftruncate, getxattr_query, openat, seek, utimensat,
@@ -13,7 +12,10 @@ use super::descriptors::{Descriptor, Use};
 use super::identity::Judge;
 use super::{LocalStore, sys};
 use crate::store::permission::{attributes_permit, check_set};
-use crate::store::{Credential, Limits, ObjectId, Result, Space};
+use crate::store::{
+    Attributes, Credential, FileType, Limits, ObjectId, Result, SetAttributes, SetTime, Space,
+    Status, access,
+};
 
 /// Whether the object has no POSIX ACL. (Its mode shows the ACL's mask where the group's bits belong.)
 pub(super) fn mode_decides(object: &Descriptor) -> Result<bool> {
@@ -207,7 +209,7 @@ pub(super) fn apply_times(object: BorrowedFd<'_>, new: &SetAttributes) -> Result
             tv_nsec: UTIME_NOW,
         }),
         SetTime::To(time) if time.nanoseconds < 1_000_000_000 => Ok(Timespec {
-            tv_sec: time.seconds.into(),
+            tv_sec: time.seconds,
             tv_nsec: time.nanoseconds.into(),
         }),
         SetTime::To(_) => Err(Status::Inval),

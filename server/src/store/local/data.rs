@@ -3,7 +3,6 @@
 use std::io::ErrorKind;
 use std::os::fd::AsFd as _;
 
-use odafs_common::wire::nfs3::{FileType, Status};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use rustix::fs::{Access, fdatasync, fstat, fsync, readlinkat, syncfs};
@@ -14,7 +13,7 @@ use super::identity::Judge;
 use super::unsynced::Asked;
 use super::{LocalStore, objects, sys};
 use crate::store::permission::may_write;
-use crate::store::{Credential, ObjectId, Result};
+use crate::store::{Credential, FileType, ObjectId, Result, Status};
 
 /// The kernel's offsets are signed.
 const OFFSET_MAX: u64 = i64::MAX as u64;

@@ -5,14 +5,13 @@ use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 
 use lru::LruCache;
-use odafs_common::wire::nfs3::{FileType, Status};
 use odafs_fabric::sync::thread::{self, JoinHandle};
 use odafs_fabric::sync::{Arc, Mutex};
 use rustix::fs::fdatasync;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::unsynced::{Asked, Unsynced};
-use crate::store::{ObjectId, Result};
+use crate::store::{FileType, ObjectId, Result, Status};
 
 /// What a descriptor is good for. Each is good for what the ones before it are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

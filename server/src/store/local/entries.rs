@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
-use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, SetTime, Status};
 use odafs_fabric::sync::Arc;
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, fstat, fsync, linkat, makedev, mkdirat, mknodat, openat, openat2,
@@ -18,7 +17,8 @@ use super::objects::{BENEATH, open_path};
 use crate::store::names::{Name, check_target, verifier_times};
 use crate::store::permission::{check_add, check_take, settable_at_first};
 use crate::store::{
-    CreateHow, Created, Credential, ObjectId, Result, Special, Unlinked, default_mode,
+    Attributes, CreateHow, Created, Credential, FileType, ObjectId, Result, SetAttributes, SetTime,
+    Special, Status, Unlinked, default_mode,
 };
 
 /// Another process may take and free a name again and again; at some point that is its problem.

@@ -11,14 +11,13 @@
 use std::cell::Cell;
 use std::marker::PhantomData;
 
-use odafs_common::wire::nfs3::Status;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::Mode;
 use rustix::process::Gid;
 use rustix::thread::CapabilitySet;
 
 use super::sys;
-use crate::store::{Credential, Result, ids};
+use crate::store::{Credential, Result, Status, ids};
 
 /// What this process is, and may become.
 pub(super) struct Identity {

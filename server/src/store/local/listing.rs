@@ -6,14 +6,14 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use odafs_common::wire::nfs3::Attributes;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, RawDir, SeekFrom, openat, seek, statat};
 
 use super::identity::Judge;
 use super::{LocalStore, objects};
-use crate::pace;
 use crate::store::permission::{check_list, check_search};
-use crate::store::{Credential, DirEntry, Listing, ObjectId, ReaddirRange, Result};
+use crate::store::{
+    Attributes, Credential, DirEntry, Listing, ObjectId, ReaddirRange, Result, pace,
+};
 
 /// After `.` and after `..`.
 const AFTER_HERE: u64 = 1;

@@ -41,7 +41,6 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, Status};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -52,7 +51,8 @@ use super::{
     CreateHow, Created, Credential, HandleBytes, Limits, Listing, ObjectId, OutsideEvent,
     ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
-use crate::state::StateDir;
+use crate::store::state::StateDir;
+use crate::store::{Attributes, FileType, SetAttributes, Status};
 use descriptors::{Descriptor, Descriptors, Use};
 use identity::Identity;
 use index::Index;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use odafs_common::wire::nfs3::{Attributes, FileType, SetAttributes, Status};
 use proptest::prelude::*;
 
 use super::tests::{Place, Served, can_act};
 use crate::store::{
-    CreateHow, Credential, MemoryStore, ObjectId, ReaddirRange, Result, Special, Store, Unlinked,
+    Attributes, CreateHow, Credential, FileType, MemoryStore, ObjectId, ReaddirRange, Result,
+    SetAttributes, Special, Status, Store, Unlinked,
 };
 
 /// One call. Objects are numbered in the order in which they were first seen, names are few.

@@ -2,7 +2,6 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use odafs_common::wire::nfs3::{Attributes, Device, FileType, Status, Time};
 use odafs_fabric::sync::Arc;
 use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, openat, openat2, readlinkat,
@@ -17,7 +16,7 @@ use super::scheme::Scheme;
 use super::{Finding, LocalStore, sys};
 use crate::store::names::Name;
 use crate::store::permission::check_search;
-use crate::store::{Credential, ObjectId, Result};
+use crate::store::{Attributes, Credential, Device, FileType, ObjectId, Result, Status, Time};
 
 /// As a path only: nothing is opened that could hang, and no link is followed.
 const PATH: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
@@ -311,6 +310,7 @@ impl LocalStore {
             Kind::BlockDevice => FileType::Block,
             Kind::RegularFile | Kind::Unknown => FileType::Regular,
         };
+        let ctime = time(stat.st_ctime, stat.st_ctime_nsec);
         Attributes {
             kind,
             mode: stat.st_mode & 0o7777,
@@ -327,23 +327,16 @@ impl LocalStore {
             fileid: stat.st_ino,
             atime: time(stat.st_atime, stat.st_atime_nsec),
             mtime: time(stat.st_mtime, stat.st_mtime_nsec),
-            ctime: time(stat.st_ctime, stat.st_ctime_nsec),
+            ctime,
+            change: ctime.change(),
         }
     }
 }
 
-/// NFSv3 has no times before 1970 nor after 2106.
 fn time(seconds: i64, nanoseconds: u64) -> Time {
-    match u32::try_from(seconds) {
-        Ok(seconds) => Time {
-            seconds,
-            nanoseconds: nanoseconds as u32,
-        },
-        Err(_) if seconds < 0 => Time::default(),
-        Err(_) => Time {
-            seconds: u32::MAX,
-            nanoseconds: 0,
-        },
+    Time {
+        seconds,
+        nanoseconds: nanoseconds as u32,
     }
 }
 

@@ -5,11 +5,10 @@
 //! take turns; and a failure that nobody asked for is kept with the object until somebody asks.
 
 use lru::LruCache;
-use odafs_common::wire::nfs3::Status;
 use odafs_fabric::sync::{Arc, Condvar, Mutex};
 
 use super::descriptors::Descriptor;
-use crate::store::{ObjectId, Result};
+use crate::store::{ObjectId, Result, Status};
 
 /// The objects of a store that have unsynced bytes.
 pub(super) struct Unsynced {
@@ -232,7 +231,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use odafs_common::wire::nfs3::{FileType, Status};
+    use crate::store::{FileType, Status};
 
     use super::super::descriptors::Use;
     use super::*;

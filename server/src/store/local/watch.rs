@@ -14,14 +14,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-use odafs_common::wire::nfs3::FileType;
 use odafs_fabric::sync::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
 use super::descriptors::magic_path;
-use crate::store::ObjectId;
+use crate::store::{FileType, ObjectId};
 
 /// Most events that are taken from the kernel at once.
 const BATCH_MAX: usize = 4096;

@@ -1,13 +1,11 @@
 //! Names that come, go and move.
 
-use odafs_common::wire::nfs3::{Attributes, Status};
-
 use super::Operation;
 use super::node::{Body, Node};
 use super::tree::Tree;
 use crate::store::names::Name;
 use crate::store::permission::{check_add, check_link, check_search, check_take, check_write};
-use crate::store::{Credential, ObjectId, Result, Unlinked};
+use crate::store::{Attributes, Credential, ObjectId, Result, Status, Unlinked};
 
 impl Tree {
     pub fn link(
@@ -36,7 +34,7 @@ impl Tree {
         parent.touch_data(now);
         let node = self.node_mut(object)?;
         node.attributes.links += 1;
-        node.attributes.ctime = now;
+        node.attributes.set_changed(now);
         let attributes = node.attributes;
         self.report(directory);
         self.report(object);
@@ -84,7 +82,7 @@ impl Tree {
             Body::Directory(names) => Some(names.parent),
             _ => None,
         };
-        node.attributes.ctime = now;
+        node.attributes.set_changed(now);
         node.attributes.links -= 1;
         let last = parent.is_some() || node.attributes.links == 0;
         if let Some(parent) = parent.and_then(|ino| self.nodes.get_mut(&ino)) {
@@ -170,7 +168,7 @@ impl Tree {
         let parent = self.node_mut(to)?;
         parent.names_mut()?.insert(name, moved.ino);
         parent.touch_data(now);
-        self.node_mut(moved)?.attributes.ctime = now;
+        self.node_mut(moved)?.attributes.set_changed(now);
         [from, to, moved]
             .into_iter()
             .for_each(|object| self.report(object));

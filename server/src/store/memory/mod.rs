@@ -11,7 +11,6 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use odafs_common::wire::nfs3::{Attributes, Device, FileType, SetAttributes, Status};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Condvar, Mutex, MutexGuard};
 
@@ -22,6 +21,7 @@ use super::{
     CreateHow, Created, Credential, DirEntry, HandleBytes, HandleKey, Limits, Listing, ObjectId,
     OutsideEvent, ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
+use crate::store::{Attributes, Device, FileType, SetAttributes, Status};
 use node::{Body, Names, Node};
 use tree::Tree;
 

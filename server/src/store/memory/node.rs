@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use odafs_common::wire::nfs3::{Attributes, FileType, Status, Time};
-
-use crate::store::{ObjectId, Result};
+use crate::store::{Attributes, FileType, ObjectId, Result, Status, Time};
 
 /// The largest file, bytes: sparse files take their whole size here.
 pub(super) const SIZE_MAX: u64 = 1 << 30;
@@ -37,7 +35,7 @@ impl Node {
     /// A change of the data at that time.
     pub fn touch_data(&mut self, now: Time) {
         self.attributes.mtime = now;
-        self.attributes.ctime = now;
+        self.attributes.set_changed(now);
     }
 
     /// Size and use follow what the body holds.

@@ -2,10 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use odafs_common::wire::nfs3::{
-    Attributes, Device, FileType, SetAttributes, SetTime, Status, Time,
-};
-
 use super::node::{Body, Chance, Content, Names, Node, SIZE_MAX};
 use super::{Meddler, Operation, OutsideChange};
 use crate::store::names::{Name, verifier_times};
@@ -13,7 +9,10 @@ use crate::store::permission::{
     check_add, check_search, check_set, made_mode, may_write, mode_after_change, mode_after_giving,
     settable_at_first, settable_mode,
 };
-use crate::store::{CreateHow, Created, Credential, ObjectId, OutsideEvent, Result, default_mode};
+use crate::store::{
+    Attributes, CreateHow, Created, Credential, Device, FileType, ObjectId, OutsideEvent, Result,
+    SetAttributes, SetTime, Status, Time, default_mode,
+};
 
 pub(super) const ROOT: u64 = 2;
 /// `fsid` of every object.
@@ -157,7 +156,7 @@ impl Tree {
         }
         let nanoseconds = self.ticks * 1000;
         Time {
-            seconds: 1_600_000_000 + (nanoseconds / 1_000_000_000) as u32,
+            seconds: 1_600_000_000 + (nanoseconds / 1_000_000_000) as i64,
             nanoseconds: (nanoseconds % 1_000_000_000) as u32,
         }
     }
@@ -234,6 +233,7 @@ impl Tree {
             atime: now,
             mtime: now,
             ctime: now,
+            change: now.change(),
         };
         let mut node = Node {
             generation,
@@ -402,7 +402,7 @@ impl Tree {
             }
         }
         if *new != SetAttributes::default() {
-            attributes.ctime = now;
+            attributes.set_changed(now);
         }
         Ok(())
     }
@@ -537,13 +537,13 @@ impl Tree {
             OutsideChange::Mode(mode) => {
                 let attributes = &mut self.node_mut(object)?.attributes;
                 attributes.mode = mode & 0o7777;
-                attributes.ctime = now;
+                attributes.set_changed(now);
                 self.report(object);
             }
             OutsideChange::Owner(uid) => {
                 let attributes = &mut self.node_mut(object)?.attributes;
                 attributes.uid = uid;
-                attributes.ctime = now;
+                attributes.set_changed(now);
                 self.report(object);
             }
             OutsideChange::Remove => self.remove_everywhere(object, now)?,

@@ -11,7 +11,7 @@ mod users;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use odafs_common::wire::nfs3::{FileType, SetAttributes, SetTime, Status, Time, access};
+use crate::store::{FileType, SetAttributes, SetTime, Status, Time, access};
 
 use super::*;
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
-use odafs_common::wire::nfs3::{Attributes, Device, FileType, Time};
+use crate::store::{Attributes, Device, FileType, Time};
 
 use super::header::{BLOCK, Header, text};
 use super::pax::{Extended, clamped};
@@ -356,6 +356,7 @@ impl Reader<'_> {
             atime: time,
             mtime: time,
             ctime: time,
+            change: time.change(),
             ..with_kind(self.template, kind, offset / BLOCK + 2)
         };
         let member = Member {

@@ -12,7 +12,6 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::time::Duration;
 
-use odafs_common::wire::nfs3::{Attributes, Device, FileType, SetAttributes, Status, Time, access};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 use odafs_fabric::sync::{Condvar, Mutex};
@@ -26,6 +25,7 @@ use super::{
     CreateHow, Created, Credential, DirEntry, HandleBytes, HandleKey, Limits, Listing, ObjectId,
     OutsideEvent, ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
+use crate::store::{Attributes, Device, FileType, SetAttributes, Status, Time, access};
 use index::{Body, Bounds, Bytes, Index, Names, Node, ROOT, Refused};
 
 /// Handles of all archives are alike but for the generation, so that those of a replaced archive are STALE.
@@ -232,6 +232,7 @@ fn root_of(archive: &std::fs::Metadata, stamp: &Stamp) -> Attributes {
         atime: time,
         mtime: time,
         ctime: time,
+        change: time.change(),
     }
 }
 
@@ -523,6 +524,7 @@ pub fn fuzz(bytes: &[u8]) {
         atime: time,
         mtime: time,
         ctime: time,
+        change: time.change(),
     };
     let bounds = Bounds {
         objects: 1000,

@@ -1,6 +1,6 @@
 //! Extended headers: what a member's own header has no room for.
 
-use odafs_common::wire::nfs3::Time;
+use crate::store::Time;
 
 /// What the records say, as far as it is used here.
 #[derive(Clone, Default)]
@@ -69,15 +69,15 @@ fn time(value: &[u8]) -> Option<Time> {
     Some(clamped(seconds, nanoseconds))
 }
 
-/// The nearest time that NFS version 3 can tell: 1970 to 2106.
+/// The nearest time from 1970 to 2106.
 pub(super) fn clamped(seconds: i64, nanoseconds: u32) -> Time {
     match u32::try_from(seconds) {
         Ok(seconds) => Time {
-            seconds,
+            seconds: seconds.into(),
             nanoseconds,
         },
         Err(_) => Time {
-            seconds: if seconds < 0 { 0 } else { u32::MAX },
+            seconds: if seconds < 0 { 0 } else { u32::MAX.into() },
             nanoseconds: 0,
         },
     }

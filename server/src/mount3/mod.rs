@@ -1,0 +1,254 @@
+//! MOUNT version 3 (RFC 1813, appendix I): from the path of an export to the handle of its root, or of a
+//! directory below it.
+
+use std::num::NonZeroUsize;
+
+use lru::LruCache;
+use odafs_common::wire::mount3::{
+    self, DirPath, Exports, Mount, MountOk, Mounts, Name, PROGRAM, Procedure, Status, VERSION,
+};
+use odafs_common::wire::nfs3::FileHandle;
+use odafs_common::wire::rpc::{FLAVOR_NONE, FLAVOR_SYS};
+use odafs_common::wire::xdr::{Decode as _, Encode as _, Reader, Writer, XdrError};
+use odafs_fabric::Peer;
+use odafs_fabric::sync::{Arc, Mutex};
+
+use crate::rpc::access::Access;
+use crate::rpc::{Admission, Answer, Call, Program, reply};
+use crate::vfs::export::Export;
+use crate::vfs::namespace;
+use crate::vfs::read::Effort;
+use crate::vfs::{self, Credential, FileType, HandleBytes, ObjectId};
+
+/// The most mounts that DUMP remembers. It is a courtesy: nothing depends on it.
+const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
+
+/// The MOUNT program of one export.
+pub struct MountProgram {
+    export: Arc<Export>,
+    access: Arc<Access>,
+    mounted: Mutex<LruCache<(String, Vec<u8>), ()>>,
+}
+
+impl MountProgram {
+    /// For `export`, to whom `access` lets in.
+    pub fn new(export: Arc<Export>, access: Arc<Access>) -> Self {
+        Self {
+            export,
+            access,
+            mounted: Mutex::new(LruCache::new(REMEMBERED)),
+        }
+    }
+
+    fn mount(&self, call: &Call<'_>, path: &[u8]) -> Result<HandleBytes, Status> {
+        let peer = &call.caller.peer;
+        if self.access.lacks_privilege(peer) {
+            tracing::warn!(%peer, "mount refused: the port is not below 1024 (--insecure lets it in, --squash all needs no such port)");
+            return Err(Status::Access);
+        }
+        if !self.access.admits(peer) {
+            tracing::info!(%peer, "mount refused: not in the access list (--allow)");
+            return Err(Status::Access);
+        }
+        let directory = self.walk(&call.who, path)?;
+        let handle = (self.export)
+            .handle(directory)
+            .map_err(|error| mount_status(error.status))?;
+        let entry = (host(&call.caller.peer), path.to_vec());
+        self.mounted.lock().put(entry, ());
+        tracing::info!(peer = %call.caller.peer, path = %path.escape_ascii(), "mounted");
+        Ok(handle)
+    }
+
+    /// The directory of a path, which begins with the export's name.
+    fn walk(&self, who: &Credential, path: &[u8]) -> Result<ObjectId, Status> {
+        let below =
+            below_export(self.export.config().name.as_bytes(), path).ok_or(Status::NoEnt)?;
+        let mut directory = self.export.root();
+        for name in components(below) {
+            // `..` is resolved on the store, whose root is its own parent.
+            let (object, attributes) = namespace::lookup(&self.export, who, directory, name)
+                .map_err(|error| mount_status(error.status))?;
+            if attributes.kind != FileType::Directory {
+                return Err(Status::NotDir);
+            }
+            directory = object;
+        }
+        Ok(directory)
+    }
+
+    fn reply_mount(&self, call: &Call<'_>, path: &[u8], results: &mut Writer<'_>) -> Answer {
+        let mounted = self.mount(call, path);
+        let flavors: &[u32] = if self.access.ignores_ids() {
+            &[FLAVOR_SYS, FLAVOR_NONE]
+        } else {
+            &[FLAVOR_SYS]
+        };
+        let result = mounted
+            .as_ref()
+            .map_err(|status| *status)
+            .map(|handle| MountOk {
+                file: FileHandle(handle),
+                flavors: flavors.to_vec(),
+            });
+        reply(results, &result)
+    }
+
+    fn dump(&self, results: &mut Writer<'_>) {
+        let mounted = self.mounted.lock();
+        let mounts = mounted.iter().map(|((host, directory), ())| Mount {
+            host: Name(host.as_bytes()),
+            directory: DirPath(directory),
+        });
+        Mounts(mounts.collect()).encode(results);
+    }
+
+    fn forget(&self, peer: &Peer, path: Option<&[u8]>) {
+        let host = host(peer);
+        let mut mounted = self.mounted.lock();
+        let gone: Vec<_> = mounted
+            .iter()
+            .map(|(entry, ())| entry)
+            .filter(|(from, directory)| *from == host && path.is_none_or(|path| path == directory))
+            .cloned()
+            .collect();
+        for entry in gone {
+            mounted.pop(&entry);
+        }
+    }
+
+    fn exports(&self, results: &mut Writer<'_>) {
+        // Loopback is always let in; with more than that listed, the list is what a client wants to know.
+        let networks: Vec<String> = self.access.networks().collect();
+        let groups = networks
+            .iter()
+            .map(|network| Name(network.as_bytes()))
+            .collect();
+        let export = mount3::Export {
+            directory: DirPath(self.export.config().name.as_bytes()),
+            groups,
+        };
+        Exports(vec![export]).encode(results);
+    }
+
+    fn dispatch(
+        &self,
+        procedure: Procedure,
+        mut call: Call<'_>,
+        results: &mut Writer<'_>,
+    ) -> Result<Answer, XdrError> {
+        match procedure {
+            Procedure::Null => return Ok(Answer::NoProcedure),
+            Procedure::Mount => {
+                let path = path(&mut call.arguments)?;
+                if call.effort == Effort::ResidentOnly {
+                    return Ok(Answer::Blocks);
+                }
+                return Ok(self.reply_mount(&call, path, results));
+            }
+            Procedure::Dump => self.dump(results),
+            Procedure::Unmount => {
+                let path = path(&mut call.arguments)?;
+                self.forget(&call.caller.peer, Some(path));
+            }
+            Procedure::UnmountAll => self.forget(&call.caller.peer, None),
+            Procedure::Export => self.exports(results),
+        }
+        Ok(Answer::Replied)
+    }
+}
+
+impl Program for MountProgram {
+    fn number(&self) -> u32 {
+        PROGRAM
+    }
+
+    fn version(&self) -> u32 {
+        VERSION
+    }
+
+    fn admission(&self, _procedure: u32) -> Admission {
+        Admission::Asks
+    }
+
+    fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {
+        match Procedure::from_code(call.procedure) {
+            Some(procedure) => self
+                .dispatch(procedure, call, results)
+                .unwrap_or_else(Answer::from),
+            None => Answer::NoProcedure,
+        }
+    }
+}
+
+fn path<'a>(arguments: &mut Reader<'a>) -> Result<&'a [u8], XdrError> {
+    DirPath::decode(arguments).map(|path| path.0)
+}
+
+fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/')
+        .filter(|name| !matches!(*name, b"" | b"."))
+}
+
+/// What follows the export's name in `path`, by whole components; `None` where the path is of no export.
+fn below_export<'p>(export: &[u8], path: &'p [u8]) -> Option<&'p [u8]> {
+    let mut rest = path;
+    for wanted in components(export) {
+        let start = rest.iter().position(|byte| *byte != b'/')?;
+        let (name, after) = rest[start..].split_at(
+            rest[start..]
+                .iter()
+                .position(|byte| *byte == b'/')
+                .unwrap_or(rest.len() - start),
+        );
+        if name != wanted {
+            return None;
+        }
+        rest = after;
+    }
+    Some(rest)
+}
+
+fn host(peer: &Peer) -> String {
+    match peer {
+        Peer::Address(address) => address.ip().to_canonical().to_string(),
+        other => other.to_string(),
+    }
+}
+
+fn mount_status(status: vfs::Status) -> Status {
+    match status {
+        vfs::Status::Perm => Status::Perm,
+        vfs::Status::NoEnt | vfs::Status::Stale => Status::NoEnt,
+        vfs::Status::Access => Status::Access,
+        vfs::Status::NotDir => Status::NotDir,
+        vfs::Status::Inval => Status::Inval,
+        vfs::Status::NameTooLong => Status::NameTooLong,
+        vfs::Status::Io => Status::Io,
+        _ => Status::ServerFault,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_begin_with_the_export_by_whole_components() {
+        let below = |export: &'static str, path: &'static str| {
+            below_export(export.as_bytes(), path.as_bytes())
+                .map(|rest| components(rest).map(<[u8]>::to_vec).collect::<Vec<_>>())
+        };
+        assert_eq!(below("/", "/"), Some(vec![]));
+        assert_eq!(below("/", ""), Some(vec![]));
+        assert_eq!(
+            below("/", "/a//b/./"),
+            Some(vec![b"a".to_vec(), b"b".to_vec()])
+        );
+        assert_eq!(below("/x/y", "/x/y"), Some(vec![]));
+        assert_eq!(below("/x/y", "//x/y/z"), Some(vec![b"z".to_vec()]));
+        assert_eq!(below("/x/y", "/x"), None);
+        assert_eq!(below("/x/y", "/x/yy"), None);
+        assert_eq!(below("/x", "/"), None);
+    }
+}

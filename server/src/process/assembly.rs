@@ -1,0 +1,252 @@
+//! A server without its front doors to TCP: export, programs, pool, engine, observer. The same under the
+//! simulator (any store, any fabric's listener, no tokio) as in [`crate::process::server`].
+
+use std::io;
+use std::time::Duration;
+
+use odafs_fabric::Listener;
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::memory::{Arena, LifeWord};
+use odafs_fabric::sync::Arc;
+use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
+use odafs_fabric::sync::thread::{self, JoinHandle};
+use odafs_nic::calls::{Calls, Transport, Workers};
+use odafs_nic::engine::{Engine, EngineConfig, RdmaCounters, Serves, Stopper};
+
+use crate::mount3::MountProgram;
+use crate::nfs3::Nfs3;
+use crate::odafs::{Odafs, SessionPolicy};
+use crate::portmap::{Port, Portmap};
+use crate::rpc::access::Access;
+use crate::rpc::drc::{Bounds, DuplicateCache};
+use crate::rpc::pool::Pool;
+use crate::rpc::{Program, Service};
+use crate::store::{Store, ids};
+use crate::vfs::change;
+use crate::vfs::export::{Direct, Export, ExportConfig};
+use crate::vfs::spare::SpareFrames;
+
+/// What a server is put together from.
+pub struct Parts {
+    /// Holds the files.
+    pub store: Arc<dyn Store>,
+    /// The page cache's memory, of which nothing is published.
+    pub arena: Arc<Arena>,
+    /// The export.
+    pub export: ExportConfig,
+    /// Sessions.
+    pub sessions: SessionPolicy,
+    /// Who may call.
+    pub access: Access,
+    /// What one-sided clients check; without it none is granted one-sided access.
+    pub life: Option<Arc<LifeWord>>,
+    /// Threads for what may block.
+    pub workers: usize,
+    /// Hand every call to one of them, even one that need not block.
+    pub offload: bool,
+    /// How engines spend their time.
+    pub engine: EngineConfig,
+    /// The port that the portmapper tells.
+    pub port: Port,
+}
+
+/// Calls that may wait for a worker.
+const WAITING_MAX: usize = 4096;
+/// How long the observer waits for the store's reports at a time.
+const OBSERVED: Duration = Duration::from_millis(500);
+/// How often it takes the cache's pulse and looks at files without a watch.
+const TICK: Nanos = Nanos::from_secs(1);
+
+/// A server that runs.
+pub struct Assembly {
+    export: Arc<Export>,
+    service: Arc<Service>,
+    pool: Arc<Pool>,
+    life: Option<Arc<LifeWord>>,
+    rdma: Arc<RdmaCounters>,
+    engine: Option<(Stopper, JoinHandle<()>)>,
+    observer: Option<JoinHandle<()>>,
+    stopping: Arc<AtomicBool>,
+}
+
+impl Assembly {
+    /// Puts a server together, with an engine for these listeners if there are any.
+    ///
+    /// # Errors
+    /// The system has no more threads or descriptors.
+    pub fn start(parts: Parts, listeners: Vec<(Box<dyn Listener>, Transport)>) -> io::Result<Self> {
+        let direct = parts.export.direct;
+        let export = Arc::new(Export::new(
+            parts.export,
+            parts.store,
+            Arc::clone(&parts.arena),
+        ));
+        let service = Arc::new(service(
+            &export,
+            parts.access,
+            parts.sessions,
+            parts.port,
+            parts.offload,
+        ));
+        let mut assembly = Self {
+            pool: Arc::new(Pool::start(parts.workers, WAITING_MAX)?),
+            export,
+            service,
+            life: parts.life,
+            rdma: Arc::default(),
+            engine: None,
+            observer: None,
+            stopping: Arc::new(AtomicBool::new(false)),
+        };
+        assembly.start_observer()?;
+        if !listeners.is_empty() {
+            assembly.start_engine(parts.engine, direct, listeners)?;
+        }
+        Ok(assembly)
+    }
+
+    fn start_observer(&mut self) -> io::Result<()> {
+        let (export, stopping) = (Arc::clone(&self.export), Arc::clone(&self.stopping));
+        let observer = thread::Builder::new().name("odafs-observer".to_owned());
+        self.observer = Some(observer.spawn(move || observe(&export, &stopping))?);
+        Ok(())
+    }
+
+    fn start_engine(
+        &mut self,
+        config: EngineConfig,
+        direct: Direct,
+        listeners: Vec<(Box<dyn Listener>, Transport)>,
+    ) -> io::Result<()> {
+        let serves = Serves {
+            arena: Arc::clone(self.export.arena()),
+            nic: self.export.nic().cloned(),
+            calls: self.calls(),
+            workers: self.workers(),
+            // Who may not read the export's memory is offered no way to.
+            life: (self.life.clone()).filter(|_| matches!(direct, Direct::Auto | Direct::OneSided)),
+            frames: Some(Arc::new(SpareFrames::of(Arc::clone(&self.export)))),
+            rdma: Arc::clone(&self.rdma),
+        };
+        let device = listeners
+            .iter()
+            .any(|(_, transport)| *transport == Transport::Verbs);
+        let config = EngineConfig {
+            remote_reads: direct == Direct::OneSided,
+            ..config
+        };
+        let mut engine = Engine::new(config, serves)?;
+        for (listener, transport) in listeners {
+            engine.listen(listener, transport)?;
+        }
+        let stopper = engine.stopper();
+        let thread = thread::Builder::new().name("odafs-engine".to_owned());
+        let thread = thread.spawn(move || {
+            if device {
+                ids::keep();
+            }
+            engine.run();
+        })?;
+        self.engine = Some((stopper, thread));
+        Ok(())
+    }
+
+    /// The export.
+    pub fn export(&self) -> &Arc<Export> {
+        &self.export
+    }
+
+    /// What the RPC-over-RDMA connections came to.
+    pub fn rdma(&self) -> &Arc<RdmaCounters> {
+        &self.rdma
+    }
+
+    /// The programs, for other transports.
+    pub fn service(&self) -> &Arc<Service> {
+        &self.service
+    }
+
+    /// The programs, as transports know them.
+    pub fn calls(&self) -> Arc<dyn Calls> {
+        Arc::clone(&self.service) as Arc<dyn Calls>
+    }
+
+    /// The pool, as transports know it.
+    pub fn workers(&self) -> Arc<dyn Workers> {
+        Arc::clone(&self.pool) as Arc<dyn Workers>
+    }
+
+    /// References are worth nothing from now on, by any route.
+    pub fn poison(&self) {
+        if let Some(life) = &self.life {
+            life.poison();
+        }
+    }
+
+    /// Finishes the calls under way and ends all threads. Also done when dropped.
+    pub fn stop(&mut self) {
+        self.poison();
+        if let Some((stopper, thread)) = self.engine.take() {
+            stopper.stop();
+            joined(thread);
+        }
+        self.pool.stop();
+        self.stopping.store(true, Ordering::Release);
+        self.export.store().interrupt();
+        if let Some(thread) = self.observer.take() {
+            joined(thread);
+        }
+    }
+}
+
+impl Drop for Assembly {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn joined(thread: JoinHandle<()>) {
+    if thread.join().is_err() {
+        tracing::error!("a thread of the server panicked");
+    }
+}
+
+fn service(
+    export: &Arc<Export>,
+    access: Access,
+    sessions: SessionPolicy,
+    port: Port,
+    offload: bool,
+) -> Service {
+    let access = Arc::new(access);
+    let mut programs: Vec<Box<dyn Program>> = vec![
+        Box::new(Nfs3::new(Arc::clone(export))),
+        Box::new(MountProgram::new(Arc::clone(export), Arc::clone(&access))),
+        Box::new(Odafs::new(Arc::clone(export), sessions)),
+    ];
+    let told: Vec<(u32, u32)> = programs
+        .iter()
+        .map(|program| (program.number(), program.version()))
+        .collect();
+    programs.push(Box::new(Portmap::new(told, port)));
+    Service::new(
+        programs,
+        access,
+        DuplicateCache::new(Bounds::default()),
+        offload,
+    )
+}
+
+/// The observer: outside changes as they are reported, and every second what nobody reports.
+fn observe(export: &Export, stopping: &AtomicBool) {
+    let mut next_tick = clock::now() + TICK;
+    while !stopping.load(Ordering::Acquire) {
+        change::observe(export, OBSERVED);
+        let now = clock::now();
+        if now >= next_tick {
+            next_tick = now + TICK;
+            export.tick(now);
+            change::check_unwatched(export);
+        }
+    }
+}

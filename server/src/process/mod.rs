@@ -1,0 +1,11 @@
+//! The process: options, listeners, threads, and everything wired together. Nothing below knows
+//! of it.
+
+pub mod assembly;
+pub mod config;
+#[cfg(not(shuttle))]
+pub mod memory;
+#[cfg(not(shuttle))]
+mod metrics_http;
+#[cfg(not(shuttle))]
+pub mod server;

@@ -1,0 +1,392 @@
+//! A running server: everything wired together.
+
+use std::fmt::Write as _;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use odafs_common::page::Layout;
+use odafs_common::session::Identity;
+use odafs_fabric::memory::{Arena, ArenaConfig, LifeWord};
+use odafs_fabric::{Listener, ReadOrder};
+use odafs_fabric::{iwarp, shm, verbs};
+use odafs_nic::calls::Transport;
+use odafs_nic::engine::EngineConfig;
+use odafs_nic::nic::NicConfig;
+
+use crate::odafs::SessionPolicy;
+use crate::portmap::Port;
+use crate::process::assembly::{Assembly, Parts};
+use crate::process::config::{Direct, ServerConfig};
+use crate::process::memory;
+use crate::process::metrics_http::MetricsServer;
+use crate::rpc::access::Access;
+use crate::rpc::tcp::{self, TcpServer};
+use crate::store::state::StateDir;
+use crate::store::{Credential, LocalOptions, LocalStore, Store, TarStore};
+use crate::vfs::export::ExportConfig;
+use crate::vfs::metrics;
+
+/// Where a server listens: the real ports, open listeners only.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// NFS, MOUNT and portmapper over TCP.
+    pub nfs: Option<SocketAddr>,
+    /// iWARP.
+    pub rdma: Option<SocketAddr>,
+    /// Socket of the shared-memory fabric.
+    pub shm: Option<PathBuf>,
+    /// An RDMA device.
+    pub verbs: Option<SocketAddr>,
+    /// Metrics.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// Why a server did not start. The text names the thing, the cause and the remedy; there is no `source` beside it.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The state directory.
+    #[error(transparent)]
+    State(#[from] crate::store::state::StateError),
+    /// Anything of the system's.
+    #[error("cannot {action}: {source}")]
+    Io {
+        /// What was tried.
+        action: String,
+        /// The option that asked for it.
+        option: Option<&'static str>,
+        /// Why it failed.
+        r#source: io::Error,
+    },
+    /// An option that cannot be met.
+    #[error("{0}")]
+    Config(String),
+    /// The page cache does not fit: sooner or later the kernel would kill this process, or another, for its memory.
+    #[error(
+        "a page cache of {asked} bytes does not fit in memory: this process may take {} bytes ({}); ask for less with --cache",
+        available.bytes, available.bound
+    )]
+    Memory {
+        /// Bytes of the cache.
+        asked: u64,
+        /// What there is.
+        available: memory::Available,
+    },
+}
+
+/// Names what failed.
+fn trying<T>(action: impl Into<String>, result: io::Result<T>) -> Result<T, StartError> {
+    result.map_err(|source| StartError::Io {
+        action: action.into(),
+        option: None,
+        source,
+    })
+}
+
+/// Names what could not be listened on, and which option asked for it.
+fn listening<T>(
+    place: impl std::fmt::Display,
+    option: &'static str,
+    result: io::Result<T>,
+) -> Result<T, StartError> {
+    result.map_err(|source| StartError::Io {
+        action: format!("listen on {place} ({option})"),
+        option: Some(option),
+        source,
+    })
+}
+
+/// A running server. Dropping it stops it too.
+pub struct Server {
+    addresses: Addresses,
+    config: ServerConfig,
+    // Dropped in this order: who brings calls, what serves them, the lock on the state.
+    tcp: Option<TcpServer>,
+    metrics: Option<MetricsServer>,
+    assembly: Assembly,
+    _state: StateDir,
+}
+
+/// Threads that serve connections over TCP.
+const TCP_THREADS: usize = 2;
+
+impl Server {
+    /// Opens the state, the store and the listeners, and serves until [`Server::shutdown`].
+    ///
+    /// # Errors
+    /// Something is in the way; the text says what, and what to do.
+    pub fn start(config: ServerConfig) -> Result<Server, StartError> {
+        config.check().map_err(StartError::Config)?;
+        let asked = config.cache_bytes;
+        if let Some(available) = memory::available().filter(|there| there.bytes < asked) {
+            return Err(StartError::Memory { asked, available });
+        }
+        let state = StateDir::open(config.state.as_deref(), &config.directory)?;
+        // We hold the lock: whoever held it before is dead, or its mappings soon will be worth nothing. Nothing
+        // is accepted before that.
+        let life = trying(
+            "make the life word",
+            LifeWord::create(&state.life_file(), state.life()),
+        )?;
+        let mut doors = Doors::open(&config)?;
+        let addresses = doors.addresses.clone();
+
+        let port = Port::default();
+        if let Some(address) = addresses.nfs {
+            port.set(address.port());
+        }
+        let parts = parts(&config, &state, life, port)?;
+        if let Some(listener) = doors.device.take() {
+            // Whether that much memory may be pinned shows now.
+            let prepared = listener.prepare(&parts.arena, config.direct == Direct::OneSided);
+            trying("register the page cache with the RDMA device", prepared)?;
+            doors.fabrics.push((Box::new(listener), Transport::Verbs));
+        }
+        let assembly = trying("start the engine", Assembly::start(parts, doors.fabrics))?;
+        let tcp = doors.nfs.map(|listener| {
+            let (calls, workers) = (assembly.calls(), assembly.workers());
+            let access = Arc::clone(assembly.service().access());
+            TcpServer::start(
+                listener,
+                TCP_THREADS,
+                calls,
+                workers,
+                tcp::Limits {
+                    spin: config.spin,
+                    ..tcp::Limits::default()
+                },
+                move |address| access.admits_address(address),
+            )
+        });
+        let tcp = trying("serve NFS", tcp.transpose())?;
+        let metrics = doors.metrics.map(|listener| {
+            let text = metrics_text(&assembly, tcp.as_ref());
+            MetricsServer::start(listener, Arc::new(text))
+        });
+        let metrics = trying("serve metrics", metrics.transpose())?;
+        Ok(Server {
+            addresses,
+            config,
+            tcp,
+            metrics,
+            assembly,
+            _state: state,
+        })
+    }
+
+    /// Where it listens.
+    pub fn addresses(&self) -> &Addresses {
+        &self.addresses
+    }
+
+    /// What it serves, for whoever embeds it.
+    pub fn assembly(&self) -> &Assembly {
+        &self.assembly
+    }
+
+    /// Drains and stops: no new connections, references worth nothing, calls under way finished.
+    pub fn shutdown(mut self) {
+        self.assembly.poison();
+        if let Some(tcp) = self.tcp.take() {
+            tcp.shutdown();
+        }
+        self.metrics.take();
+        self.assembly.stop();
+        if let Some(socket) = &self.config.shm {
+            let _ = std::fs::remove_file(socket);
+        }
+    }
+}
+
+/// Makes the text that the metrics endpoint serves.
+fn metrics_text(
+    assembly: &Assembly,
+    tcp: Option<&TcpServer>,
+) -> impl Fn() -> String + Send + Sync + 'static {
+    let (export, service) = (
+        Arc::clone(assembly.export()),
+        Arc::clone(assembly.service()),
+    );
+    let connections = tcp.map(TcpServer::gauge);
+    let rdma = Arc::clone(assembly.rdma());
+    move || {
+        let mut text = export.metrics().text(export.nic().map(|nic| &**nic));
+        service.counts().append_text(&mut text);
+        metrics::rdma_text(&mut text, &rdma);
+        text.push_str("# HELP odafs_reader_classes Owners, groups and modes of files in use, or lately in use.\n");
+        text.push_str("# TYPE odafs_reader_classes gauge\n");
+        let _ = writeln!(text, "odafs_reader_classes {}", export.reader_classes());
+        if let Some(connections) = &connections {
+            text.push_str("# HELP odafs_nfs_connections Connections over TCP.\n");
+            text.push_str("# TYPE odafs_nfs_connections gauge\n");
+            let _ = writeln!(text, "odafs_nfs_connections {}", connections());
+        }
+        text
+    }
+}
+
+/// A directory, or else an archive.
+fn store(config: &ServerConfig, state: &StateDir) -> Result<Arc<dyn Store>, StartError> {
+    let path = &config.directory;
+    let action = format!("serve {}", path.display());
+    if path.is_file() {
+        let archive = trying(action, TarStore::open(path, state.handle_key()))?;
+        return Ok(Arc::new(archive));
+    }
+    let options = LocalOptions {
+        read_only: config.read_only,
+    };
+    let local = trying(action, LocalStore::open(path, state, options))?;
+    Ok(Arc::new(local))
+}
+
+fn parts(
+    config: &ServerConfig,
+    state: &StateDir,
+    life: LifeWord,
+    port: Port,
+) -> Result<Parts, StartError> {
+    let store = store(config, state)?;
+    let frames = (config.cache_bytes >> config.page.shift()) as u32;
+    let arena = ArenaConfig {
+        frames,
+        layout: match config.direct == Direct::OneSided && config.read_order > ReadOrder::Fence {
+            true => Layout::beside(config.page),
+            false => Layout::apart(config.page),
+        },
+        huge: config.huge_pages,
+        populate: false,
+    };
+    let arena = trying(
+        format!(
+            "get {} bytes of memory for the page cache",
+            config.cache_bytes
+        ),
+        Arena::create(&arena),
+    )?;
+    let serving = Credential::of_this_process();
+    let serving_uid = serving.uid;
+    let shm = shm::Limits::of_connections(config.shm_connections);
+    let mut access = Access::new(config.allow.clone(), config.squash, serving);
+    if !config.loopback {
+        access = access.without_loopback();
+    }
+    if config.insecure {
+        access = access.on_any_port();
+    }
+    Ok(Parts {
+        store,
+        arena: Arc::new(arena),
+        export: ExportConfig {
+            name: config.export.clone(),
+            direct: config.direct,
+            // No life makes as many changes.
+            change_base: state.life() << 40,
+            nic: NicConfig {
+                // Room for every page and its neighbours in a set, so that the NIC seldom has to ask.
+                tpt_entries: (frames as usize * 2).next_power_of_two(),
+                // Each takes more than one connection.
+                sessions_max: config.shm_connections.max(4096) as usize,
+                ..NicConfig::default()
+            },
+            ..ExportConfig::default()
+        },
+        sessions: SessionPolicy {
+            identity: Some(Identity::from_secret(**state.identity())),
+            admitted: config.admitted.clone(),
+            life: state.life(),
+            serving_uid,
+            one_sided_for: config.one_sided_for.clone(),
+            ..SessionPolicy::default()
+        },
+        access,
+        life: Some(Arc::new(life)),
+        workers: config.workers,
+        offload: config.offload,
+        engine: EngineConfig {
+            spin: config.spin.into(),
+            rdma: config.rpc_rdma,
+            connections_max: shm.connections as usize + EngineConfig::default().connections_max,
+            ..EngineConfig::default()
+        },
+        port,
+    })
+}
+
+/// Listeners, open before anything is served from them.
+struct Doors {
+    nfs: Option<TcpListener>,
+    metrics: Option<TcpListener>,
+    fabrics: Vec<(Box<dyn Listener>, Transport)>,
+    /// One more of them.
+    device: Option<verbs::Listener>,
+    addresses: Addresses,
+}
+
+impl Doors {
+    fn open(config: &ServerConfig) -> Result<Doors, StartError> {
+        let nfs = config.nfs.map(|address| listen(address, "--nfs"));
+        let nfs = nfs.transpose()?;
+        let metrics = config.metrics.map(|address| listen(address, "--metrics"));
+        let metrics = metrics.transpose()?;
+        let mut fabrics: Vec<(Box<dyn Listener>, Transport)> = Vec::new();
+        if let Some(path) = &config.shm {
+            let limits = shm::Limits::of_connections(config.shm_connections);
+            let listener = listening("shared memory", "--shm", shm::Listener::bind(path, limits))?;
+            fabrics.push((Box::new(listener), Transport::Shm));
+        }
+        let mut rdma = None;
+        if let Some(address) = config.rdma {
+            let listener = listening(
+                address,
+                "--rdma",
+                iwarp::Listener::bind(address, iwarp::Limits::default()),
+            )?;
+            rdma = Some(listener.local_addr());
+            fabrics.push((Box::new(listener), Transport::Iwarp));
+        }
+        let device = config.verbs.map(|address| {
+            let limits = verbs::Limits {
+                odp: config.on_demand_paging,
+                read_order: config.read_order,
+                receives: config
+                    .rpc_rdma
+                    .receives_max()
+                    .max(verbs::Limits::default().receives),
+                ..verbs::Limits::default()
+            };
+            listening(
+                format_args!("{address} by an RDMA device"),
+                "--verbs",
+                verbs::Listener::bind(address, limits),
+            )
+        });
+        let device = device.transpose()?;
+        let addresses = Addresses {
+            rdma,
+            verbs: device.as_ref().map(verbs::Listener::local_addr),
+            nfs: nfs.as_ref().map(|(_, address)| *address),
+            metrics: metrics.as_ref().map(|(_, address)| *address),
+            shm: config.shm.clone(),
+        };
+        Ok(Doors {
+            nfs: nfs.map(|(listener, _)| listener),
+            metrics: metrics.map(|(listener, _)| listener),
+            fabrics,
+            device,
+            addresses,
+        })
+    }
+}
+
+fn listen(
+    address: SocketAddr,
+    option: &'static str,
+) -> Result<(TcpListener, SocketAddr), StartError> {
+    let bound = TcpListener::bind(address).and_then(|listener| {
+        let real = listener.local_addr()?;
+        Ok((listener, real))
+    });
+    listening(address, option, bound)
+}

@@ -1,0 +1,578 @@
+//! The duplicate request cache: a call that is sent again is not served again.
+//!
+//! A client that gets no reply in time sends its call again, often over another connection. That is
+//! harmless for a READ; a second REMOVE would answer "no such file" for a file that the first one removed.
+//! So the replies to such calls are kept for a while. The cache knows messages, no transport: what it keeps
+//! has no record marks.
+//!
+//! Each client has replies of its own, and those to WRITEs are apart from the others: nobody's flood costs another's
+//! replies, nor a client's data those to its REMOVEs. A reply is forgotten after two minutes, as with other
+//! servers, and when its client has changed a name that it is about, on the same connection: who removes a directory has had the answer
+//! to its MKDIR, and a call that looks like it is another one.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+
+use lru::LruCache;
+use odafs_common::wire::rpc::{self, Auth, CallHeader};
+use odafs_fabric::Peer;
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::memory::Gather;
+use odafs_fabric::sync::{Arc, Mutex};
+
+use crate::vfs::sessions::PeerKey;
+
+/// What tells a repeated call from a new one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    peer: PeerKey,
+    xid: u32,
+    program: u32,
+    procedure: u32,
+    /// Of the credential and the arguments: a client that starts its xids anew is not taken for another's echo.
+    checksum: u64,
+    length: usize,
+}
+
+/// What the cache knows of a call.
+#[derive(Debug)]
+pub enum Seen {
+    /// Nothing: serve it, and tell the [`InProgress`] what was replied.
+    New(InProgress),
+    /// It is being served: say nothing.
+    InProgress,
+    /// It was served, with this reply.
+    Served(Arc<[u8]>),
+}
+
+/// What a repetition of a call would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeats<'a> {
+    /// No harm.
+    Harmless,
+    /// It would write data again, over what others wrote since.
+    Write,
+    /// It would change something again, or fail because it is done. The results begin with a status, 0 for success.
+    Change {
+        /// The names that it is about: handle of the directory, and name.
+        names: [Option<(&'a [u8], &'a [u8])>; 2],
+    },
+}
+
+/// How many replies are kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// To changes, for each client.
+    pub changes: usize,
+    /// To WRITEs, for each client.
+    pub writes: usize,
+    /// In all. Beyond it the client that has been silent for longest loses its replies.
+    pub total: usize,
+    /// How long. Clients repeat a call after a minute, or when they have connected anew.
+    pub age: Nanos,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            changes: 1024,
+            writes: 256,
+            total: 32 << 10,
+            age: Nanos::from_secs(120),
+        }
+    }
+}
+
+/// The cache. Holds a bounded number of replies, and none above a bounded size.
+#[derive(Debug)]
+pub struct DuplicateCache {
+    calls: Arc<Mutex<Calls>>,
+    seed: RandomState,
+}
+
+#[derive(Debug)]
+struct Calls {
+    bounds: Bounds,
+    /// Apart from the replies, so that a call under way is never forgotten. As many as the transports let in.
+    in_progress: HashSet<Key>,
+    clients: LruCache<PeerKey, Client>,
+    /// Replies in all.
+    kept: usize,
+}
+
+/// The replies to one client.
+#[derive(Debug)]
+struct Client {
+    changes: LruCache<Key, Served>,
+    writes: LruCache<Key, Served>,
+}
+
+#[derive(Debug)]
+struct Served {
+    reply: Arc<[u8]>,
+    at: Nanos,
+    names: Names,
+    port: Option<u16>,
+}
+
+/// The names that a call is about, hashed.
+type Names = [Option<u64>; 2];
+
+/// The longest reply that is kept, in bytes: those to the calls concerned are short.
+const REPLY_BYTES_MAX: usize = 512;
+
+impl DuplicateCache {
+    /// Keeps so many replies.
+    pub fn new(bounds: Bounds) -> Self {
+        Self {
+            calls: Arc::new(Mutex::new(Calls {
+                bounds,
+                in_progress: HashSet::new(),
+                clients: LruCache::unbounded(),
+                kept: 0,
+            })),
+            seed: RandomState::new(),
+        }
+    }
+
+    /// Looks a call up, and remembers it as in progress if it is new. `arguments` are those on the wire.
+    pub fn begin<'a>(
+        &self,
+        peer: &Peer,
+        header: &CallHeader<'_>,
+        arguments: impl Into<Gather<'a>>,
+        repeats: Repeats<'_>,
+    ) -> Seen {
+        let arguments = arguments.into();
+        let key = Key {
+            peer: peer.into(),
+            xid: header.xid,
+            program: header.program,
+            procedure: header.procedure,
+            checksum: checksum(self.credential(header), &arguments),
+            length: arguments.len(),
+        };
+        let names = match repeats {
+            Repeats::Change { names } => names.map(|name| Some(self.seed.hash_one(name?))),
+            Repeats::Write | Repeats::Harmless => Names::default(),
+        };
+        let writes = repeats == Repeats::Write;
+        let mut calls = self.calls.lock();
+        if let Some(reply) = calls.reply(&key, writes) {
+            return Seen::Served(reply);
+        }
+        if !calls.in_progress.insert(key) {
+            return Seen::InProgress;
+        }
+        Seen::New(InProgress {
+            calls: self.calls.clone(),
+            key,
+            writes,
+            names,
+            port: match peer {
+                Peer::Address(address) => Some(address.port()),
+                Peer::Uid { .. } | Peer::Simulated(_) => None,
+            },
+        })
+    }
+
+    /// The ids alone: a repeated call may bear another stamp.
+    fn credential(&self, header: &CallHeader<'_>) -> u64 {
+        match &header.credential {
+            Auth::None => self.seed.hash_one(0_u32),
+            Auth::Sys(sys) => self
+                .seed
+                .hash_one((1_u32, sys.uid, sys.gid, sys.gids.as_slice())),
+            Auth::Other { flavor, body } => self.seed.hash_one((flavor, body)),
+        }
+    }
+}
+
+impl Calls {
+    fn reply(&mut self, key: &Key, writes: bool) -> Option<Arc<[u8]>> {
+        let bounds = self.bounds;
+        let served = self.clients.get_mut(&key.peer)?.replies(writes).get(key)?;
+        let young = clock::now().since(served.at) <= bounds.age;
+        young.then(|| served.reply.clone())
+    }
+
+    /// Keeps a reply, and forgets those that the call has overtaken.
+    fn keep(&mut self, key: Key, writes: bool, served: Served, changed: bool) {
+        let bounds = self.bounds;
+        let client = self.clients.get_or_insert_mut(key.peer, || Client {
+            changes: LruCache::unbounded(),
+            writes: LruCache::unbounded(),
+        });
+        let before = client.len();
+        if changed {
+            client.forget(&served.names, served.port);
+        }
+        if served.reply.len() <= REPLY_BYTES_MAX {
+            client.replies(writes).put(key, served);
+        }
+        for (replies, most) in [
+            (&mut client.changes, bounds.changes),
+            (&mut client.writes, bounds.writes),
+        ] {
+            while replies.len() > most {
+                replies.pop_lru();
+            }
+        }
+        self.kept = self.kept - before + client.len();
+        while self.kept > bounds.total
+            && let Some((_, silent)) = self.clients.pop_lru()
+        {
+            self.kept -= silent.len();
+        }
+    }
+}
+
+impl Client {
+    fn replies(&mut self, writes: bool) -> &mut LruCache<Key, Served> {
+        match writes {
+            true => &mut self.writes,
+            false => &mut self.changes,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.changes.len() + self.writes.len()
+    }
+
+    /// Forgets the replies that are about one of the names, and went to the same port: several clients may have one
+    /// address, and what one of them changes says nothing of what another has heard.
+    fn forget(&mut self, names: &Names, port: Option<u16>) {
+        let about = |served: &Served| {
+            let mut names = names.iter().flatten();
+            served.port == port && names.any(|name| served.names.contains(&Some(*name)))
+        };
+        let overtaken = self.changes.iter().filter(|(_, served)| about(served));
+        let overtaken: Vec<Key> = overtaken.map(|(key, _)| *key).collect();
+        for key in overtaken {
+            self.changes.pop(&key);
+        }
+    }
+}
+
+/// A call that is being served. Dropped without [`InProgress::served`], the call is as if never seen.
+#[derive(Debug)]
+pub struct InProgress {
+    calls: Arc<Mutex<Calls>>,
+    key: Key,
+    writes: bool,
+    names: Names,
+    port: Option<u16>,
+}
+
+impl InProgress {
+    /// The call has been served with this reply.
+    pub fn served(self, reply: &[u8]) {
+        let results = rpc::parse_reply(reply)
+            .ok()
+            .and_then(|reply| reply.body.ok());
+        let changed = results.is_some_and(|mut results| results.u32() == Ok(0));
+        let served = Served {
+            reply: reply.into(),
+            at: clock::now(),
+            names: self.names,
+            port: self.port,
+        };
+        let mut calls = self.calls.lock();
+        calls.keep(self.key, self.writes, served, changed);
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.calls.lock().in_progress.remove(&self.key);
+    }
+}
+
+/// A checksum that runs at the speed of memory (a WRITE brings a mebibyte): four lanes of multiply and
+/// rotate. It guards against accidents; who forges one deceives nobody but himself.
+fn checksum(seed: u64, bytes: &Gather<'_>) -> u64 {
+    let mut sum = Checksum {
+        lanes: [seed, !seed, seed.rotate_left(32), seed ^ Checksum::FACTOR],
+        begun: [0; Checksum::BLOCK],
+        held: 0,
+    };
+    bytes.look(|piece| sum.add(piece));
+    sum.finish(bytes.len())
+}
+
+/// A checksum of bytes that come piece by piece.
+struct Checksum {
+    lanes: [u64; 4],
+    /// The block that is not complete yet.
+    begun: [u8; Self::BLOCK],
+    /// Bytes of it.
+    held: usize,
+}
+
+impl Checksum {
+    const FACTOR: u64 = 0x9E37_79B9_7F4A_7C15;
+    /// A word for each lane.
+    const BLOCK: usize = 32;
+
+    fn add(&mut self, mut bytes: &[u8]) {
+        if self.held > 0 {
+            let (more, rest) = bytes.split_at(bytes.len().min(Self::BLOCK - self.held));
+            self.begun[self.held..][..more.len()].copy_from_slice(more);
+            self.held += more.len();
+            bytes = rest;
+            if self.held < Self::BLOCK {
+                return;
+            }
+            let block = self.begun;
+            self.mix(&block);
+        }
+        let (blocks, rest) = bytes.as_chunks::<{ Self::BLOCK }>();
+        blocks.iter().for_each(|block| self.mix(block));
+        self.begun[..rest.len()].copy_from_slice(rest);
+        self.held = rest.len();
+    }
+
+    fn mix(&mut self, block: &[u8; Self::BLOCK]) {
+        let (words, _) = block.as_chunks::<8>();
+        for (lane, word) in self.lanes.iter_mut().zip(words) {
+            *lane = Self::mixed(*lane, u64::from_le_bytes(*word));
+        }
+    }
+
+    fn mixed(state: u64, word: u64) -> u64 {
+        (state ^ word).wrapping_mul(Self::FACTOR).rotate_left(29)
+    }
+
+    /// Of so many bytes in all.
+    fn finish(mut self, length: usize) -> u64 {
+        let rest = self.begun[..self.held].chunks(8);
+        for (lane, word) in self.lanes.iter_mut().zip(rest) {
+            let mut padded = [0; 8];
+            padded[..word.len()].copy_from_slice(word);
+            *lane = Self::mixed(*lane, u64::from_le_bytes(padded));
+        }
+        self.lanes.into_iter().fold(length as u64, Self::mixed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use odafs_common::wire::rpc::{AuthSys, Groups};
+
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        changes: 10,
+        writes: 2,
+        total: 25,
+        age: Nanos::from_secs(120),
+    };
+    const CHANGE: Repeats<'_> = Repeats::Change { names: [None; 2] };
+
+    /// A change of a name in a directory.
+    fn of(name: &[u8]) -> Repeats<'_> {
+        Repeats::Change {
+            names: [None, Some((b"directory", name))],
+        }
+    }
+
+    fn peer(address: &str) -> Peer {
+        Peer::Address(address.parse().expect("an address"))
+    }
+
+    fn header(xid: u32, procedure: u32, uid: u32, stamp: u32) -> CallHeader<'static> {
+        CallHeader {
+            xid,
+            program: 100_003,
+            version: 3,
+            procedure,
+            credential: Auth::Sys(AuthSys {
+                stamp,
+                machine: b"here",
+                uid,
+                gid: 0,
+                gids: Groups::new(&[]),
+            }),
+            verifier: Auth::None,
+        }
+    }
+
+    fn serve(seen: Seen, reply: &[u8]) {
+        match seen {
+            Seen::New(call) => call.served(reply),
+            other => panic!("expected a new call, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_repeated_call_gets_the_first_reply_from_any_port() {
+        let cache = DuplicateCache::new(BOUNDS);
+        let call = header(1, 8, 0, 5);
+        serve(
+            cache.begin(&peer("10.0.0.1:700"), &call, b"args", CHANGE),
+            b"reply",
+        );
+        let again = cache.begin(&peer("10.0.0.1:901"), &header(1, 8, 0, 6), b"args", CHANGE);
+        assert!(matches!(again, Seen::Served(reply) if *reply == *b"reply"));
+    }
+
+    #[test]
+    fn whatever_differs_makes_another_call() {
+        let cache = DuplicateCache::new(BOUNDS);
+        let here = peer("10.0.0.1:700");
+        serve(
+            cache.begin(&here, &header(1, 8, 0, 0), b"args", CHANGE),
+            b"reply",
+        );
+        let others = [
+            cache.begin(&peer("10.0.0.2:700"), &header(1, 8, 0, 0), b"args", CHANGE),
+            cache.begin(&here, &header(2, 8, 0, 0), b"args", CHANGE),
+            cache.begin(&here, &header(1, 9, 0, 0), b"args", CHANGE),
+            cache.begin(&here, &header(1, 8, 1, 0), b"args", CHANGE),
+            cache.begin(&here, &header(1, 8, 0, 0), b"argz", CHANGE),
+            cache.begin(&here, &header(1, 8, 0, 0), b"args\0", CHANGE),
+        ];
+        for other in others {
+            assert!(matches!(other, Seen::New(_)), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_repeat_of_a_call_in_progress_is_dropped_until_that_ends() {
+        let cache = DuplicateCache::new(BOUNDS);
+        let (here, call) = (peer("10.0.0.1:700"), header(1, 8, 0, 0));
+        let first = cache.begin(&here, &call, b"args", CHANGE);
+        assert!(matches!(
+            cache.begin(&here, &call, b"args", CHANGE),
+            Seen::InProgress
+        ));
+        drop(first);
+        assert!(matches!(
+            cache.begin(&here, &call, b"args", CHANGE),
+            Seen::New(_)
+        ));
+    }
+
+    /// Whether the reply to a call of an earlier [`serve`] is still known.
+    fn is_kept(cache: &DuplicateCache, from: &str, xid: u32, repeats: Repeats<'_>) -> bool {
+        let seen = cache.begin(&peer(from), &header(xid, 8, 0, 0), b"", repeats);
+        matches!(seen, Seen::Served(_))
+    }
+
+    fn keep(cache: &DuplicateCache, from: &str, xid: u32, repeats: Repeats<'_>, status: u32) {
+        let mut reply = Vec::new();
+        let mut w = odafs_common::wire::xdr::Writer::new(&mut reply);
+        rpc::reply_success(&mut w, xid);
+        w.u32(status);
+        let seen = cache.begin(&peer(from), &header(xid, 8, 0, 0), b"", repeats);
+        serve(seen, &reply);
+    }
+
+    const HERE: &str = "10.0.0.1:700";
+
+    #[test]
+    fn data_and_other_clients_cost_nobody_a_reply() {
+        let cache = DuplicateCache::new(BOUNDS);
+        keep(&cache, HERE, 0, CHANGE, 0);
+        for xid in 1..1000 {
+            keep(&cache, HERE, xid, Repeats::Write, 0);
+            keep(&cache, "10.0.0.2:700", xid, CHANGE, 0);
+            keep(&cache, "10.0.0.2:700", xid, Repeats::Write, 0);
+        }
+        assert!(is_kept(&cache, HERE, 0, CHANGE));
+        assert!(is_kept(&cache, HERE, 999, Repeats::Write));
+        assert!(is_kept(&cache, "10.0.0.2:700", 999, CHANGE));
+    }
+
+    #[test]
+    fn it_is_bounded_in_number_and_size() {
+        let cache = DuplicateCache::new(BOUNDS);
+        for xid in 0..11 {
+            keep(&cache, HERE, xid, CHANGE, 0);
+        }
+        assert!(!is_kept(&cache, HERE, 0, CHANGE) && is_kept(&cache, HERE, 1, CHANGE));
+        for xid in 0..3 {
+            keep(&cache, HERE, xid, Repeats::Write, 0);
+        }
+        assert!(!is_kept(&cache, HERE, 0, Repeats::Write));
+        // Two more clients with all that they may have: the silent one goes.
+        for from in ["10.0.0.2:700", "10.0.0.3:700"] {
+            for xid in 0..10 {
+                keep(&cache, from, xid, CHANGE, 0);
+            }
+        }
+        assert!(!is_kept(&cache, HERE, 10, CHANGE));
+        assert!(is_kept(&cache, "10.0.0.2:700", 0, CHANGE));
+        assert_eq!(cache.calls.lock().kept, 20);
+        let long = vec![0; REPLY_BYTES_MAX + 1];
+        let call = header(99, 8, 0, 0);
+        serve(cache.begin(&peer(HERE), &call, b"", CHANGE), &long);
+        assert!(!is_kept(&cache, HERE, 99, CHANGE));
+    }
+
+    #[test]
+    fn a_reply_ages() {
+        let bounds = Bounds {
+            age: Nanos(0),
+            ..BOUNDS
+        };
+        let cache = DuplicateCache::new(bounds);
+        keep(&cache, HERE, 1, CHANGE, 0);
+        let kept = clock::now();
+        while clock::now() == kept {}
+        assert!(!is_kept(&cache, HERE, 1, CHANGE));
+    }
+
+    #[test]
+    fn who_changes_a_name_has_had_the_answers_about_it() {
+        let cache = DuplicateCache::new(BOUNDS);
+        keep(&cache, HERE, 1, of(b"made"), 0);
+        keep(&cache, HERE, 2, of(b"other"), 0);
+        // Refused: nothing was changed.
+        keep(&cache, HERE, 3, of(b"made"), 66);
+        // Of another client nothing is known.
+        keep(&cache, "10.0.0.2:700", 4, of(b"made"), 0);
+        assert!(is_kept(&cache, HERE, 1, of(b"made")));
+        keep(&cache, HERE, 5, of(b"made"), 0);
+        for (xid, kept) in [(1, false), (2, true), (3, false), (5, true)] {
+            assert_eq!(is_kept(&cache, HERE, xid, of(b"made")), kept, "{xid}");
+        }
+        assert!(is_kept(&cache, "10.0.0.2:700", 4, of(b"made")));
+        // Another client of the same address, or the same one after it has lost its connection.
+        let beside = format!("{}1", &HERE[..HERE.len() - 1]);
+        assert_ne!(beside, HERE);
+        keep(&cache, &beside, 6, of(b"made"), 0);
+        assert!(is_kept(&cache, HERE, 5, of(b"made")));
+    }
+
+    #[test]
+    fn the_checksum_sees_every_byte() {
+        let bytes = [7_u8; 100];
+        let checksum = |seed, bytes: &[u8]| checksum(seed, &bytes.into());
+        let whole = checksum(1, &bytes);
+        for at in 0..bytes.len() {
+            let mut other = bytes;
+            other[at] ^= 0x80;
+            assert_ne!(checksum(1, &other), whole, "byte {at}");
+        }
+        assert_ne!(checksum(1, &bytes[..99]), whole);
+        assert_ne!(checksum(2, &bytes), whole);
+    }
+
+    /// A call is the same, whatever of it came apart.
+    #[test]
+    fn the_checksum_does_not_see_where_bytes_lie() {
+        let bytes: Vec<u8> = (0..200).map(|at| (at * 7) as u8).collect();
+        let whole = Gather::from(&bytes);
+        for cut in 0..bytes.len() {
+            for piece in [1, 31, 32, 100] {
+                let mut pieces = Gather::new();
+                pieces.push_part(&whole, 0, cut);
+                let rest = bytes.len() - cut;
+                pieces.push_part(&whole, cut, piece.min(rest));
+                pieces.push_part(&whole, cut + piece.min(rest), rest.saturating_sub(piece));
+                assert_eq!(checksum(1, &pieces), checksum(1, &whole), "{cut} {piece}");
+            }
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The attributes around a change. Of directories, and whatever else has no pages, those from before are only told if
+//! nothing else of ours can have changed the object between them and the change. A client that is told takes the change
+//! for its own and keeps what it has cached.
+
+use std::collections::HashMap;
+
+use odafs_fabric::sync::Mutex;
+
+use crate::store::{Attributes, ObjectId, Time};
+use crate::vfs::attributes::attributes;
+use crate::vfs::export::Export;
+
+/// What tells an object before a change from the object after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Before {
+    /// Bytes in the file.
+    pub size: u64,
+    /// Last change of the data.
+    pub mtime: Time,
+    /// Last change of the attributes.
+    pub ctime: Time,
+    /// The change attribute.
+    pub change: u64,
+}
+
+impl From<&Attributes> for Before {
+    fn from(all: &Attributes) -> Self {
+        Self {
+            size: all.size,
+            mtime: all.mtime,
+            ctime: all.ctime,
+            change: all.change,
+        }
+    }
+}
+
+/// Attributes from before and after a change, where they are known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Around {
+    /// Right before: nothing else came between these and the change.
+    pub before: Option<Before>,
+    /// Right after.
+    pub after: Option<Attributes>,
+}
+
+/// Which objects without pages are being changed, in their entries or their attributes.
+#[derive(Default)]
+pub(crate) struct Changes {
+    under_way: Mutex<HashMap<ObjectId, UnderWay>>,
+}
+
+/// Changes of one object since there was last none under way.
+#[derive(Default)]
+struct UnderWay {
+    now: u32,
+    begun: u32,
+}
+
+/// A change of an object under way.
+pub struct Change<'a> {
+    export: &'a Export,
+    object: ObjectId,
+    /// No other was under way at its beginning.
+    first: bool,
+    before: Option<Before>,
+}
+
+impl<'a> Change<'a> {
+    /// Begins: the attributes from before are taken.
+    pub fn begin(export: &'a Export, object: ObjectId) -> Self {
+        let mut under_way = export.changes().under_way.lock();
+        let ours = under_way.entry(object).or_default();
+        ours.now += 1;
+        ours.begun += 1;
+        let first = ours.begun == 1;
+        drop(under_way);
+        let before = attributes(export, object).ok();
+        Self {
+            export,
+            object,
+            first,
+            before: before.as_ref().map(Before::from),
+        }
+    }
+
+    /// Ends: the attributes from after are taken.
+    pub fn end(self) -> Around {
+        let after = attributes(self.export, self.object).ok();
+        Around {
+            before: self.before.filter(|_| self.is_alone()),
+            after,
+        }
+    }
+
+    /// No other change of the object came between its beginning and now.
+    pub fn is_alone(&self) -> bool {
+        let under_way = self.export.changes().under_way.lock();
+        self.first
+            && under_way
+                .get(&self.object)
+                .is_some_and(|all| all.begun == 1)
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        let mut under_way = self.export.changes().under_way.lock();
+        if let Some(ours) = under_way.get_mut(&self.object) {
+            ours.now -= 1;
+            if ours.now == 0 {
+                under_way.remove(&self.object);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "around_tests.rs"]
+mod tests;

@@ -1,0 +1,405 @@
+//! Changes from outside, and how they are told from our own.
+//!
+//! After each change of our own the store's attributes are recorded (size, times, mode, owner). Whatever differs
+//! from that later was someone else: the file's gate is closed, its pages are dropped with all references, the
+//! change counter moves. Files under a watch are looked at when the store reports something; the others at
+//! LOOKUP and GETATTR, before reads, and every second.
+//!
+//! A write of our own looks at the attributes right before it and right after it (`Recording`), and only what was
+//! as recorded before is recorded after.
+//!
+//! A writer sets the file's times before it copies the bytes, and is reported when both are done. A look in between sees
+//! an outside change, and a fill after it may read old bytes. So the report counts even if the attributes say nothing new,
+//! unless it is of a write of our own (`Reports`): the pages are dropped again, and the file is shown
+//! with later times.
+//!
+//! What this cannot see: an outside change between these two looks, if size, mode and owner are the same (the time of
+//! one `pwrite`); one in the same tick of the file system's clock as our record; writes through a mapping, until
+//! their times are updated; changes that set the times back on a file system without a change time; of an outside write
+//! that goes on for more than two seconds, what was filled in the meantime, if the file has no watch or we write to it
+//! ourselves.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::sync::{Arc, MutexGuard};
+
+use crate::store::{Attributes, ObjectId, OutsideEvent, Status};
+use crate::vfs::export::Export;
+use crate::vfs::file::{File, Leaf, PageLock, Standing};
+use crate::vfs::metrics::Reason;
+use crate::vfs::read::{Effort, ReadFailed};
+
+/// How long attributes of a file without a watch are taken for current.
+const UNWATCHED_AGE_MAX: Nanos = Nanos::from_secs(1);
+
+/// Before a read: attributes of a file without a watch must not be too old.
+pub(crate) fn recheck_unwatched(
+    export: &Export,
+    file: &Arc<File>,
+    effort: Effort,
+) -> Result<(), ReadFailed> {
+    if file.is_watched() || file.unchecked_for(clock::now()) <= UNWATCHED_AGE_MAX {
+        return Ok(());
+    }
+    match effort {
+        Effort::ResidentOnly => Err(ReadFailed::NotResident),
+        Effort::MayBlock => Ok(check(export, file)?),
+    }
+}
+
+/// Compares the store's attributes with those recorded, and takes note of an outside change. May block.
+pub(crate) fn check(export: &Export, file: &Arc<File>) -> Result<(), Status> {
+    let now = clock::now();
+    if is_as_recorded(export, file) {
+        if !file.is_watched() && file.reports().others_may_be_at_it(now) {
+            // Nothing will say when they are through.
+            return drop_again(export, file);
+        }
+        file.set_checked(now);
+        return Ok(());
+    }
+    // Perhaps it is a change of our own, not recorded yet: whoever makes it is inside of the gate.
+    look(export, file, |seen| !is_same(seen, &file.attributes()))
+}
+
+fn is_as_recorded(export: &Export, file: &Arc<File>) -> bool {
+    let _recording = file.recording.lock();
+    let seen = export.store().getattr(file.object());
+    seen.is_ok_and(|seen| is_same(&seen, &file.attributes()))
+}
+
+/// The store has reported that something was written to the file. May block.
+fn written(export: &Export, file: &Arc<File>) -> Result<(), Status> {
+    let own = file.reports().is_own();
+    if !is_as_recorded(export, file) {
+        return check(export, file);
+    }
+    let now = clock::now();
+    match (own, file.reports().others_may_be_at_it(now)) {
+        (true, false) => Ok(()),
+        (true, true) => drop_again(export, file),
+        (false, true) => {
+            file.reports().note_foreign(now);
+            drop_again(export, file)
+        }
+        (false, false) => {
+            export.times().changed_by_others(file.object());
+            take_note(export, file)
+        }
+    }
+}
+
+/// Someone else has changed the file, and perhaps went on after that was taken note of.
+fn drop_again(export: &Export, file: &Arc<File>) -> Result<(), Status> {
+    export.times().changed_by_others(file.object());
+    let now = clock::now();
+    let standing = file.close();
+    if standing.gone {
+        return Err(Status::Stale);
+    }
+    let seen = export.store().getattr(file.object());
+    start_anew(export, file, &seen.map_err(|error| error.status)?);
+    file.set_checked(now);
+    Ok(())
+}
+
+/// A write of our own found that someone else was at the file. Its attributes need not tell any more: a write may
+/// have given back the size that another took.
+pub(crate) fn take_note(export: &Export, file: &Arc<File>) -> Result<(), Status> {
+    look(export, file, |_| true)
+}
+
+/// Closes the gate and looks at the store's attributes: do they show an outside change?
+fn look(
+    export: &Export,
+    file: &Arc<File>,
+    is_foreign: impl Fn(&Attributes) -> bool,
+) -> Result<(), Status> {
+    let now = clock::now();
+    let mut standing = file.close();
+    if standing.gone {
+        return Err(Status::Stale);
+    }
+    match export.store().getattr(file.object()) {
+        Ok(seen) => {
+            if is_foreign(&seen) {
+                absorb(export, file, &seen);
+            }
+            file.set_checked(now);
+            Ok(())
+        }
+        Err(error) if error.status == Status::Stale => {
+            bury(export, file, &mut standing, Reason::Outside);
+            drop(standing);
+            export.forget(file);
+            Err(error.status)
+        }
+        Err(error) => Err(error.status),
+    }
+}
+
+/// Whether nobody has changed the file between the two.
+fn is_same(a: &Attributes, b: &Attributes) -> bool {
+    let content = |of: &Attributes| (of.size, of.mtime, of.ctime);
+    content(a) == content(b) && rights(a) == rights(b)
+}
+
+fn rights(of: &Attributes) -> (u32, u32, u32) {
+    (of.uid, of.gid, of.mode)
+}
+
+/// The file was changed from outside, and these are its attributes now. The caller has closed the gate.
+pub(crate) fn absorb(export: &Export, file: &Arc<File>, now: &Attributes) {
+    export.metrics().outside_changes.increment();
+    file.reports().note_foreign(clock::now());
+    start_anew(export, file, now);
+}
+
+/// Nothing is kept of the file, and these are its attributes. The caller has closed the gate.
+fn start_anew(export: &Export, file: &Arc<File>, now: &Attributes) {
+    drop_pages(export, file, 0, Reason::Outside);
+    revoke_counter(export, file);
+    file.counter().bump();
+    file.set_facts(export.facts_of(file.object(), *now));
+}
+
+/// For changes of our own that begin with a look at the attributes. The caller has closed the gate.
+pub(crate) fn absorb_if_foreign(export: &Export, file: &Arc<File>, now: &Attributes) {
+    if !is_same(now, &file.attributes()) {
+        absorb(export, file, now);
+    }
+}
+
+/// A change of our own took the file's attributes from one to the other, and its size perhaps to `asked` in between. What
+/// that has made untrue is taken back. The caller has closed the gate.
+pub(crate) fn absorb_own(
+    export: &Export,
+    file: &Arc<File>,
+    (before, after): (&Attributes, Option<&Attributes>),
+    asked: Option<u64>,
+) {
+    let Some(after) = after else {
+        // Nobody knows what it is like now.
+        drop_pages(export, file, 0, Reason::Size);
+        revoke_counter(export, file);
+        file.counter().bump();
+        return;
+    };
+    let sizes = [before.size, after.size, asked.unwrap_or(after.size)];
+    if sizes != [before.size; 3] {
+        let least = sizes.into_iter().min().unwrap_or(0);
+        drop_pages(export, file, export.page().index(least), Reason::Size);
+    }
+    let judged = export.facts_of(file.object(), *after);
+    if judged.facts.class != file.facts().class {
+        revoke_pages(export, file, Reason::Rights);
+    }
+    file.set_facts(judged);
+    if sizes != [before.size; 3] || !is_same(before, after) {
+        file.counter().bump();
+    }
+}
+
+/// What the store holds may not be what was written to it: everything is read anew.
+pub(crate) fn start_over(export: &Export, file: &Arc<File>) {
+    let _closed = file.close();
+    drop_pages(export, file, 0, Reason::Write);
+    revoke_counter(export, file);
+    file.counter().bump();
+    if let Ok(seen) = export.store().getattr(file.object()) {
+        file.set_facts(export.facts_of(file.object(), seen));
+    }
+}
+
+/// The file's last link went. The caller has closed the gate.
+fn bury(export: &Export, file: &Arc<File>, standing: &mut Standing, reason: Reason) {
+    standing.gone = true;
+    drop_pages(export, file, 0, reason);
+    revoke_counter(export, file);
+    file.counter().bump();
+}
+
+/// Takes the pages from `first` on out of memory. The caller has closed the gate.
+fn drop_pages(export: &Export, file: &Arc<File>, first: u64, reason: Reason) {
+    for_pages(file, first, |page| export.cache().retire(page, reason));
+}
+
+/// Makes all references to pages of the file worth nothing. The caller has closed the gate.
+fn revoke_pages(export: &Export, file: &Arc<File>, reason: Reason) {
+    for_pages(file, 0, |page| export.cache().revoke(page, reason));
+    revoke_counter(export, file);
+}
+
+fn revoke_counter(export: &Export, file: &Arc<File>) {
+    let forget = |handle| export.cache().forget_handle(handle);
+    file.counter().revoke(forget);
+}
+
+fn for_pages(file: &Arc<File>, first: u64, mut act: impl FnMut(&mut PageLock<'_>)) {
+    for leaf in file.leaves_from(first) {
+        for page in first.max(leaf.first())..=leaf.last() {
+            act(&mut leaf.lock(Leaf::slot(page)));
+        }
+        file.prune(&leaf);
+    }
+}
+
+/// A write of our own and the looks at the attributes around it, which nobody else's writes or looks come between.
+/// The file is closed, or the pages concerned are locked.
+pub(crate) struct Recording<'a> {
+    export: &'a Export,
+    file: &'a Arc<File>,
+    _one: MutexGuard<'a, ()>,
+    /// The file was as recorded.
+    known: bool,
+}
+
+impl<'a> Recording<'a> {
+    /// To be called right before the store's write.
+    pub(crate) fn begin(export: &'a Export, file: &'a Arc<File>) -> Self {
+        let one = file.recording.lock();
+        let seen = export.store().getattr(file.object());
+        Self {
+            export,
+            file,
+            _one: one,
+            known: seen.is_ok_and(|seen| is_same(&seen, &file.attributes())),
+        }
+    }
+
+    /// Right after it: records the attributes. `size` is what it must be now. Gives them, and whether someone else
+    /// was at the file too, in which case the old record stays as far as that goes and [`take_note`] is due.
+    pub(crate) fn end(self, size: u64) -> (Attributes, bool) {
+        let old = self.file.facts();
+        let seen = self.export.store().getattr(self.file.object());
+        let ours = |seen: &Attributes| {
+            self.known && seen.size == size && is_same_class(seen, &old.attributes)
+        };
+        let (attributes, foreign) = match seen {
+            Ok(seen) if ours(&seen) => (seen, false),
+            _ => (
+                Attributes {
+                    size,
+                    ..old.attributes
+                },
+                true,
+            ),
+        };
+        self.file.set_attributes(attributes);
+        (attributes, foreign)
+    }
+}
+
+/// Writing may clear the set-id bits; the permission bits stay as they are.
+fn is_same_class(a: &Attributes, b: &Attributes) -> bool {
+    (a.uid, a.gid, a.mode & 0o1777) == (b.uid, b.gid, b.mode & 0o1777)
+}
+
+/// After a change of our own to the names of an object: its change time is no outsider's doing.
+pub(crate) fn record_links(export: &Export, object: ObjectId) {
+    let Some(file) = export.live(object) else {
+        return;
+    };
+    let _closed = file.close();
+    let old = file.facts();
+    let Ok(seen) = export.store().getattr(object) else {
+        return;
+    };
+    let as_before = Attributes {
+        ctime: old.attributes.ctime,
+        ..seen
+    };
+    if is_same(&as_before, &old.attributes) {
+        file.set_attributes(seen);
+        file.counter().bump();
+    }
+}
+
+/// The last link of an object is gone by our own doing: whoever has a reference to it can forget it.
+pub(crate) fn removed(export: &Export, object: ObjectId) {
+    if let Some(file) = export.live(object) {
+        bury(export, &file, &mut file.close(), Reason::Rights);
+        export.forget(&file);
+    }
+}
+
+/// Whether attributes from the store show an outside change that nobody has taken note of.
+pub(crate) fn is_news(export: &Export, object: ObjectId, attributes: &Attributes) -> bool {
+    export
+        .live(object)
+        .is_some_and(|file| !is_same(attributes, &file.attributes()))
+}
+
+/// Attributes of an object from the store, for GETATTR, LOOKUP and the like: takes note of an outside change
+/// that they show. Whether there was one to look for. May block.
+pub(crate) fn seen(export: &Export, object: ObjectId, attributes: &Attributes) -> bool {
+    let file = export.live(object);
+    let file = file.filter(|file| !is_same(attributes, &file.attributes()));
+    if let Some(file) = &file {
+        // Its answer is the caller's next call's.
+        let _ = check(export, file);
+    }
+    file.is_some()
+}
+
+/// Waits for reports of outside changes and acts on them. For one thread at a time.
+pub fn observe(export: &Export, timeout: Duration) {
+    // In an order of its own, so that a run of the simulator can be repeated; and whether it was written.
+    let mut changed = BTreeMap::new();
+    for event in export.store().wait_events(timeout) {
+        match event {
+            OutsideEvent::Written(object) => {
+                changed.insert(object, true);
+            }
+            OutsideEvent::Changed(object) => {
+                changed.entry(object).or_insert(false);
+            }
+            OutsideEvent::Removed(object) => {
+                if let Some(file) = export.live(object) {
+                    end_watch(export, &file);
+                }
+                changed.entry(object).or_insert(false);
+            }
+            OutsideEvent::Overflow => {
+                for file in export.live_files() {
+                    changed.entry(file.object()).or_insert(false);
+                }
+            }
+        }
+    }
+    // Our own writes are reported too, each one: once for each file is enough.
+    for (object, is_written) in changed {
+        if let Some(file) = export.live(object) {
+            let _ = match is_written {
+                true => written(export, &file),
+                false => check(export, &file),
+            };
+        }
+    }
+}
+
+/// Changes of the file are reported no more, so an unchanged counter says nothing.
+fn end_watch(export: &Export, file: &Arc<File>) {
+    let _closed = file.close();
+    file.end_watch();
+    revoke_counter(export, file);
+    file.counter().bump();
+}
+
+/// Looks at the files that have no watch.
+pub fn check_unwatched(export: &Export) {
+    let now = clock::now();
+    let mut files = export.live_files();
+    files.retain(|file| !file.is_watched() && file.unchecked_for(now) >= UNWATCHED_AGE_MAX);
+    // As in `observe`.
+    files.sort_unstable_by_key(|file| file.object());
+    for file in files {
+        let _ = check(export, &file);
+    }
+}
+
+#[cfg(test)]
+#[path = "change_tests.rs"]
+mod tests;

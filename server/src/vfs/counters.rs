@@ -1,0 +1,196 @@
+//! Change counters: one `u64` for each live file, in frames of the arena that are set aside for them, so
+//! that clients can read them directly.
+//!
+//! All values come from one clock that only grows, over all server lives. So no value is ever seen twice,
+//! not even where a slot has passed from one file to another.
+
+use std::collections::HashMap;
+// Not the simulator's: the arena's words are memory that other processes map.
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use odafs_common::exception::Exception;
+use odafs_common::page::PageSize;
+use odafs_common::reference::{Handle, Reference};
+use odafs_fabric::memory::{Arena, FrameNumber};
+use odafs_fabric::sync::{Arc, Mutex};
+use odafs_nic::capability::ReaderClass;
+use odafs_nic::tpt::TptEntry;
+
+use crate::vfs::keys::Keys;
+
+/// A word of shared memory: never the simulator's own kind of atomic.
+type Word = std::sync::atomic::AtomicU64;
+
+/// Handles from here on are those of change counters; below are pages.
+pub(crate) const COUNTER_HANDLES: u32 = 1 << 31;
+/// Bytes of a counter.
+const COUNTER_BYTES: u32 = 8;
+
+/// All change counters of an export.
+pub(crate) struct Counters {
+    arena: Arc<Arena>,
+    page: PageSize,
+    /// The first frames of the arena are ours.
+    frames: u32,
+    clock: AtomicU64,
+    slots: Mutex<Slots>,
+    granted: Mutex<HashMap<u32, TptEntry>>,
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    unused_from: u32,
+    returned: Vec<u32>,
+}
+
+impl Counters {
+    /// Takes the first `frames` frames of the arena. Values begin above `base`.
+    pub(crate) fn new(arena: Arc<Arena>, page: PageSize, frames: u32, base: u64) -> Self {
+        for frame in (0..frames).map(FrameNumber) {
+            arena.zero(frame, 0, page.bytes() as u32);
+            arena.publish(frame);
+        }
+        Self {
+            arena,
+            page,
+            frames,
+            clock: AtomicU64::new(base),
+            slots: Mutex::default(),
+            granted: Mutex::default(),
+        }
+    }
+
+    /// Files that can have a counter for clients to read.
+    pub(crate) fn capacity(&self) -> u32 {
+        self.frames * self.per_frame()
+    }
+
+    fn per_frame(&self) -> u32 {
+        self.page.bytes() as u32 / COUNTER_BYTES
+    }
+
+    fn place(&self, slot: u32) -> (FrameNumber, u32) {
+        (
+            FrameNumber(slot / self.per_frame()),
+            slot % self.per_frame() * COUNTER_BYTES,
+        )
+    }
+
+    fn word(&self, slot: u32) -> &Word {
+        let (frame, offset) = self.place(slot);
+        self.arena.word(frame, offset)
+    }
+
+    fn next(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// A new file's counter; out of clients' reach if all slots are taken.
+    pub(crate) fn new_counter(self: &Arc<Self>) -> Counter {
+        let mut slots = self.slots.lock();
+        let slot = slots.returned.pop().or_else(|| {
+            let slot = slots.unused_from;
+            (slot < self.capacity()).then(|| {
+                slots.unused_from += 1;
+                slot
+            })
+        });
+        drop(slots);
+        let counter = Counter {
+            counters: Arc::clone(self),
+            slot,
+            private: Word::new(0),
+        };
+        counter.bump();
+        counter
+    }
+
+    /// What the NIC, which has lost its entry, shall know of a counter's handle for this once.
+    pub(crate) fn fault(&self, handle: Handle) -> Result<TptEntry, Exception> {
+        let granted = self.granted.try_lock().ok_or(Exception::Busy)?;
+        let slot = handle.0.wrapping_sub(COUNTER_HANDLES);
+        granted.get(&slot).copied().ok_or(Exception::Stale)
+    }
+}
+
+/// The change counter of one file. Its slot goes back when it is dropped.
+pub(crate) struct Counter {
+    counters: Arc<Counters>,
+    slot: Option<u32>,
+    /// Where the value is if there was no slot.
+    private: Word,
+}
+
+impl Counter {
+    fn word(&self) -> &Word {
+        match self.slot {
+            Some(slot) => self.counters.word(slot),
+            None => &self.private,
+        }
+    }
+
+    /// The present value; each change of the file makes it another one.
+    pub(crate) fn value(&self) -> u64 {
+        self.word().load(Ordering::Acquire)
+    }
+
+    /// Gives it a value that no counter ever had. Two at once may leave the lower one: what counts is that
+    /// it differs from all before.
+    pub(crate) fn bump(&self) {
+        self.word().store(self.counters.next(), Ordering::SeqCst);
+    }
+
+    /// A reference for readers of `class`. `None` without a slot. `enter` tells the NIC of a new one.
+    pub(crate) fn reference(
+        &self,
+        class: ReaderClass,
+        keys: &Keys,
+        enter: impl FnOnce(Handle, TptEntry),
+    ) -> Option<Reference> {
+        let slot = self.slot?;
+        let handle = Handle(COUNTER_HANDLES + slot);
+        let (frame, offset) = self.counters.place(slot);
+        let mut granted = self.counters.granted.lock();
+        let entry = granted.entry(slot).or_insert_with(|| {
+            let entry = TptEntry {
+                frame,
+                address: self.counters.page.start(frame.0.into()) + u64::from(offset),
+                length: COUNTER_BYTES,
+                key: keys.next(),
+                epoch: self.counters.arena.current_epoch(),
+                class,
+            };
+            enter(handle, entry);
+            entry
+        });
+        Some(Reference {
+            address: entry.address,
+            length: entry.length,
+            handle,
+            key: entry.key,
+            epoch: entry.epoch,
+        })
+    }
+
+    /// References to it are worth nothing when this returns. `forget` tells the NIC: no stamp does, so what it knows
+    /// of counters changes under our lock alone.
+    pub(crate) fn revoke(&self, forget: impl FnOnce(Handle)) {
+        let Some(slot) = self.slot else { return };
+        let mut granted = self.counters.granted.lock();
+        if granted.remove(&slot).is_some() {
+            forget(Handle(COUNTER_HANDLES + slot));
+        }
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        // Whoever still reads the slot sees a change.
+        self.bump();
+        if let Some(slot) = self.slot {
+            // Whoever let the file go has revoked it, so the NIC knows nothing of it.
+            self.counters.granted.lock().remove(&slot);
+            self.counters.slots.lock().returned.push(slot);
+        }
+    }
+}

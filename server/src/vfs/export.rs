@@ -1,0 +1,479 @@
+//! An export: one store and the page cache in front of it.
+
+use std::collections::HashMap;
+
+use odafs_common::direct::Feedback;
+use odafs_common::page::PageSize;
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::entropy;
+use odafs_fabric::memory::Arena;
+use odafs_fabric::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use odafs_fabric::sync::{Arc, Mutex, RwLock};
+use odafs_nic::capability::{ReaderClass, SessionId};
+use odafs_nic::host_vm::{HostVm, SharedVm};
+use odafs_nic::nic::{Nic, NicConfig};
+
+use crate::store::{
+    Advancing, Attributes, FileType, HandleBytes, ObjectId, Status, Store, StoreError,
+};
+use crate::vfs::around::Changes;
+use crate::vfs::cache::Cache;
+use crate::vfs::classes::Classes;
+use crate::vfs::counters::Counters;
+use crate::vfs::feedback::Pulse;
+use crate::vfs::file::{Facts, File, Judged};
+use crate::vfs::fill::Buffers;
+use crate::vfs::handles::{Handles, Known};
+use crate::vfs::metrics::Metrics;
+use crate::vfs::read::{Effort, ReadFailed};
+use crate::vfs::sessions::Sessions;
+
+/// Whether clients may read pages directly.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direct {
+    /// No: sessions are refused.
+    Off,
+    /// Through the NIC, which checks every request.
+    #[default]
+    Guarded,
+    /// On one host trusted clients from the memory itself; the others, and all of other machines, guarded.
+    Auto,
+    /// The same, and clients of other machines from the memory itself too.
+    OneSided,
+}
+
+/// What an export is made of.
+#[derive(Clone, Debug)]
+pub struct ExportConfig {
+    /// Name, such as `/`.
+    pub name: String,
+    /// Direct reads.
+    pub direct: Direct,
+    /// The most bytes that one fill reads from the store; rounded down to whole pages, at least one.
+    pub read_ahead_bytes: u32,
+    /// Change counters begin above this: above all of earlier server lives.
+    pub change_base: u64,
+    /// The NIC.
+    pub nic: NicConfig,
+}
+
+impl Default for ExportConfig {
+    fn default() -> Self {
+        Self {
+            name: "/".to_owned(),
+            direct: Direct::Guarded,
+            read_ahead_bytes: 128 << 10,
+            change_base: 0,
+            nic: NicConfig::default(),
+        }
+    }
+}
+
+/// One exported store, its page cache and its NIC.
+pub struct Export {
+    config: ExportConfig,
+    store: Arc<dyn Store>,
+    /// The same.
+    times: Arc<Advancing>,
+    cache: Arc<Cache>,
+    nic: Option<Arc<Nic>>,
+    shards: [Shard; Export::SHARDS],
+    live: AtomicUsize,
+    /// When there are more live files than this, those without pages are let go.
+    live_max: AtomicUsize,
+    handles: Handles,
+    classes: Classes,
+    sessions: Sessions,
+    changes: Changes,
+    buffers: Buffers,
+    verifier: AtomicU64,
+    pulse: Pulse,
+}
+
+/// A part of the live files.
+#[derive(Default)]
+struct Shard {
+    /// Held while a file is made or let go, so that no watch ends after a new one has begun.
+    making: Mutex<()>,
+    files: RwLock<HashMap<ObjectId, Arc<File>>>,
+}
+
+impl Export {
+    const SHARDS: usize = 16;
+
+    /// An export of `store`, with its page cache in all of `arena`.
+    pub fn new(config: ExportConfig, store: Arc<dyn Store>, arena: Arc<Arena>) -> Self {
+        Self::with_vm(config, store, arena, |vm| vm)
+    }
+
+    /// As [`Export::new`]; the NIC reaches the host through what `wrap` makes of the shared state.
+    pub fn with_vm(
+        config: ExportConfig,
+        store: Arc<dyn Store>,
+        arena: Arc<Arena>,
+        wrap: impl FnOnce(Arc<dyn HostVm>) -> Arc<dyn HostVm>,
+    ) -> Self {
+        let frames = arena.frames();
+        let counter_frames = (frames / 256).clamp(1, 64).min(frames);
+        let counters = Arc::new(Counters::new(
+            Arc::clone(&arena),
+            arena.page(),
+            counter_frames,
+            config.change_base,
+        ));
+        let live_max = counters.capacity().max(1024) as usize;
+        let cache = Arc::new(Cache::new(
+            Arc::clone(&arena),
+            arena.page(),
+            counter_frames,
+            counters,
+            Arc::default(),
+        ));
+        let nic = (config.direct != Direct::Off).then(|| {
+            let pages = Arc::clone(&cache);
+            let vm = wrap(Arc::new(SharedVm::new(Arc::clone(&arena), pages)));
+            let nic = Arc::new(Nic::new(config.nic.clone(), arena, vm));
+            cache.set_nic(&nic);
+            nic
+        });
+        let times = Arc::new(Advancing::new(store));
+        Self {
+            config,
+            store: Arc::clone(&times) as Arc<dyn Store>,
+            times,
+            cache,
+            nic,
+            shards: std::array::from_fn(|_| Shard::default()),
+            live: AtomicUsize::new(0),
+            live_max: AtomicUsize::new(live_max),
+            handles: Handles::new(),
+            classes: Classes::default(),
+            sessions: Sessions::default(),
+            changes: Changes::default(),
+            buffers: Buffers::default(),
+            verifier: AtomicU64::new(entropy::word()),
+            pulse: Pulse::new(clock::now()),
+        }
+    }
+
+    /// What it was made of.
+    pub fn config(&self) -> &ExportConfig {
+        &self.config
+    }
+
+    /// Page size.
+    pub fn page(&self) -> PageSize {
+        self.cache.page()
+    }
+
+    /// What holds the files.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// What shows the times of its objects.
+    pub(crate) fn times(&self) -> &Advancing {
+        &self.times
+    }
+
+    /// What judges direct reads; `None` where they are off.
+    pub fn nic(&self) -> Option<&Arc<Nic>> {
+        self.nic.as_ref()
+    }
+
+    /// The page cache's memory.
+    pub fn arena(&self) -> &Arc<Arena> {
+        self.cache.arena()
+    }
+
+    /// Counters.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        self.cache.metrics()
+    }
+
+    /// Regular files that are kept in mind.
+    pub fn live_count(&self) -> usize {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    pub(crate) fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
+
+    #[cfg(test)]
+    pub(crate) fn classes(&self) -> &Classes {
+        &self.classes
+    }
+
+    /// Changes of objects without pages that are under way.
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    pub(crate) fn read_ahead_pages(&self) -> u32 {
+        // A fill must leave room for others.
+        let pages = self.config.read_ahead_bytes >> self.page().shift();
+        pages.min(self.cache.capacity() / 4).max(1)
+    }
+
+    /// The word on the cache that rides on replies.
+    pub fn feedback(&self) -> Feedback {
+        self.pulse.feedback()
+    }
+
+    /// To be called every second or so: takes the cache's pulse for [`Export::feedback`].
+    pub fn tick(&self, now: Nanos) {
+        self.pulse.take(now, self.metrics());
+        if let Some(nic) = &self.nic {
+            nic.set_feedback(self.feedback().pack());
+        }
+    }
+
+    /// What a handle stands for. Remembered: a handle seen before costs no MAC. BADHANDLE, STALE, or
+    /// [`ReadFailed::NotResident`] if it was not seen before and nothing may block.
+    pub fn resolve(&self, handle: &[u8], effort: Effort) -> Result<ObjectId, ReadFailed> {
+        match self.handles.get(handle) {
+            Some(Known::Object(object)) => return Ok(object),
+            Some(Known::File(file)) => {
+                if let Some(file) = file.upgrade() {
+                    return Ok(file.object());
+                }
+            }
+            None => {}
+        }
+        if effort == Effort::ResidentOnly {
+            return Err(ReadFailed::NotResident);
+        }
+        let object = self
+            .store
+            .open_handle(handle)
+            .map_err(|error| error.status)?;
+        self.handles.insert(handle, Known::Object(object));
+        Ok(object)
+    }
+
+    /// The live file of a handle: like [`Self::resolve`], and INVAL or ISDIR for what is no regular file.
+    pub fn file_of_handle(&self, handle: &[u8], effort: Effort) -> Result<Arc<File>, ReadFailed> {
+        if let Some(file) = self.handles.file(handle) {
+            return Ok(file);
+        }
+        if effort == Effort::ResidentOnly {
+            return Err(ReadFailed::NotResident);
+        }
+        let file = self.file(self.resolve(handle, effort)?)?;
+        // Only under its own name, which `reclaim` can take away again.
+        if **file.handle() == *handle {
+            self.handles
+                .insert(handle, Known::File(Arc::downgrade(&file)));
+        }
+        Ok(file)
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> ObjectId {
+        self.store.root()
+    }
+
+    /// What a client keeps to name an object.
+    pub fn handle(&self, object: ObjectId) -> Result<HandleBytes, StoreError> {
+        self.store.handle(object)
+    }
+
+    /// So much is written and not synced that whoever writes shall sync right away.
+    pub fn wants_sync(&self) -> bool {
+        self.store.wants_sync()
+    }
+
+    fn shard(&self, object: ObjectId) -> &Shard {
+        let mixed = object.ino.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.shards[(mixed >> 60) as usize % Self::SHARDS]
+    }
+
+    /// The file, if it is kept in mind.
+    pub(crate) fn live(&self, object: ObjectId) -> Option<Arc<File>> {
+        self.shard(object).files.read().get(&object).cloned()
+    }
+
+    /// All that are kept in mind.
+    pub(crate) fn live_files(&self) -> Vec<Arc<File>> {
+        let mut files = Vec::with_capacity(self.live_count());
+        for shard in &self.shards {
+            files.extend(shard.files.read().values().cloned());
+        }
+        files
+    }
+
+    /// The live file of an object; made if need be. May block.
+    pub fn file(&self, object: ObjectId) -> Result<Arc<File>, Status> {
+        if let Some(file) = self.live(object) {
+            return Ok(file);
+        }
+        let shard = self.shard(object);
+        let making = shard.making.lock();
+        if let Some(file) = self.live(object) {
+            return Ok(file);
+        }
+        let file = Arc::new(self.make(object).map_err(|error| error.status)?);
+        shard.files.write().insert(object, Arc::clone(&file));
+        drop(making);
+        let live = self.live.fetch_add(1, Ordering::Relaxed) + 1;
+        if live > self.live_max.load(Ordering::Relaxed) {
+            self.reclaim();
+        }
+        Ok(file)
+    }
+
+    fn make(&self, object: ObjectId) -> Result<File, StoreError> {
+        match self.store.getattr(object)?.kind {
+            FileType::Regular => {}
+            FileType::Directory => return Err(Status::IsDir.into()),
+            _ => return Err(Status::Inval.into()),
+        }
+        let handle = self.store.handle(object)?;
+        // The watch first: what happens after the attributes were looked at is reported.
+        let watched = self.store.watch(object);
+        let now = clock::now();
+        let attributes = self.store.getattr(object).inspect_err(|_| {
+            self.store.unwatch(object);
+        })?;
+        let facts = self.facts_of(object, attributes);
+        let counter = self.cache.counters().new_counter();
+        Ok(File::new(object, handle, facts, counter, watched, now))
+    }
+
+    /// What follows from attributes. Asks the store about ACLs.
+    pub(crate) fn facts_of(&self, object: ObjectId, attributes: Attributes) -> Judged {
+        let mode_decides = self.store.mode_decides(object).unwrap_or(false);
+        let nic = self.nic.as_ref().filter(|_| mode_decides);
+        let hold = nic.and_then(|nic| {
+            let class = self.classes.of(&attributes, |free| nic.expel(free));
+            if class.is_none() {
+                self.metrics().classes_short.increment();
+            }
+            class
+        });
+        Judged {
+            facts: Facts {
+                attributes,
+                mode_decides,
+                class: hold.as_ref().map(|class| class.0),
+            },
+            hold,
+        }
+    }
+
+    /// The class of a file that had none when it was last looked at, in case there are some again. The caller shares
+    /// the file's gate from before `facts` were taken.
+    pub(crate) fn class_of(&self, file: &File, facts: &Facts) -> Option<ReaderClass> {
+        facts.class.or_else(|| {
+            self.nic.as_ref().filter(|_| facts.mode_decides)?;
+            file.set_class(self.classes.find(&facts.attributes)?)
+        })
+    }
+
+    /// Kinds of owners, groups and modes that files in use, or lately in use, have.
+    pub fn reader_classes(&self) -> usize {
+        self.classes.count()
+    }
+
+    /// The file is gone for good: nobody shall find it any more.
+    pub(crate) fn forget(&self, file: &Arc<File>) {
+        let shard = self.shard(file.object());
+        let _making = shard.making.lock();
+        self.handles.remove(file.handle());
+        let mut files = shard.files.write();
+        let ours = files
+            .get(&file.object())
+            .is_some_and(|found| Arc::ptr_eq(found, file));
+        if ours {
+            files.remove(&file.object());
+            drop(files);
+            self.live.fetch_sub(1, Ordering::Relaxed);
+            self.store.unwatch(file.object());
+        }
+    }
+
+    /// Lets go of files that have no pages and that nobody is at. The next time comes when there are a quarter
+    /// more than remain.
+    fn reclaim(&self) {
+        for shard in &self.shards {
+            let _making = shard.making.lock();
+            let mut files = shard.files.write();
+            let idle: Vec<ObjectId> = files
+                .iter()
+                .filter(|(_, file)| self.is_idle(file))
+                .map(|(object, _)| *object)
+                .collect();
+            for object in &idle {
+                files.remove(object);
+            }
+            drop(files);
+            self.live.fetch_sub(idle.len(), Ordering::Relaxed);
+            for object in idle {
+                self.store.unwatch(object);
+            }
+        }
+        let least = self.cache.counters().capacity().max(1024) as usize;
+        let next = least.max(self.live_count() + self.live_count() / 4);
+        self.live_max.store(next, Ordering::Relaxed);
+    }
+
+    /// With the file's shard locked and its handle forgotten nobody can come by the file but through an `Arc`
+    /// of it, and the shard's is the only one.
+    fn is_idle(&self, file: &Arc<File>) -> bool {
+        if !file.is_empty() || Arc::strong_count(file) != 1 {
+            return false;
+        }
+        self.handles.remove(file.handle());
+        let idle = file.is_empty() && Arc::strong_count(file) == 1;
+        if idle {
+            file.counter()
+                .revoke(|handle| self.cache.forget_handle(handle));
+        }
+        idle
+    }
+
+    /// Whether references to a file's pages may be issued: outside changes must be reported, or looked for in
+    /// time.
+    pub(crate) fn hands_out(&self, file: &File) -> bool {
+        self.nic.is_some()
+            && (file.is_watched() || file.unchecked_for(clock::now()) <= Nanos::from_secs(2))
+    }
+
+    /// The write verifier.
+    pub fn verifier(&self) -> [u8; 8] {
+        self.verifier.load(Ordering::SeqCst).to_be_bytes()
+    }
+
+    /// Unstable data may have been lost.
+    pub(crate) fn change_verifier(&self) {
+        let old = self.verifier.load(Ordering::SeqCst);
+        let mut new = entropy::word();
+        if new == old {
+            new = !old;
+        }
+        self.verifier.store(new, Ordering::SeqCst);
+    }
+
+    /// Ends a session. False: there was none.
+    pub(crate) fn close_session(&self, id: u32) -> bool {
+        let known = self.sessions.remove(id).is_some();
+        let nic = self.nic.as_ref();
+        known && nic.is_some_and(|nic| nic.close_session(SessionId(id)))
+    }
+
+    /// A connection is gone, and the sessions that were opened on it.
+    pub fn connection_closed(&self, connection: u64) {
+        for id in self.sessions.of_connection(connection) {
+            self.close_session(id);
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What every protocol serves: files by handle and by name, their pages in memory, references to these, and the order in
+//! which a change is made, told and seen. It speaks of objects, attributes and callers in types of its own, most of which
+//! are the store's; a protocol translates them, and calls no store.
+
+pub mod around;
+pub mod attributes;
+mod cache;
+pub mod change;
+mod classes;
+mod counters;
+pub mod export;
+mod feedback;
+pub mod file;
+mod fill;
+mod handles;
+mod keys;
+pub mod metrics;
+pub mod namespace;
+mod pageout;
+pub mod read;
+pub(crate) mod references;
+mod reports;
+pub(crate) mod sessions;
+pub(crate) mod spare;
+#[cfg(test)]
+mod stress_tests;
+mod syncs;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod write;
+
+pub use crate::store::{
+    Attributes, CreateHow, Created, Credential, Device, DirEntry, FileType, HandleBytes, Limits,
+    Listing, ObjectId, ReaddirRange, Result, SetAttributes, SetTime, Space, Special, Status,
+    StoreError, Time, access,
+};
+pub(crate) use crate::store::{ids, pace};
+
+/// The most frames of an export: handles above belong to change counters.
+pub const MAX_FRAMES: u32 = counters::COUNTER_HANDLES;

@@ -1,0 +1,384 @@
+//! Reading: all the branching of a read is in this file, top to bottom; what it calls are leaves.
+
+use odafs_fabric::memory::FrameNumber;
+use odafs_fabric::sync::Arc;
+use odafs_nic::calls::ChunkSource;
+
+use crate::store::{Attributes, Credential, Status, access, may_read};
+use crate::vfs::change;
+use crate::vfs::export::Export;
+use crate::vfs::file::{Facts, File, Leaf, PageLock};
+use crate::vfs::fill;
+
+/// How far a call may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Only what is in memory and not locked, the store's memory included: for threads that poll. Never blocks.
+    ResidentOnly,
+    /// Waits for locks and for the store.
+    MayBlock,
+}
+
+/// Bytes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadRange {
+    /// First byte.
+    pub offset: u64,
+    /// How many bytes are wanted.
+    pub count: u32,
+}
+
+/// What a read found.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadDone {
+    /// Bytes read: fewer than asked for only at the end of the file.
+    pub count: u32,
+    /// The last of them is the last of the file, or nothing is behind the offset.
+    pub eof: bool,
+    /// Attributes of the file, not older than the data.
+    pub attributes: Attributes,
+    /// The file's change counter from before the data was read.
+    pub change: u64,
+}
+
+/// Why a read found nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadFailed {
+    /// It takes more than [`Effort::ResidentOnly`]: call again from a thread that may block.
+    NotResident,
+    /// For the client.
+    Status(Status),
+}
+
+impl From<Status> for ReadFailed {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+/// The most that a thread that polls copies for one call: its other callers wait meanwhile.
+const POLLED_BYTES_MAX: u32 = 64 << 10;
+/// The most that it pins for one call, for others to move.
+const POLLED_PINNED_BYTES_MAX: u32 = 1 << 20;
+/// The most that it fills for one call.
+const POLLED_FILL_BYTES_MAX: u64 = 64 << 10;
+/// How often a read that met an outside truncation is tried again.
+const TRIES: usize = 3;
+
+/// Reads `range` into the front of `data`; no more than there is room for.
+pub fn read(
+    export: &Export,
+    who: &Credential,
+    file: &Arc<File>,
+    range: ReadRange,
+    effort: Effort,
+    data: &mut [u8],
+) -> Result<ReadDone, ReadFailed> {
+    let count = range
+        .count
+        .min(u32::try_from(data.len()).unwrap_or(u32::MAX));
+    let range = ReadRange { count, ..range };
+    read_to(export, who, file, range, effort, &mut Copied(data))
+}
+
+/// Reads `range` as pieces to be sent: parts of frames, which are pinned, and copies of what could not be pinned. For
+/// replies that go out by RDMA Write.
+pub fn read_pinned(
+    export: &Export,
+    who: &Credential,
+    file: &Arc<File>,
+    range: ReadRange,
+    effort: Effort,
+) -> Result<(ReadDone, Vec<ChunkSource>), ReadFailed> {
+    let mut pieces = Pieces::default();
+    let done = read_to(export, who, file, range, effort, &mut pieces)?;
+    Ok((done, pieces.0))
+}
+
+fn read_to(
+    export: &Export,
+    who: &Credential,
+    file: &Arc<File>,
+    range: ReadRange,
+    effort: Effort,
+    target: &mut impl Target,
+) -> Result<ReadDone, ReadFailed> {
+    change::recheck_unwatched(export, file, effort)?;
+    for _ in 1..TRIES {
+        match pass(export, who, file, range, effort, target)? {
+            Pass::Done(done) => return Ok(done),
+            Pass::FoundShort(_) => {
+                target.restart();
+                change::check(export, file)?;
+            }
+        }
+    }
+    // Someone keeps cutting the file: what is gone reads as zeros, once.
+    let (Pass::Done(done) | Pass::FoundShort(done)) =
+        pass(export, who, file, range, effort, target)?;
+    Ok(done)
+}
+
+enum Pass {
+    Done(ReadDone),
+    /// The store's file is shorter than its attributes say.
+    FoundShort(ReadDone),
+}
+
+/// One pass over the pages of the range, under the file's gate.
+fn pass(
+    export: &Export,
+    who: &Credential,
+    file: &Arc<File>,
+    range: ReadRange,
+    effort: Effort,
+    target: &mut impl Target,
+) -> Result<Pass, ReadFailed> {
+    let gate = file.enter(effort).ok_or(ReadFailed::NotResident)?;
+    if gate.gone {
+        return Err(Status::Stale.into());
+    }
+    // In this order: the counter is from before the attributes, which is what clients make of it.
+    let change = file.change();
+    let facts = file.facts();
+    check_right(export, who, file, &facts, effort)?;
+    let attributes = facts.attributes;
+
+    let left = attributes.size.saturating_sub(range.offset);
+    let count = u64::from(range.count).min(left) as u32;
+    if effort == Effort::ResidentOnly && count > target.polled_bytes_max() {
+        return Err(ReadFailed::NotResident);
+    }
+    let (mut short, mut filled) = (false, false);
+    let mut done = 0;
+    let mut near: Option<Arc<Leaf>> = None;
+    while done < count {
+        let wanted = Wanted {
+            offset: range.offset + u64::from(done),
+            count: count - done,
+            size: attributes.size,
+        };
+        let page = export.page().index(wanted.offset);
+        let leaf = match (effort, near.take()) {
+            // Nobody prunes a leaf that is held.
+            (Effort::ResidentOnly, Some(near)) if near.holds(page) => near,
+            _ => file.leaf(page),
+        };
+        let leaf = &*near.insert(leaf);
+        let lock = leaf
+            .lock_with(Leaf::slot(page), effort)
+            .ok_or(ReadFailed::NotResident)?;
+        done += match lock.frame() {
+            Some(frame) => hit(export, &lock, frame, wanted, target, done),
+            // A thread that polls fills once for a call.
+            None if filled && effort == Effort::ResidentOnly => {
+                drop(lock);
+                file.prune(leaf);
+                return Err(ReadFailed::NotResident);
+            }
+            None => {
+                filled = true;
+                let missed = miss(export, file, lock, wanted, effort, target, done);
+                file.prune(leaf);
+                let (bytes, found_short) = missed?;
+                short |= found_short;
+                bytes
+            }
+        };
+    }
+    let found = ReadDone {
+        count,
+        eof: range.offset.saturating_add(count.into()) >= attributes.size,
+        attributes,
+        change,
+    };
+    if short {
+        return Ok(Pass::FoundShort(found));
+    }
+    export.metrics().reads.increment();
+    export.metrics().read_bytes.add(count.into());
+    Ok(Pass::Done(found))
+}
+
+/// May the caller read the file? By its attributes where they tell, else the store has to be asked.
+pub(crate) fn check_right(
+    export: &Export,
+    who: &Credential,
+    file: &File,
+    facts: &Facts,
+    effort: Effort,
+) -> Result<(), ReadFailed> {
+    let granted = if facts.mode_decides {
+        may_read(&facts.attributes, who)
+    } else if effort == Effort::ResidentOnly {
+        return Err(ReadFailed::NotResident);
+    } else {
+        // As for `may_read`: the owner always, and whoever may execute.
+        let mask = access::READ | access::EXECUTE;
+        let asked = export.store().access(who, file.object(), mask);
+        who.uid == facts.attributes.uid || asked.map_err(|error| error.status)? != 0
+    };
+    match granted {
+        true => Ok(()),
+        false => Err(Status::Access.into()),
+    }
+}
+
+/// What is still to be read, all before the end of the file, which has `size` bytes.
+#[derive(Clone, Copy)]
+struct Wanted {
+    offset: u64,
+    count: u32,
+    size: u64,
+}
+
+/// The page is in memory: as much as it holds of what is wanted.
+fn hit(
+    export: &Export,
+    lock: &PageLock<'_>,
+    frame: FrameNumber,
+    wanted: Wanted,
+    target: &mut impl Target,
+    done: u32,
+) -> u32 {
+    let page = export.page();
+    let within = page.within(wanted.offset) as u32;
+    let length = wanted.count.min(page.bytes() as u32 - within);
+    debug_assert_eq!(lock.frame(), Some(frame));
+    export.cache().prefetch(frame, within, length);
+    target.take_frame(export, done, frame, within, length);
+    export.cache().touch(frame);
+    export.metrics().page_hits.increment();
+    length
+}
+
+/// The page is not in memory: fills it, and others of the range and beyond. Gives the bytes taken, and
+/// whether the file turned out shorter than it should be.
+fn miss(
+    export: &Export,
+    file: &Arc<File>,
+    lock: PageLock<'_>,
+    wanted: Wanted,
+    effort: Effort,
+    target: &mut impl Target,
+    done: u32,
+) -> Result<(u32, bool), ReadFailed> {
+    let page = export.page();
+    let within = page.within(wanted.offset);
+    let span = (within + wanted.count as usize).div_ceil(page.bytes()) as u32;
+    let limit = export.read_ahead_pages();
+    let first = lock.page();
+    let run = file.sequence().next_run(first, span.min(limit), limit);
+    if effort == Effort::ResidentOnly && page.start(run.into()) > POLLED_FILL_BYTES_MAX {
+        return Err(ReadFailed::NotResident);
+    }
+    // Ahead of the read, so that those who read beside it go on where this run ends. A thread that polls may find nothing at
+    // hand, and then whoever reads in its place takes this run.
+    if effort == Effort::MayBlock {
+        file.sequence().filled(first, run);
+    }
+    let filled = fill::fill(export, file, lock, run, wanted.size, effort)?;
+    if effort == Effort::ResidentOnly {
+        file.sequence().filled(first, run);
+    }
+    let bytes = &filled.bytes()[within..];
+    let length = bytes.len().min(wanted.count as usize);
+    target.take_bytes(done, &bytes[..length]);
+    let pages = (within + length).div_ceil(page.bytes());
+    export.metrics().page_misses.add(pages as u64);
+    Ok((length as u32, filled.short))
+}
+
+/// Where the data goes.
+trait Target {
+    /// The most that a thread that polls takes for one call.
+    fn polled_bytes_max(&self) -> u32;
+
+    /// Takes what is in a frame; the page is locked.
+    fn take_frame(
+        &mut self,
+        export: &Export,
+        at: u32,
+        frame: FrameNumber,
+        within: u32,
+        length: u32,
+    );
+
+    fn take_bytes(&mut self, at: u32, bytes: &[u8]);
+
+    /// Drops what was taken so far.
+    fn restart(&mut self);
+}
+
+/// Copied into place.
+struct Copied<'a>(&'a mut [u8]);
+
+impl Target for Copied<'_> {
+    fn polled_bytes_max(&self) -> u32 {
+        POLLED_BYTES_MAX
+    }
+
+    fn take_frame(
+        &mut self,
+        export: &Export,
+        at: u32,
+        frame: FrameNumber,
+        within: u32,
+        length: u32,
+    ) {
+        let into = &mut self.0[at as usize..(at + length) as usize];
+        export.cache().arena().copy_out(frame, within, into);
+    }
+
+    fn take_bytes(&mut self, at: u32, bytes: &[u8]) {
+        self.0[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn restart(&mut self) {}
+}
+
+/// Collected for sending.
+#[derive(Default)]
+struct Pieces(Vec<ChunkSource>);
+
+impl Target for Pieces {
+    fn polled_bytes_max(&self) -> u32 {
+        POLLED_PINNED_BYTES_MAX
+    }
+
+    fn take_frame(
+        &mut self,
+        export: &Export,
+        _at: u32,
+        frame: FrameNumber,
+        within: u32,
+        length: u32,
+    ) {
+        let arena = export.cache().arena();
+        let now = arena.current_epoch();
+        self.0.push(match arena.pin(frame, now, now) {
+            Ok(frame) => ChunkSource::Frame {
+                frame,
+                offset: within,
+                length,
+            },
+            Err(_) => {
+                let mut copy = vec![0; length as usize];
+                arena.copy_out(frame, within, &mut copy);
+                ChunkSource::Bytes(copy)
+            }
+        });
+    }
+
+    fn take_bytes(&mut self, _at: u32, bytes: &[u8]) {
+        self.0.push(ChunkSource::Bytes(bytes.to_vec()));
+    }
+
+    fn restart(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+#[path = "read_tests.rs"]
+mod tests;

@@ -1,0 +1,178 @@
+//! Sessions as the server sees them: on whose behalf, and on which connection they were opened.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use dashmap::DashMap;
+use odafs_fabric::Peer;
+use odafs_fabric::sync::{Arc, Mutex};
+use odafs_nic::capability::Session;
+
+use crate::store::Credential;
+
+/// A session.
+pub(crate) struct OpenSession {
+    nic: Arc<Session>,
+    who: Credential,
+    owner: Owner,
+    peer: PeerKey,
+    connection: u64,
+}
+
+impl OpenSession {
+    /// The NIC's half.
+    pub(crate) fn nic(&self) -> &Arc<Session> {
+        &self.nic
+    }
+
+    /// Its one credential.
+    pub(crate) fn who(&self) -> &Credential {
+        &self.who
+    }
+
+    /// Was it opened by this peer, under this credential? A number alone says nothing: it may be an old one of another
+    /// server life's.
+    pub(crate) fn belongs_to(&self, peer: &Peer, who: &Credential) -> bool {
+        self.peer == PeerKey::from(peer) && self.who == *who
+    }
+}
+
+/// A peer, whichever of its connections it uses: clients come back from another port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum PeerKey {
+    Address(IpAddr),
+    Process { uid: u32, pid: i32 },
+    Simulated(u32),
+}
+
+impl From<&Peer> for PeerKey {
+    fn from(peer: &Peer) -> Self {
+        match peer {
+            Peer::Address(address) => Self::Address(address.ip().to_canonical()),
+            Peer::Uid { uid, pid, .. } => Self::Process {
+                uid: *uid,
+                pid: *pid,
+            },
+            Peer::Simulated(node) => Self::Simulated(*node),
+        }
+    }
+}
+
+/// Whose sessions are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Owner {
+    User(u32),
+    Address(IpAddr),
+    Simulated(u32),
+}
+
+impl From<&Peer> for Owner {
+    fn from(peer: &Peer) -> Self {
+        match peer {
+            Peer::Uid { uid, .. } => Owner::User(*uid),
+            Peer::Address(address) => Owner::Address(address.ip().to_canonical()),
+            Peer::Simulated(node) => Owner::Simulated(*node),
+        }
+    }
+}
+
+/// The sessions of an export.
+#[derive(Default)]
+pub(crate) struct Sessions {
+    /// Looked at by each call of the ODAFS program. Its own locks are held for no more than a look: whoever simulates
+    /// threads does not know them.
+    open: DashMap<u32, Arc<OpenSession>>,
+    owned: Mutex<HashMap<Owner, usize>>,
+}
+
+/// One of its owner's places, given back when dropped.
+pub(crate) struct SessionPermit<'a> {
+    sessions: &'a Sessions,
+    owner: Owner,
+    kept: bool,
+}
+
+impl Sessions {
+    pub(crate) fn get(&self, id: u32) -> Option<Arc<OpenSession>> {
+        self.open.get(&id).map(|session| Arc::clone(&session))
+    }
+
+    /// Takes one of the owner's places, of which there are `max`, before the work of a handshake is done. `None`: they are
+    /// all taken.
+    pub(crate) fn reserve(&self, owner: Owner, max: usize) -> Option<SessionPermit<'_>> {
+        let mut owned = self.owned.lock();
+        let count = owned.entry(owner).or_default();
+        if *count >= max {
+            return None;
+        }
+        *count += 1;
+        Some(SessionPermit {
+            sessions: self,
+            owner,
+            kept: false,
+        })
+    }
+
+    /// Adds a session that was opened by this peer on this connection, and lives no longer than it.
+    pub(crate) fn add(
+        &self,
+        mut place: SessionPermit<'_>,
+        nic: Arc<Session>,
+        who: Credential,
+        opened_by: (&Peer, u64),
+    ) {
+        place.kept = true;
+        let (peer, connection) = opened_by;
+        let session = OpenSession {
+            who,
+            peer: peer.into(),
+            owner: place.owner,
+            connection,
+            nic,
+        };
+        let id = session.nic.id().0;
+        self.open.insert(id, Arc::new(session));
+    }
+
+    /// Forgets a session; the NIC's half is the caller's to close.
+    pub(crate) fn remove(&self, id: u32) -> Option<Arc<OpenSession>> {
+        let (_, session) = self.open.remove(&id)?;
+        self.give_back(session.owner);
+        Some(session)
+    }
+
+    /// Those opened on a connection.
+    pub(crate) fn of_connection(&self, connection: u64) -> Vec<u32> {
+        self.matching(|session| session.connection == connection)
+    }
+
+    /// All for which `test` holds.
+    pub(crate) fn matching(&self, test: impl Fn(&OpenSession) -> bool) -> Vec<u32> {
+        let open = self.open.iter();
+        let all: Vec<_> = open
+            .map(|entry| (*entry.key(), Arc::clone(entry.value())))
+            .collect();
+        all.into_iter()
+            .filter(|(_, session)| test(session))
+            .map(|(id, _)| id)
+            .collect()
+    }
+
+    fn give_back(&self, owner: Owner) {
+        let mut owned = self.owned.lock();
+        if let Some(count) = owned.get_mut(&owner) {
+            *count -= 1;
+            if *count == 0 {
+                owned.remove(&owner);
+            }
+        }
+    }
+}
+
+impl Drop for SessionPermit<'_> {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.sessions.give_back(self.owner);
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Frames of the page cache that hold no page, lent out for data on its way in.
+
+use odafs_fabric::memory::FrameNumber;
+use odafs_fabric::sync::Arc;
+use odafs_nic::registration::Frames;
+
+use crate::vfs::export::Export;
+
+/// Lends frames of an export's page cache.
+pub(crate) struct SpareFrames(Arc<Export>);
+
+impl SpareFrames {
+    pub(crate) fn of(export: Arc<Export>) -> Self {
+        Self(export)
+    }
+}
+
+impl Frames for SpareFrames {
+    fn take(&self) -> Option<FrameNumber> {
+        self.0.cache().allocate()
+    }
+
+    fn give(&self, frame: FrameNumber) {
+        self.0.cache().give_back(frame);
+    }
+}

@@ -1,0 +1,298 @@
+//! What the tests of the page cache share: an export of a memory store, and clients that read directly.
+
+use odafs_common::connect::Nonce;
+use odafs_common::direct::{Attach, Completion, Request};
+use odafs_common::exception::Exception;
+use odafs_common::mac::MacAlgorithm;
+use odafs_common::page::{Layout, PageSize};
+use odafs_common::reference::Reference;
+use odafs_common::session::SessionKey;
+use odafs_common::wire::odafs::PageReference;
+use odafs_fabric::Peer;
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::memory::{Arena, ArenaConfig, ArenaView, Gather, LifeWord};
+use odafs_fabric::sync::Arc;
+use odafs_nic::capability::NewSession;
+use odafs_nic::connection::Connection;
+use odafs_nic::host_vm::HostVm;
+use odafs_nic::nic::{NicConfig, Verdict};
+
+use crate::store::{CreateHow, Credential, MemoryStore, SetAttributes, Store};
+use crate::vfs::export::{Export, ExportConfig};
+use crate::vfs::file::File;
+use crate::vfs::read::{Effort, ReadDone, ReadFailed, ReadRange, read};
+use crate::vfs::references::piggyback;
+use crate::vfs::sessions::{OpenSession, Owner};
+use crate::vfs::write::{Stable, Written, write};
+
+pub(crate) const PAGE: u64 = 4096;
+
+/// The user that owns the files.
+pub(crate) fn owner() -> Credential {
+    Credential::of(1000, 1000, &[])
+}
+
+/// Someone else.
+pub(crate) fn other() -> Credential {
+    Credential::of(2000, 2000, &[])
+}
+
+pub(crate) struct World {
+    pub store: Arc<MemoryStore>,
+    pub export: Arc<Export>,
+    pub life: LifeWord,
+}
+
+impl World {
+    /// With so many frames, one of which holds change counters.
+    pub(crate) fn new(frames: u32) -> Self {
+        let nic = NicConfig {
+            tpt_entries: 1024,
+            ..NicConfig::default()
+        };
+        Self::with(
+            frames,
+            ExportConfig {
+                nic,
+                ..ExportConfig::default()
+            },
+        )
+    }
+
+    pub(crate) fn with(frames: u32, config: ExportConfig) -> Self {
+        Self::with_vm(frames, config, |vm| vm)
+    }
+
+    /// The NIC reaches the host through what `wrap` makes of it.
+    pub(crate) fn with_vm(
+        frames: u32,
+        config: ExportConfig,
+        wrap: impl FnOnce(Arc<dyn HostVm>) -> Arc<dyn HostVm>,
+    ) -> Self {
+        Self::of(frames, config, |store| store, wrap)
+    }
+
+    /// The export reaches the store through what `before` makes of it.
+    pub(crate) fn behind(
+        frames: u32,
+        before: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+    ) -> Self {
+        Self::of(frames, ExportConfig::default(), before, |vm| vm)
+    }
+
+    fn of(
+        frames: u32,
+        config: ExportConfig,
+        before: impl FnOnce(Arc<dyn Store>) -> Arc<dyn Store>,
+        wrap: impl FnOnce(Arc<dyn HostVm>) -> Arc<dyn HostVm>,
+    ) -> Self {
+        let arena = ArenaConfig {
+            frames,
+            layout: Layout::apart(PageSize::DEFAULT),
+            huge: false,
+            populate: false,
+        };
+        let arena = Arc::new(Arena::create(&arena).expect("an arena"));
+        let store = Arc::new(MemoryStore::new(1));
+        let behind = before(Arc::clone(&store) as Arc<dyn Store>);
+        let export = Export::with_vm(config, behind, arena, wrap);
+        Self {
+            store,
+            export: Arc::new(export),
+            life: LifeWord::in_memory(1).expect("a life word"),
+        }
+    }
+
+    /// A file of the owner's that all may read, with this content.
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> Arc<File> {
+        let new = SetAttributes {
+            mode: Some(0o644),
+            ..SetAttributes::default()
+        };
+        let how = CreateHow::Guarded(&new);
+        let root = self.store.root();
+        let created = self.store.create(&owner(), root, name.as_bytes(), how);
+        let object = created.expect("created").object;
+        if !content.is_empty() {
+            let wrote = self.store.write_at(&owner(), object, 0, content);
+            assert_eq!(wrote.expect("written"), content.len());
+        }
+        // What the store reports of this is not the tests' subject.
+        self.store.wait_events(std::time::Duration::ZERO);
+        self.export.file(object).expect("live")
+    }
+
+    pub(crate) fn read(&self, file: &Arc<File>, offset: u64, count: u32) -> Vec<u8> {
+        let (data, _) = self
+            .try_read(file, offset, count, Effort::MayBlock)
+            .expect("read");
+        data
+    }
+
+    pub(crate) fn try_read(
+        &self,
+        file: &Arc<File>,
+        offset: u64,
+        count: u32,
+        effort: Effort,
+    ) -> Result<(Vec<u8>, ReadDone), ReadFailed> {
+        let mut data = vec![0xEE; count as usize];
+        let range = ReadRange { offset, count };
+        let done = read(&self.export, &owner(), file, range, effort, &mut data)?;
+        data.truncate(done.count as usize);
+        Ok((data, done))
+    }
+
+    pub(crate) fn write<'d>(
+        &self,
+        file: &Arc<File>,
+        offset: u64,
+        data: impl Into<Gather<'d>>,
+    ) -> Written {
+        let data = data.into();
+        let length = data.len();
+        let written = write(&self.export, &owner(), file, offset, data, Stable::Unstable);
+        let written = written.expect("written");
+        assert_eq!(written.count as usize, length);
+        written
+    }
+
+    /// Acts on all outside changes reported so far.
+    pub(crate) fn observe(&self) {
+        crate::vfs::change::observe(&self.export, std::time::Duration::ZERO);
+    }
+
+    pub(crate) fn view(&self) -> ArenaView {
+        ArenaView::of(self.export.arena(), &self.life).expect("a view")
+    }
+
+    pub(crate) fn client(&self, who: &Credential) -> DirectClient {
+        DirectClient::new(&self.export, who)
+    }
+}
+
+const NONCE: Nonce = [5; 16];
+
+/// A client that was granted a session, on one attached connection.
+pub(crate) struct DirectClient {
+    export: Arc<Export>,
+    pub session: Arc<OpenSession>,
+    key: SessionKey,
+    connection: Connection,
+    sequence: u64,
+}
+
+impl DirectClient {
+    fn new(export: &Arc<Export>, who: &Credential) -> Self {
+        let nic = export.nic().expect("direct access");
+        let key = SessionKey::from_bytes([9; 32]);
+        let new = NewSession {
+            key: key.clone(),
+            mac: MacAlgorithm::Blake3,
+            one_sided: false,
+            credential: 0,
+            expires: Nanos(u64::MAX),
+            rekey_requests: u64::MAX / 4,
+            rekey_after: Nanos(u64::MAX / 4),
+            rekey_grace: Nanos(0),
+            now: clock::now(),
+        };
+        let opened = nic.open_session(new).expect("a session");
+        let id = opened.id();
+        let sessions = export.sessions();
+        let place = sessions
+            .reserve(Owner::Simulated(id.0), 1)
+            .expect("a place");
+        sessions.add(place, opened, who.clone(), (&Peer::Simulated(id.0), 0));
+        let mut connection = Connection::new(id.0, NONCE);
+        let attach = Attach {
+            session: id.0,
+            nonce: [6; 16],
+            one_sided: false,
+        };
+        let message = attach.seal(&key.attach_key(), &NONCE);
+        match nic.receive(&mut connection, &message, clock::now()) {
+            Verdict::Attach(request) => {
+                nic.attached(&mut connection, request, None);
+            }
+            other => panic!("not attached: {other:?}"),
+        }
+        Self {
+            session: sessions.get(id.0).expect("just added"),
+            export: Arc::clone(export),
+            key,
+            connection,
+            sequence: 0,
+        }
+    }
+
+    /// The references of the pages of a range, and no others.
+    pub(crate) fn references(
+        &self,
+        file: &Arc<File>,
+        offset: u64,
+        count: u32,
+    ) -> Vec<PageReference> {
+        let range = ReadRange { offset, count };
+        let pages = PageSize::DEFAULT.span(offset, count.into()).expect("pages");
+        let (found, _) = piggyback(&self.export, file, &self.session, range, 64);
+        let mut found: Vec<_> = found
+            .into_iter()
+            .filter(|reference| pages.contains(&reference.page))
+            .collect();
+        found.sort_by_key(|reference| reference.page);
+        found
+    }
+
+    /// The reference of one page.
+    pub(crate) fn reference(&self, file: &Arc<File>, page: u64) -> Option<Reference> {
+        let found = self.references(file, page * PAGE, 1);
+        found.first().map(|found| found.reference)
+    }
+
+    /// Where the file's change counter lies.
+    pub(crate) fn counter(&self, file: &Arc<File>) -> Option<Reference> {
+        let range = ReadRange {
+            offset: 0,
+            count: 1,
+        };
+        piggyback(&self.export, file, &self.session, range, 64).1
+    }
+
+    /// A guarded read of all that the reference covers.
+    pub(crate) fn read(&mut self, reference: &Reference) -> Result<Vec<u8>, Exception> {
+        self.sequence += 1;
+        let request = Request {
+            mac: MacAlgorithm::Blake3,
+            inline: true,
+            marked: false,
+            odd_generation: false,
+            session: self.session.nic().id().0,
+            connection: self.connection.number(),
+            sink_tag: 0,
+            sequence: self.sequence,
+            address: reference.address,
+            key: reference.key,
+            epoch: reference.epoch,
+            sink_offset: 0,
+            handle: reference.handle,
+            length: reference.length,
+        };
+        let message = request.seal(&self.key.mac_key(MacAlgorithm::Blake3, 0));
+        let nic = self.export.nic().expect("direct access");
+        match nic.receive(&mut self.connection, &message, clock::now()) {
+            Verdict::Read(transfer) => {
+                let mut data = vec![0; transfer.length as usize];
+                let arena = self.export.arena();
+                arena.copy_out(transfer.frame.frame(), transfer.offset, &mut data);
+                nic.finish(transfer);
+                Ok(data)
+            }
+            Verdict::Refused(answer) => {
+                let (completion, _) = Completion::parse(&answer).expect("a completion");
+                Err(completion.result.expect_err("a refusal"))
+            }
+            Verdict::Attach(_) | Verdict::NotAttached(_) => panic!("no attach was sent"),
+        }
+    }
+}

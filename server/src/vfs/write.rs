@@ -1,0 +1,467 @@
+//! Writing: all the branching of a write, and of what else changes a file's bytes or rights, top to bottom.
+//!
+//! The order of a write, under the locks of all pages that it touches: the store's write; revoke the old frames;
+//! show the new attributes; move the change counter; make new frames visible; acknowledge. So whoever saw the new
+//! attributes or the new counter can no longer get the old page, and whoever got the old page holds an old counter.
+//!
+//! Data that a peer may change meanwhile (they came by RDMA, into memory that a fabric may share) are copied once for each
+//! place that they go to: to the new frames before the store's write, and from those to the store, so that the page in
+//! memory is the one on disk. What gets no frame goes to the store alone, from where it lies.
+
+use std::ops::RangeInclusive;
+
+use odafs_fabric::memory::Gather;
+use odafs_fabric::sync::Arc;
+
+use crate::store::{
+    Attributes, Credential, FileType, ObjectId, SetAttributes, SetTime, Status, StoreError, Time,
+};
+use crate::vfs::around::{Around, Before};
+use crate::vfs::attributes::attributes;
+use crate::vfs::change::{self, Recording};
+use crate::vfs::export::Export;
+use crate::vfs::file::{File, LEAF_PAGES, Leaf, PageLock, Standing};
+use crate::vfs::metrics::Reason;
+use crate::vfs::syncs::Synced;
+
+mod pages;
+
+/// How stable the data of a write shall be when it returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stable {
+    /// They may be lost until a commit.
+    Unstable,
+    /// The data, and what it takes to read them again, are on stable storage.
+    DataSync,
+    /// The data and all attributes are on stable storage.
+    FileSync,
+}
+
+/// A change that was refused, and the attributes around it as far as they are known.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused {
+    /// Why.
+    pub error: StoreError,
+    /// The file before and after.
+    pub around: Around,
+}
+
+impl Refused {
+    fn plain(error: impl Into<StoreError>) -> Self {
+        Self {
+            error: error.into(),
+            around: Around::default(),
+        }
+    }
+
+    /// Nothing was changed.
+    fn unchanged(export: &Export, file: &File, error: impl Into<StoreError>) -> Self {
+        Self {
+            error: error.into(),
+            around: Around {
+                before: None,
+                after: attributes(export, file.object()).ok(),
+            },
+        }
+    }
+}
+
+/// What became of a write.
+#[derive(Clone, Copy, Debug)]
+pub struct Written {
+    /// Bytes written: at least one, fewer than given if space ran out.
+    pub count: u32,
+    /// How far they got; never less than asked for.
+    pub committed: Stable,
+    /// Write verifier: another one whenever unstable data may have been lost.
+    pub verifier: [u8; 8],
+    /// The file before and after.
+    pub around: Around,
+}
+
+/// The largest file (RFC 1813 `maxfilesize`): what a signed 64-bit offset can reach.
+const SIZE_MAX: u64 = i64::MAX as u64;
+
+/// Writes `data` at `offset`. May block.
+pub fn write<'d>(
+    export: &Export,
+    who: &Credential,
+    file: &Arc<File>,
+    offset: u64,
+    data: impl Into<Gather<'d>>,
+    stable: Stable,
+) -> Result<Written, Refused> {
+    let data = &data.into();
+    let length = data.len() as u64;
+    let end = offset
+        .checked_add(length)
+        .filter(|end| *end <= SIZE_MAX)
+        .ok_or_else(|| Refused::unchanged(export, file, Status::FBig))?;
+    // From before the data: if a sync fails in between, the client will see that the verifier is another.
+    let (verifier, failures) = (export.verifier(), file.syncs().failures());
+    let settle = || match stable {
+        Stable::Unstable if !export.store().wants_sync() => Ok(verifier),
+        _ => sync(export, file, stable != Stable::FileSync),
+    };
+    let (count, around) = match data.is_empty() {
+        // The store refuses who may not write, and does nothing else.
+        true => {
+            let judged = || export.store().write_from(who, file.object(), offset, data);
+            let (settled, around) = with_looks(export, file, || judged().and_then(|_| settle()));
+            settled.map_err(|error| Refused { error, around })?;
+            (0, around)
+        }
+        false => {
+            let put = Put {
+                export,
+                who,
+                file,
+                offset,
+                data,
+            };
+            let (count, around) = put.run(end)?;
+            settle().map_err(|error| Refused { error, around })?;
+            // Someone else's sync of the file has failed meanwhile, and may have been told of the loss of these bytes. To
+            // ask for them again would be wrong: they may be there, and others may have written over them since.
+            if stable != Stable::Unstable && file.syncs().failures() != failures {
+                let error = Status::Io.into();
+                return Err(Refused { error, around });
+            }
+            (count, around)
+        }
+    };
+    export.metrics().writes.increment();
+    export.metrics().written_bytes.add(count.into());
+    Ok(Written {
+        count,
+        committed: stable,
+        verifier,
+        around,
+    })
+}
+
+/// COMMIT: all that was written is on stable storage when it returns; the write verifier. May block.
+pub fn commit(export: &Export, file: &Arc<File>) -> Result<([u8; 8], Around), Refused> {
+    let (synced, around) = with_looks(export, file, || sync(export, file, true));
+    let verifier = synced.map_err(|error| Refused { error, around })?;
+    Ok((verifier, around))
+}
+
+/// After a failure the kernel may have dropped what it could not write, and it tells only one of us: all that
+/// was not yet stable counts as lost, and the verifier says so before anyone is answered, as do the file's pages. Gives the
+/// verifier as of then. Nobody who calls this holds the file's gate.
+fn sync(export: &Export, file: &Arc<File>, data_only: bool) -> Synced {
+    file.syncs().share(!data_only, |with_times| {
+        match export.store().sync(file.object(), !with_times) {
+            Ok(()) => {
+                export.metrics().syncs.increment();
+                Ok(export.verifier())
+            }
+            Err(error) => {
+                export.change_verifier();
+                export.metrics().failed_syncs.increment();
+                change::start_over(export, file);
+                Err(error)
+            }
+        }
+    })
+}
+
+/// The attributes around what changes none of them: if they are others afterwards, that was someone else's doing.
+fn with_looks<T>(export: &Export, file: &File, act: impl FnOnce() -> T) -> (T, Around) {
+    let look = || attributes(export, file.object()).ok();
+    let before = look().as_ref().map(Before::from);
+    let done = act();
+    let after = look();
+    let now = after.as_ref().map(Before::from);
+    let before = before.filter(|_| before == now);
+    (done, Around { before, after })
+}
+
+/// What became of the data of a write.
+struct Done {
+    /// Bytes written.
+    written: Result<usize, StoreError>,
+    /// The attributes around it.
+    around: Around,
+    /// They show that someone else was at the file too.
+    foreign: bool,
+}
+
+/// The data of a write on its way.
+#[derive(Clone, Copy)]
+struct Put<'a> {
+    export: &'a Export,
+    who: &'a Credential,
+    file: &'a Arc<File>,
+    offset: u64,
+    data: &'a Gather<'a>,
+}
+
+impl Put<'_> {
+    fn store(&self, data: &Gather<'_>) -> Result<usize, StoreError> {
+        let store = self.export.store();
+        store.write_from(self.who, self.file.object(), self.offset, data)
+    }
+
+    /// All of it. `end` is where it ends.
+    fn run(&self, end: u64) -> Result<(u32, Around), Refused> {
+        let done = self.within_size(end).unwrap_or_else(|| self.extending());
+        let mut around = done.around;
+        if done.foreign {
+            // What this finds is an outside change's business, not the write's.
+            let _ = change::take_note(self.export, self.file);
+            around = Around {
+                before: None,
+                after: attributes(self.export, self.file.object()).ok(),
+            };
+        }
+        match done.written {
+            Ok(count) => Ok((count as u32, around)),
+            Err(error) => Err(Refused { error, around }),
+        }
+    }
+
+    /// A write that leaves the size alone, beside other readers and writers of the file. `None`: it does not.
+    fn within_size(&self, end: u64) -> Option<Done> {
+        let gate = self.file.enter_blocking();
+        let size = self.file.attributes().size;
+        (end <= size).then(|| self.put(&gate, size))
+    }
+
+    /// A write beyond the end, alone. (Or no longer beyond it, which does no harm.)
+    fn extending(&self) -> Done {
+        let gate = self.file.close();
+        let size = self.file.attributes().size;
+        self.put(&gate, size)
+    }
+
+    fn put(&self, gate: &Standing, size: u64) -> Done {
+        if gate.gone {
+            return Done {
+                written: Err(Status::Stale.into()),
+                around: Around::default(),
+                foreign: false,
+            };
+        }
+        let pages = self
+            .export
+            .page()
+            .span(self.offset, self.data.len() as u64)
+            .expect("there is data");
+        let leaves = self.leaves(&pages);
+        // The page that holds the old end is about to be longer than its references say. If the write touches it, it is
+        // dealt with among the others. The gate is closed then, so nobody else holds its lock for long.
+        let extends = self.offset + self.data.len() as u64 > size;
+        let old_end = size.checked_sub(1).filter(|_| extends);
+        let old_end = old_end
+            .map(|last| self.export.page().index(last))
+            .filter(|page| !pages.contains(page));
+        let old_leaf = old_end.and_then(|page| Some((page, self.file.find_leaf(page)?)));
+        let mut old_lock = old_leaf
+            .as_ref()
+            .map(|(page, leaf)| leaf.lock(Leaf::slot(*page)));
+        let mut locks: Vec<PageLock<'_>> = pages
+            .map(|page| leaf_of(&leaves, page).lock(Leaf::slot(page)))
+            .collect();
+
+        // Of what may change meanwhile one copy counts, and the store is to get that one.
+        let full_size = size.max(self.offset + self.data.len() as u64);
+        // Who may not write gets no frames for it: to write nothing judges, and does nothing else.
+        let judged = match self.data.is_fixed() {
+            true => Ok(0),
+            false => self.store(&Gather::new()),
+        };
+        let ahead = (!self.data.is_fixed() && judged.is_ok())
+            .then(|| self.prepare_all(&locks, size, full_size));
+        let copied = ahead.as_ref().map(|new| self.copied(&locks, new));
+        let data = copied.as_ref().unwrap_or(self.data);
+
+        let recording = Recording::begin(self.export, self.file);
+        // No other write comes between these attributes and those behind ours.
+        let before = Before::from(&self.file.attributes());
+        self.file.reports().expect_own();
+        let written = judged.and_then(|_| self.store(data));
+        self.file.reports().expect_own();
+        drop(copied);
+        let new_size = match &written {
+            Ok(count) => size.max(self.offset + *count as u64),
+            Err(_) => size,
+        };
+        // Whoever sees the new attributes can no longer read the old pages.
+        self.revoke(&mut locks, &written);
+        if let Some(lock) = old_lock.as_mut().filter(|_| new_size != size) {
+            self.export.cache().retire(lock, Reason::Size);
+        }
+        let (after, foreign) = recording.end(new_size);
+        match &written {
+            // What else is in the pages nobody knows.
+            Ok(_) if foreign => self.retire_pages(&mut locks, Reason::Outside),
+            Ok(count) if *count == self.data.len() => {
+                let new = ahead.unwrap_or_else(|| self.prepare_all(&locks, size, new_size));
+                self.replace_pages(&mut locks, new);
+            }
+            // The disk is full, or close to it: the store shall say how far it came.
+            Ok(_) => self.retire_pages(&mut locks, Reason::Write),
+            // Times may move even if no byte does.
+            Err(error) if error.may_be_partial() || before != Before::from(&after) => {
+                self.file.counter().bump();
+            }
+            Err(_) => {}
+        }
+        drop((old_lock, locks));
+        for leaf in &leaves {
+            self.file.prune(leaf);
+        }
+        let around = Around {
+            before: Some(before),
+            after: Some(after),
+        };
+        Done {
+            written,
+            around,
+            foreign,
+        }
+    }
+
+    /// The leaves of pages, each once.
+    fn leaves(&self, pages: &RangeInclusive<u64>) -> Vec<Arc<Leaf>> {
+        let (first, last) = (Leaf::first_of(*pages.start()), *pages.end());
+        (first..=last)
+            .step_by(LEAF_PAGES as usize)
+            .map(|page| self.file.leaf(page))
+            .collect()
+    }
+
+    /// Makes the references to the pages worth nothing, unless the write was refused. Of a write that failed nobody knows
+    /// how much has arrived: the store shall say.
+    fn revoke(&self, locks: &mut [PageLock<'_>], written: &Result<usize, StoreError>) {
+        let cache = self.export.cache();
+        for lock in locks {
+            match written {
+                Ok(_) => cache.outdate(lock),
+                Err(error) if error.may_be_partial() => cache.retire(lock, Reason::Write),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The store shall say what the pages are.
+    fn retire_pages(&self, locks: &mut [PageLock<'_>], reason: Reason) {
+        for lock in locks {
+            self.export.cache().retire(lock, reason);
+        }
+        self.file.counter().bump();
+    }
+}
+
+/// The one of neighbouring leaves that a page is in.
+fn leaf_of(leaves: &[Arc<Leaf>], page: u64) -> &Arc<Leaf> {
+    &leaves[((page - leaves[0].first()) / LEAF_PAGES) as usize]
+}
+
+/// SETATTR of any object. With `guard`, only if the object's ctime is still that (else NOTSYNC). May block.
+pub fn set_attributes(
+    export: &Export,
+    who: &Credential,
+    object: ObjectId,
+    new: &SetAttributes,
+    guard: Option<Time>,
+) -> Result<Around, Refused> {
+    let store = export.store();
+    let before = store.getattr(object).map_err(Refused::plain)?;
+    if before.kind != FileType::Regular {
+        return set_plain(export, who, object, new, (guard, before));
+    }
+    let file = export.file(object).map_err(Refused::plain)?;
+    let around = set_file(export, who, &file, new, guard)?;
+    sync(export, &file, false).map_err(|error| Refused { error, around })?;
+    Ok(around)
+}
+
+/// SETATTR of a regular file, but for its sync.
+fn set_file(
+    export: &Export,
+    who: &Credential,
+    file: &Arc<File>,
+    new: &SetAttributes,
+    guard: Option<Time>,
+) -> Result<Around, Refused> {
+    let (store, object) = (export.store(), file.object());
+    let gate = file.close();
+    if gate.gone {
+        return Err(Refused::plain(Status::Stale));
+    }
+    let before = store.getattr(object).map_err(Refused::plain)?;
+    check_guard(guard, &before)?;
+    change::absorb_if_foreign(export, file, &before);
+
+    // A time of modification that is set is reported as a write is.
+    let is_reported = new.size.is_some() || new.mtime != SetTime::Keep;
+    let expect = || is_reported.then(|| file.reports().expect_own());
+    expect();
+    let set = store.setattr(who, object, new);
+    expect();
+    // A refusal may come after a part of it was done.
+    let after = set.or_else(|_| store.getattr(object));
+    let asked = match &set {
+        Err(error) if !error.may_be_partial() => None,
+        _ => new.size,
+    };
+    change::absorb_own(export, file, (&before, after.as_ref().ok()), asked);
+    let around = Around {
+        before: Some(Before::from(&before)),
+        after: after.ok(),
+    };
+    match set {
+        Ok(_) => Ok(around),
+        Err(error) => Err(Refused { error, around }),
+    }
+}
+
+/// SETATTR of what has no pages.
+fn set_plain(
+    export: &Export,
+    who: &Credential,
+    object: ObjectId,
+    new: &SetAttributes,
+    (guard, before): (Option<Time>, Attributes),
+) -> Result<Around, Refused> {
+    check_guard(guard, &before)?;
+    let before = Before::from(&before);
+    let store = export.store();
+    let set = store.setattr(who, object, new);
+    match set.and_then(|after| store.sync(object, false).map(|()| after)) {
+        Ok(after) => Ok(Around {
+            before: Some(before),
+            after: Some(after),
+        }),
+        Err(error) => Err(Refused {
+            error,
+            around: Around {
+                before: Some(before),
+                after: store.getattr(object).ok(),
+            },
+        }),
+    }
+}
+
+fn check_guard(guard: Option<Time>, now: &Attributes) -> Result<(), Refused> {
+    if guard.is_none_or(|ctime| ctime == now.ctime) {
+        return Ok(());
+    }
+    Err(Refused {
+        error: Status::NotSync.into(),
+        around: Around {
+            before: Some(Before::from(now)),
+            after: Some(*now),
+        },
+    })
+}
+
+#[cfg(test)]
+#[path = "write_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+mod attribute_tests;
