@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| odafs_server::store::tar::fuzz(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| odafs_server::store::tar::fuzz::index(bytes));

@@ -13,8 +13,6 @@ use super::{cost::Mean, growth::Growth, order::CLASSES};
 
 /// A hit, for each page until one was timed: a copy of a page from memory.
 const HIT_NS: f64 = 500.0;
-/// Pages of a read, by class, until one came.
-const PAGES: [f64; CLASSES] = [1.0, 1.0, 1.0, 4.0, 16.0, 64.0];
 /// Keeping a page, until it was timed: another copy.
 const PUT_NS: f64 = 250.0;
 /// A look that finds nothing: a line from memory.
@@ -25,8 +23,9 @@ const CHANCE: f64 = 0.25;
 const MARGIN: f64 = 0.05;
 
 /// What is known of the data cache.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Keep {
+    page_bytes: usize,
     hits: [Mean; CLASSES],
     put: Mean,
     /// Pages of a read; none while that is not known.
@@ -37,6 +36,19 @@ pub struct Keep {
 }
 
 impl Keep {
+    /// Nothing is known yet of a cache with pages of so many bytes.
+    pub fn of_pages(page_bytes: usize) -> Self {
+        Self {
+            page_bytes,
+            hits: Default::default(),
+            put: Mean::default(),
+            pages: Default::default(),
+            keeps: Default::default(),
+            chance: None,
+            growth: Growth::default(),
+        }
+    }
+
     /// A hit of this class took so long.
     pub fn hit(&mut self, class: usize, ns: u64) {
         self.hits[class].add(ns);
@@ -49,12 +61,17 @@ impl Keep {
 
     /// A read of this class was of so many pages.
     pub fn spans(&mut self, class: usize, pages: u32) {
-        self.pages[class].add(pages.into());
+        // A read of nothing says nothing.
+        if pages > 0 {
+            self.pages[class].add(pages.into());
+        }
     }
 
     /// Pages of a read of this class; as long as none came, what is likely.
     pub fn pages(&self, class: usize) -> f64 {
-        self.pages[class].known().unwrap_or(PAGES[class])
+        // Those of the longest read of the class; where there is no longest one, of four times the class before.
+        let likely = || ((256usize << (2 * class)) / self.page_bytes.max(1)).max(1) as f64;
+        self.pages[class].known().unwrap_or_else(likely)
     }
 
     /// `count` reads of this class, whose pages are kept, were no hits and took so long each.
@@ -128,7 +145,7 @@ mod tests {
     fn with_chance(chance: f64) -> Keep {
         Keep {
             chance: Some(chance),
-            ..Keep::default()
+            ..Keep::of_pages(4096)
         }
     }
 
@@ -169,12 +186,25 @@ mod tests {
     }
 
     #[test]
+    fn pages_of_a_read_are_those_of_its_cache() {
+        let pages = |bytes| -> [f64; CLASSES] {
+            let keep = Keep::of_pages(bytes);
+            std::array::from_fn(|class| keep.pages(class))
+        };
+        assert_eq!(pages(4096), [1.0, 1.0, 1.0, 4.0, 16.0, 64.0]);
+        assert_eq!(pages(65536), [1.0, 1.0, 1.0, 1.0, 1.0, 4.0]);
+        let mut keep = Keep::of_pages(4096);
+        keep.spans(4, 0);
+        assert_eq!(keep.pages(4), 16.0);
+    }
+
+    #[test]
     fn a_choice_stands_while_little_is_to_be_won() {
         let mut keep = with_chance(0.5);
         assert!(keep.decide(2, 2000.0, 2000.0));
         // Where both cost the same, what was chosen stays.
         let even_ns = HIT_NS + PUT_NS + LOOK_NS;
         assert!(keep.decide(2, even_ns, even_ns));
-        assert!(!Keep::default().decide(3, even_ns, even_ns));
+        assert!(!Keep::of_pages(4096).decide(3, even_ns, even_ns));
     }
 }

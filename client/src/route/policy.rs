@@ -86,7 +86,7 @@ impl Policy {
             classes: Default::default(),
             stale: Default::default(),
             server: Record::default(),
-            cache: cached.map(|page_bytes| (Keep::default(), SizeClass::of(page_bytes))),
+            cache: cached.map(|page_bytes| (Keep::of_pages(page_bytes), SizeClass::of(page_bytes))),
             jitter: Jitter(seed),
             settled: Settled::default(),
             switches: 0,

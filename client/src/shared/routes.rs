@@ -131,7 +131,7 @@ impl Shared {
         let counts = self.shards.counts(asked.shard);
         counts.read_by(asked.shard, RouteTaken::Cache, 1);
         counts.bytes_read.add(asked.shard, bytes as u64);
-        self.tell(file, asked, ReadOutcome::Hit, asked.took_ns());
+        self.tell(file, asked, ReadOutcome::Hit, asked.took_ns(), 1);
     }
 
     /// A read of one page was served so.
@@ -140,7 +140,8 @@ impl Shared {
         let counts = self.shards.counts(asked.shard);
         counts.read_by(asked.shard, RouteTaken::from(fetched.by), 1);
         counts.bytes_read.add(asked.shard, fetched.bytes as u64);
-        self.tell(file, asked, ReadOutcome::Read(fetched.by), fetched.took_ns);
+        let outcome = ReadOutcome::Read(fetched.by);
+        self.tell(file, asked, outcome, fetched.took_ns, 1);
     }
 
     /// What a batch of requests came to. Its time counts only where all of it took one route.
@@ -156,22 +157,15 @@ impl Shared {
                 self.policy.lock().refusal_took(asked.asked.class, *ns);
             }
         }
-        if asked.asked.is_timed() {
-            self.policy.lock().spans(asked.asked.class, told.pages);
-        }
         let pure = told.direct.is_none() || told.by_rpc == 0;
         let outcome = match (told.direct, told.by_rpc) {
             _ if !told.refused.is_empty() => ReadOutcome::Refused(&told.refused),
             (Some(direct), _) => ReadOutcome::Read(direct),
-            (None, 0) => return self.tell(file, asked, ReadOutcome::Hit, took_ns),
+            (None, 0) => return self.tell(file, asked, ReadOutcome::Hit, took_ns, told.pages),
             (None, _) => ReadOutcome::Read(Choice::Rpc),
         };
-        self.tell(
-            file,
-            asked,
-            outcome,
-            took_ns.filter(|_| pure && !told.mixed),
-        );
+        let took_ns = took_ns.filter(|_| pure && !told.mixed);
+        self.tell(file, asked, outcome, took_ns, told.pages);
     }
 
     #[inline]
@@ -181,15 +175,16 @@ impl Shared {
         asked: &TimedRead,
         outcome: ReadOutcome<'_>,
         took_ns: Option<u64>,
+        pages: u32,
     ) {
         let tick = &file.ticks[asked.shard.index()];
         if let Some(news) = asked.asked.count(tick, outcome, took_ns) {
-            self.tell_policy(file, &news);
+            self.tell_policy(file, &news, (asked.asked.class, pages));
         }
     }
 
     #[cold]
-    fn tell_policy(&self, file: &FileState, news: &News<'_>) {
+    fn tell_policy(&self, file: &FileState, news: &News<'_>, (class, pages): (SizeClass, u32)) {
         if self.options.route != Route::Policy {
             return;
         }
@@ -199,6 +194,7 @@ impl Shared {
         if let Some(reuse) = &self.reuse {
             policy.set_chance(reuse.chance());
         }
+        policy.spans(class, pages);
         news.tell(&mut policy, &mut record, &file.orders, now);
         if let Some(cache) = &self.cache {
             let (frames, ns) = cache.take_growth();

@@ -25,6 +25,7 @@ const NOBODY: u32 = 65534;
 /// Most that an archive may hold. An object takes some 250 bytes of memory, and its name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
+    /// Also of names, of which an object may have several.
     pub objects: usize,
     /// Names and targets of links together, bytes.
     pub names: usize,
@@ -99,6 +100,7 @@ impl Index {
             bounds,
             nodes: Vec::new(),
             names: 0,
+            entries: 0,
             left_out: 0,
             implied: 0,
             template: root,
@@ -129,6 +131,7 @@ struct Reader<'a> {
     bounds: Bounds,
     nodes: Vec<Node>,
     names: usize,
+    entries: usize,
     left_out: u64,
     implied: u64,
     template: Attributes,
@@ -216,9 +219,9 @@ impl Reader<'_> {
                     said.path = said.path.or(long_path.take());
                     said.link = said.link.or(long_link.take());
                     (long_path, long_link) = (None, None);
-                    // Links have no data; some programs tell the size of what they name all the same.
+                    // No data follow these types (POSIX), whatever size some programs tell.
                     let size = match flag {
-                        b'1' | b'2' => 0,
+                        b'1'..=b'6' => 0,
                         _ => said.size.unwrap_or(told),
                     };
                     let data = self.after_map(&header, data)?;
@@ -301,7 +304,8 @@ impl Reader<'_> {
         (offset, data): (u64, u64),
         size: u64,
     ) -> Result<(), Refused> {
-        let path = said.path.unwrap_or_else(|| header.path());
+        let path = said.sparse_name.or(said.path);
+        let path = path.unwrap_or_else(|| header.path());
         let link = said.link.unwrap_or_else(|| header.link().to_vec());
         if path.len().max(link.len()) as u64 > PATH_MAX {
             let what = format!("a path is longer than {PATH_MAX} bytes");
@@ -317,13 +321,13 @@ impl Reader<'_> {
             b'4' => (FileType::Block, Body::Special),
             b'6' => (FileType::Fifo, Body::Special),
             b'V' => return Ok(()),
-            b'S' => return self.leave_out(offset, &path, "it is a sparse file"),
-            b'M' => return self.leave_out(offset, &path, "it began in another archive"),
+            b'S' => return self.leave_out_all(offset, &path, "it is a sparse file"),
+            b'M' => return self.leave_out_all(offset, &path, "it began in another archive"),
             // What is unknown is a file: so says POSIX.
             _ => (FileType::Regular, Body::File(data)),
         };
         if said.sparse {
-            return self.leave_out(offset, &path, "it is a sparse file");
+            return self.leave_out_all(offset, &path, "it is a sparse file");
         }
         let id = |own: Option<i64>, told: Option<i64>| {
             let id = own.or(told).and_then(|id| u32::try_from(id).ok());
@@ -431,7 +435,7 @@ impl Reader<'_> {
             Some(place) => place,
             None => {
                 if let Body::Symlink(target) = &body {
-                    self.names += target.len();
+                    self.hold(offset, target.len())?;
                 }
                 self.add(offset, body, attributes)?
             }
@@ -483,10 +487,11 @@ impl Reader<'_> {
     }
 
     fn enter(&mut self, offset: u64, parent: u32, name: &[u8], child: u32) -> Result<(), Refused> {
-        self.names += name.len();
-        let most = self.bounds.names;
-        if self.names > most {
-            let what = format!("names take more than {most} bytes");
+        self.hold(offset, name.len())?;
+        self.entries += 1;
+        let most = self.bounds.objects;
+        if self.entries > most {
+            let what = format!("there are more than {most} names");
             return Err(Refused::TooMuch { offset, what });
         }
         let node = &mut self.nodes[child as usize];
@@ -498,6 +503,17 @@ impl Reader<'_> {
         }
         if let Body::Directory(names) = &mut self.nodes[parent as usize].body {
             names.growing.insert(name.into(), child);
+        }
+        Ok(())
+    }
+
+    /// Counts bytes of a name or a target that is kept.
+    fn hold(&mut self, offset: u64, bytes: usize) -> Result<(), Refused> {
+        self.names += bytes;
+        let most = self.bounds.names;
+        if self.names > most {
+            let what = format!("names take more than {most} bytes");
+            return Err(Refused::TooMuch { offset, what });
         }
         Ok(())
     }
@@ -524,6 +540,19 @@ impl Reader<'_> {
             links,
             ..by
         };
+    }
+
+    /// Leaves out the earlier file of its name as well: what that holds is out of date.
+    fn leave_out_all(&mut self, offset: u64, path: &[u8], why: &str) -> Result<(), Refused> {
+        if let Ok(parts) = components(path)
+            && let Some((name, parents)) = parts.split_last()
+            && let Some(parent) = self.walk(parents)
+            && let Some(old) = self.child(parent, name)
+            && !matches!(self.nodes[old as usize].body, Body::Directory(_))
+        {
+            self.remove(parent, name, old);
+        }
+        self.leave_out(offset, path, why)
     }
 
     fn leave_out(&mut self, offset: u64, path: &[u8], why: &str) -> Result<(), Refused> {

@@ -13,6 +13,8 @@ pub(super) struct Extended {
     pub gid: Option<i64>,
     /// The member has holes, and its data are not as they will be read.
     pub sparse: bool,
+    /// Its path then: the other one is where a program that knows of no holes puts the data.
+    pub sparse_name: Option<Vec<u8>>,
 }
 
 impl Extended {
@@ -27,17 +29,36 @@ impl Extended {
             let value = &value[1..];
             let whole = || std::str::from_utf8(value).ok()?.parse().ok();
             match key {
+                // Without a value it takes back what was said.
+                _ if value.is_empty() => self.take_back(key),
                 b"path" => self.path = Some(value.to_vec()),
                 b"linkpath" => self.link = Some(value.to_vec()),
                 b"size" => self.size = Some(decimal(value).ok_or("a size is no number")?),
                 b"mtime" => self.mtime = Some(time(value).ok_or("a time is no number")?),
                 b"uid" => self.uid = Some(whole().ok_or("a user id is no number")?),
                 b"gid" => self.gid = Some(whole().ok_or("a group id is no number")?),
-                _ if key.starts_with(b"GNU.sparse.") => self.sparse = true,
+                _ if key.starts_with(b"GNU.sparse.") => {
+                    self.sparse = true;
+                    if key == b"GNU.sparse.name" {
+                        self.sparse_name = Some(value.to_vec());
+                    }
+                }
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    fn take_back(&mut self, key: &[u8]) {
+        match key {
+            b"path" => self.path = None,
+            b"linkpath" => self.link = None,
+            b"size" => self.size = None,
+            b"mtime" => self.mtime = None,
+            b"uid" => self.uid = None,
+            b"gid" => self.gid = None,
+            _ => {}
+        }
     }
 }
 
@@ -66,6 +87,11 @@ fn time(value: &[u8]) -> Option<Time> {
     }
     let digits = fraction.bytes().chain(std::iter::repeat(b'0')).take(9);
     let nanoseconds = digits.fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'));
+    // Of -0.5 the whole part alone does not tell that it is before 1970.
+    let seconds = match whole.starts_with('-') {
+        true => seconds.min(-1),
+        false => seconds,
+    };
     Some(clamped(seconds, nanoseconds))
 }
 
@@ -103,6 +129,10 @@ mod tests {
             })
         );
         assert_eq!((said.size, said.uid), (Some(100), Some(-2)));
+        said.take(b"8 size=\n8 path=\n7 uid=\n14 mtime=-0.5\n")
+            .unwrap();
+        assert_eq!((said.size, said.uid, said.path.clone()), (None, None, None));
+        assert_eq!(said.mtime, Some(clamped(0, 0)));
         for bad in [
             b"x path=a\n".as_slice(),
             b"99 path=a\n",
