@@ -110,6 +110,19 @@ pub(crate) fn refused<T>(result: Result<T>, status: Status) {
     }
 }
 
+/// Asks as clients do: again, while the store is too busy to say.
+fn patiently<T>(ask: impl Fn() -> Result<T>) -> Result<T> {
+    for _ in 0..1000 {
+        match ask() {
+            Err(error) if error.status == Status::Jukebox => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            said => return said,
+        }
+    }
+    ask()
+}
+
 /// Lists in steps of `chunk`.
 pub(crate) fn list(
     store: &dyn Store,
