@@ -144,6 +144,18 @@ fn a_program_in_c_outlives_its_server() {
     assert!(child.wait().unwrap().success());
 }
 
+/// Whether every thread of a process is stopped (`T` in proc(5)).
+fn stopped(pid: u32) -> bool {
+    std::fs::read_dir(format!("/proc/{pid}/task"))
+        .expect("its threads")
+        .all(|thread| {
+            let path = thread.expect("a thread").path().join("stat");
+            let stat = std::fs::read_to_string(path).expect("its state");
+            let (_, rest) = stat.rsplit_once(')').expect("a name in brackets");
+            rest.trim_start().starts_with('T')
+        })
+}
+
 #[test]
 fn a_ring_on_a_stopped_server_ends_within_a_few_deadlines() {
     use std::io::{BufRead as _, Write as _};
@@ -170,6 +182,10 @@ fn a_ring_on_a_stopped_server_ends_within_a_few_deadlines() {
         );
     };
     signal("-STOP");
+    // The signal is sent; each of its threads stops when it sees that.
+    while !stopped(world.server.pid()) {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
     child.stdin.take().unwrap().write_all(b"\n").unwrap();
     let ended = child.wait().unwrap();
     signal("-CONT");
