@@ -6,10 +6,10 @@ use std::{
     ops::{Deref, DerefMut},
 };
 
-/// Registered memory: [`File::read_into`](crate::File::read_into) has the server write to it by RDMA, under a tag for that
-/// read alone, which has ended when it returns. Between reads it is the caller's, as a slice.
+/// Registered memory. [`File::read_into`](crate::File::read_into) has the server write to it by RDMA, under a tag for
+/// that read alone, which is no longer valid when it returns. Between reads the memory is the caller's, as a slice.
 ///
-/// It belongs to no connection: any client may read into it.
+/// A buffer belongs to no connection: any client may read into it.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -27,10 +27,10 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// Zeroed memory.
+    /// Zeroed memory of this many bytes.
     ///
     /// # Errors
-    /// `bytes` is 0, or there is no memory left.
+    /// `bytes` is 0, or the system has no memory left.
     pub fn new(bytes: usize) -> io::Result<Self> {
         Ok(Self {
             memory: Some(Own::new(bytes)?),

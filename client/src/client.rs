@@ -30,8 +30,8 @@ use std::{
     time::Duration,
 };
 
-/// A connection to one export of a server. Cheap to clone; all clones share caches and connections, and all may be
-/// used from many threads at once.
+/// A connection to one export of a server. It is cheap to clone. All clones share caches and connections, and many
+/// threads may use them at once.
 ///
 /// An absolute path begins with the export's name, as in a URL; a relative one starts at the URL's path.
 #[derive(Clone)]
@@ -43,12 +43,12 @@ impl Client {
     /// Connects with the default [`Options`].
     ///
     /// # Errors
-    /// The URL is malformed, nothing answers, or no export holds the URL's path.
+    /// The URL is malformed, no server answers, no export holds the URL's path, or a call fails.
     pub fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::connect_with(&url.parse()?, Options::default())
     }
 
-    /// Connects.
+    /// Connects with these options.
     ///
     /// # Errors
     /// As [`connect`](Self::connect), and when the server does not grant a route that the options insist on.
@@ -59,7 +59,7 @@ impl Client {
         })
     }
 
-    /// Connects over a fabric of the caller's. Of the URL only the path counts.
+    /// Connects over a fabric that the caller brings. Only the path of the URL counts.
     ///
     /// # Errors
     /// As [`connect_with`](Self::connect_with).
@@ -85,7 +85,7 @@ impl Client {
         }
     }
 
-    /// The URL that it was connected with.
+    /// The URL with which the client connected.
     pub fn url(&self) -> &Url {
         &self.shared.url
     }
@@ -114,7 +114,7 @@ impl Client {
         }
     }
 
-    /// What was counted so far, by all clones.
+    /// The counters of all clones since the client connected.
     pub fn statistics(&self) -> Statistics {
         let shared = &self.shared;
         let mut all = Statistics::default();
@@ -149,7 +149,7 @@ impl Client {
     /// Opens a file for reading and writing, and checks what is cached of it against the server.
     ///
     /// # Errors
-    /// There is none, it is a directory, or the call failed.
+    /// No such file exists, it is a directory, or the call failed.
     pub fn open(&self, path: impl AsRef<Path>) -> Result<File, PathError> {
         let path = path.as_ref();
         let size = |file: &File| file.state().attributes().map_or(0, |known| known.size);
@@ -185,7 +185,7 @@ impl Client {
         File::new(self.clone(), state, path.into())
     }
 
-    /// Makes a file, or cuts an existing one to nothing.
+    /// Creates a file, or truncates an existing one to 0 bytes.
     ///
     /// # Errors
     /// As [`create_with`](Self::create_with).
@@ -193,10 +193,10 @@ impl Client {
         self.create_with(path, &CreateOptions::default())
     }
 
-    /// Makes a file that does not exist yet.
+    /// Creates a file that does not exist yet.
     ///
     /// # Errors
-    /// As [`create_with`](Self::create_with), and when it exists.
+    /// As [`create_with`](Self::create_with), and if the file exists.
     pub fn create_new(&self, path: impl AsRef<Path>) -> Result<File, PathError> {
         self.create_with(
             path,
@@ -207,10 +207,10 @@ impl Client {
         )
     }
 
-    /// Makes a file.
+    /// Creates a file with these options.
     ///
     /// # Errors
-    /// The server refused it (no such directory, no right, read-only, no space), or the call failed.
+    /// The server refused to create it (no such directory, no right, read-only, no space), or the call failed.
     pub fn create_with(
         &self,
         path: impl AsRef<Path>,
@@ -252,7 +252,7 @@ impl Client {
         Ok(self.file(shown(path), &made))
     }
 
-    /// What is known about a file; symbolic links are followed.
+    /// The attributes of a file. Symbolic links are followed.
     ///
     /// # Errors
     /// There is no such file, or the call failed.
@@ -260,7 +260,7 @@ impl Client {
         self.stat_at(path.as_ref(), true)
     }
 
-    /// What is known about a file or about a symbolic link itself.
+    /// The attributes of a file, or of a symbolic link itself.
     ///
     /// # Errors
     /// As [`stat`](Self::stat).
@@ -275,7 +275,7 @@ impl Client {
         })
     }
 
-    /// The entries of a directory, without `.` and `..`, fetched as they are asked for.
+    /// The entries of a directory, without `.` and `..`. The client fetches them as the program asks for them.
     ///
     /// # Errors
     /// There is no such directory, or the call failed.
@@ -295,10 +295,10 @@ impl Client {
         ReadDir::new(path, files.readdirplus(&directory.handle, Cookie::START))
     }
 
-    /// Makes a directory (mode 0755).
+    /// Creates a directory with mode 0755.
     ///
     /// # Errors
-    /// It exists, its parent does not, or the call failed.
+    /// The name exists, its parent does not, or the call failed.
     pub fn mkdir(&self, path: impl AsRef<Path>) -> Result<(), PathError> {
         let path = path.as_ref();
         let of = |file| Operation::Mkdir { file };
@@ -322,7 +322,7 @@ impl Client {
     /// Removes a file or a symbolic link.
     ///
     /// # Errors
-    /// There is none, it is a directory, or the call failed.
+    /// No such file exists, it is a directory, or the call failed.
     pub fn remove(&self, path: impl AsRef<Path>) -> Result<(), PathError> {
         let path = path.as_ref();
         let of = |file| Operation::Remove { file };
@@ -341,7 +341,7 @@ impl Client {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// There is none, it is not empty, or the call failed.
+    /// No such directory exists, it is not empty, or the call failed.
     pub fn rmdir(&self, path: impl AsRef<Path>) -> Result<(), PathError> {
         let path = path.as_ref();
         let of = |file| Operation::Rmdir { file };
@@ -357,7 +357,7 @@ impl Client {
         )
     }
 
-    /// Renames; what bears the new name is replaced.
+    /// Renames a file or directory, and replaces what bears the new name.
     ///
     /// # Errors
     /// There is no such file, or the call failed.
@@ -375,7 +375,7 @@ impl Client {
         )
     }
 
-    /// Makes a symbolic link at `path` that points to `target`.
+    /// Creates a symbolic link at `path` that points to `target`.
     ///
     /// # Errors
     /// The name exists, or the call failed.
@@ -390,10 +390,10 @@ impl Client {
         })
     }
 
-    /// Where a symbolic link points.
+    /// The target of a symbolic link.
     ///
     /// # Errors
-    /// It is no link, or the call failed.
+    /// The file is not a symbolic link, or the call failed.
     pub fn readlink(&self, path: impl AsRef<Path>) -> Result<PathBuf, PathError> {
         let (verb, path) = ("readlink", path.as_ref());
         let link = self.walk(verb).find(path, false)?;
@@ -404,10 +404,10 @@ impl Client {
         Ok(OsString::from_vec(target).into())
     }
 
-    /// Gives `existing` the further name `new`.
+    /// Gives the file `existing` the further name `new` (a hard link).
     ///
     /// # Errors
-    /// The new name exists, the two lie apart, or the call failed.
+    /// The new name exists, the two names lie on different file systems, or the call failed.
     pub fn hard_link(
         &self,
         existing: impl AsRef<Path>,
@@ -436,10 +436,10 @@ impl Client {
         what(self.nfs(), &place).map_err(|error| error.at(verb, &shown(path)))
     }
 
-    /// Changes mode, owner, size or times; what it was changed to comes back. Links are followed.
+    /// Changes mode, owner, size or times, and returns the new attributes. Symbolic links are followed.
     ///
     /// # Errors
-    /// There is no such file, no right to do so, or the call failed.
+    /// There is no such file, the caller has no right to change it, or the call failed.
     pub fn set_attributes(
         &self,
         path: impl AsRef<Path>,
@@ -462,7 +462,7 @@ impl Client {
             .map_err(|error| error.at(verb, &shown(path)))
     }
 
-    /// Room on the export's file system.
+    /// Space on the export's file system, in bytes and files.
     ///
     /// # Errors
     /// The call failed.
@@ -475,7 +475,8 @@ impl Client {
         Ok(space.into())
     }
 
-    /// Asks the server for the references of whole files and keeps them in the directory.
+    /// Asks the server for the references of whole files, keeps them in the directory, and returns them without
+    /// access keys.
     ///
     /// # Errors
     /// A file is missing, the server has no ODAFS program, or the call failed.
@@ -511,7 +512,7 @@ impl Client {
         Ok(paths.iter().zip(answers).map(told).collect())
     }
 
-    /// One call that does nothing (the paper's T_NullRPC), timed.
+    /// Makes one call that does nothing (paper 004's T_NullRPC), and returns its time.
     ///
     /// # Errors
     /// The call failed.

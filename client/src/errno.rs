@@ -7,6 +7,7 @@
 //! | ... a handle or a cookie that it does not know | `ESTALE` |
 //! | ... changed meanwhile, try later | `EAGAIN` |
 //! | ... not supported, no such type | `EOPNOTSUPP` |
+//! | ... the reply does not fit (NFS3ERR_TOOSMALL) | `EOVERFLOW` |
 //! | ... a fault of its own, or a status that has no name | `EREMOTEIO` |
 //! | no answer within the deadline | `ETIMEDOUT` |
 //! | the connection was lost, or is closed without an answer | `ECONNABORTED` |
@@ -26,7 +27,7 @@ use rustix::io::Errno;
 use std::io;
 
 impl Status {
-    /// The system's number for it (Linux' `errno`).
+    /// The Linux `errno` for this error.
     pub fn errno(self) -> i32 {
         let errno = match self.0 {
             1 => Errno::PERM,
@@ -59,7 +60,7 @@ impl Status {
 }
 
 impl CallError {
-    /// The system's number for it (Linux' `errno`).
+    /// The Linux `errno` for this error.
     pub fn errno(&self) -> i32 {
         let errno = match self {
             Self::TimedOut { .. } => Errno::TIMEDOUT,
@@ -74,7 +75,7 @@ impl CallError {
 }
 
 impl ConnectError {
-    /// The system's number for it (Linux' `errno`).
+    /// The Linux `errno` for this error.
     pub fn errno(&self) -> i32 {
         match self {
             Self::Url(_) => Errno::INVAL.raw_os_error(),
@@ -88,7 +89,7 @@ impl ConnectError {
 }
 
 impl ReadError {
-    /// The system's number for it (Linux' `errno`).
+    /// The Linux `errno` for this error.
     pub fn errno(&self) -> i32 {
         match self {
             Self::Server { status, .. } => status.errno(),
@@ -99,7 +100,7 @@ impl ReadError {
 }
 
 impl WriteError {
-    /// The system's number for it (Linux' `errno`).
+    /// The Linux `errno` for this error.
     pub fn errno(&self) -> i32 {
         match self {
             Self::Server { status, .. } => status.errno(),
@@ -110,7 +111,7 @@ impl WriteError {
 }
 
 impl PathError {
-    /// The system's number for it (Linux' `errno`).
+    /// The Linux `errno` for this error.
     pub fn errno(&self) -> i32 {
         match self {
             Self::Server { status, .. } => status.errno(),

@@ -8,7 +8,7 @@ use thiserror::Error;
 
 pub use crate::url::UrlError;
 
-/// Why a call to the server came to nothing.
+/// Why a call to the server failed.
 #[derive(Debug, Clone, Error)]
 pub enum CallError {
     /// The deadline passed.
@@ -16,7 +16,7 @@ pub enum CallError {
         "{call}: no answer within {after:?} (is the server stuck? a longer deadline waits longer: `--deadline`, in a program `Options::deadline`)"
     )]
     TimedOut {
-        /// The call.
+        /// Name of the call.
         call: &'static str,
         /// The deadline.
         after: Duration,
@@ -28,35 +28,35 @@ pub enum CallError {
         unless_refused(.reason, " (is it running?)")
     )]
     Lost {
-        /// The call.
+        /// Name of the call.
         call: &'static str,
-        /// The server.
+        /// Address of the server.
         server: String,
-        /// What the last attempt said.
+        /// Reason that the last attempt gave.
         reason: String,
     },
-    /// Connections are made, and closed before anything is answered.
+    /// The server accepts connections and closes them without an answer.
     #[error("{call}: {server} closes connections without an answer ({remedy})")]
     Silent {
-        /// The call.
+        /// Name of the call.
         call: &'static str,
-        /// The server.
+        /// Address of the server.
         server: String,
         /// What may be wrong.
         remedy: &'static str,
     },
-    /// The connection was lost after a call that may not be repeated had been sent.
+    /// The connection was lost after a call was sent that may not be repeated.
     #[error(
         "{call}: the connection was lost after it was sent; it may or may not have taken effect (look before you repeat it)"
     )]
     Unknown {
-        /// The call.
+        /// Name of the call.
         call: &'static str,
     },
     /// The server does not have this program, version or procedure.
     #[error("{call}: the server does not offer it ({what})")]
     Unavailable {
-        /// The call.
+        /// Name of the call.
         call: &'static str,
         /// Which of the three is missing.
         what: &'static str,
@@ -66,7 +66,7 @@ pub enum CallError {
         "{call}: the server refused the call: {reason} (see its export's access list, and whether it wants a port below 1024: `odafs serve --insecure`, knfsd's `insecure`)"
     )]
     Refused {
-        /// The call.
+        /// Name of the call.
         call: &'static str,
         /// Its reason.
         reason: String,
@@ -74,7 +74,7 @@ pub enum CallError {
     /// The answer makes no sense.
     #[error("{call}: the server misbehaved: {what}")]
     Misbehaved {
-        /// The call.
+        /// Name of the call.
         call: &'static str,
         /// What was wrong.
         what: String,
@@ -82,7 +82,7 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// The nearest kind of the standard library.
+    /// The nearest [`io::ErrorKind`].
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::TimedOut { .. } => io::ErrorKind::TimedOut,
@@ -99,10 +99,10 @@ impl CallError {
 /// Why [`Client::connect`](crate::Client::connect) failed.
 #[derive(Debug, Error)]
 pub enum ConnectError {
-    /// The URL is none of ours.
+    /// The client does not accept the URL.
     #[error(transparent)]
     Url(#[from] UrlError),
-    /// Nothing answers there.
+    /// No server answers at the address.
     #[error(
         "connect: cannot reach {}: {source}{}",
         unless_named(.server, &.source.to_string()),
@@ -111,7 +111,7 @@ pub enum ConnectError {
     Unreachable {
         /// The address asked.
         server: String,
-        /// What the system said.
+        /// Error of the system.
         r#source: io::Error,
     },
     /// This build lacks the fabric.
@@ -125,19 +125,19 @@ pub enum ConnectError {
     /// No export holds the URL's path.
     #[error("connect: {server} exports nothing that holds {path} (it exports: {exports})")]
     NoExport {
-        /// The server.
+        /// Address of the server.
         server: String,
         /// The path asked for.
         path: String,
-        /// What it does export.
+        /// The exports that the server has.
         exports: String,
     },
     /// The options ask for a direct route that the server does not grant.
     #[error("connect: {server} does not grant {wanted} reads: {reason}")]
     NotGranted {
-        /// The server.
+        /// Address of the server.
         server: String,
-        /// What was asked for.
+        /// The route that the options ask for.
         wanted: &'static str,
         /// Why not, and what to do.
         reason: String,
@@ -174,36 +174,36 @@ fn unless_refused<'a>(told: &str, question: &'a str) -> &'a str {
 /// Why a read failed.
 #[derive(Debug, Error)]
 pub enum ReadError {
-    /// The server refused it.
+    /// The server refused the operation.
     #[error("read {path} at {offset}: {}", .status.of("read"))]
     Server {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// First byte asked for.
+        /// First byte asked for, as an offset in the file.
         offset: u64,
-        /// What it said.
+        /// Status that the server returned.
         status: Status,
     },
     /// `read_exact_at` met the end of the file.
     #[error("read {path} at {offset}: the file ends after {bytes} of {wanted} bytes")]
     EndOfFile {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// First byte asked for.
+        /// First byte asked for, as an offset in the file.
         offset: u64,
-        /// Bytes there are.
+        /// Length that there is, in bytes.
         bytes: usize,
-        /// Bytes asked for.
+        /// Length asked for, in bytes.
         wanted: usize,
     },
     /// The call failed.
     #[error("read {path} at {offset}: {source}")]
     Call {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// First byte asked for.
+        /// First byte asked for, as an offset in the file.
         offset: u64,
-        /// Why.
+        /// Cause of the failure.
         r#source: CallError,
     },
 }
@@ -211,16 +211,16 @@ pub enum ReadError {
 /// Why a write or a sync failed.
 #[derive(Debug, Error)]
 pub enum WriteError {
-    /// The server refused it.
+    /// The server refused the operation.
     #[error("{verb} {path} at {offset}: {}", .status.of(verb))]
     Server {
         /// `write` or `sync`.
         verb: &'static str,
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// First byte.
+        /// First byte, as an offset in the file.
         offset: u64,
-        /// What it said.
+        /// Status that the server returned.
         status: Status,
     },
     /// The call failed.
@@ -228,21 +228,21 @@ pub enum WriteError {
     Call {
         /// `write` or `sync`.
         verb: &'static str,
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// First byte.
+        /// First byte, as an offset in the file.
         offset: u64,
-        /// Why.
+        /// Cause of the failure.
         r#source: CallError,
     },
-    /// Unstable writes were lost in a restart of the server and more than can be kept was outstanding.
+    /// A restart of the server lost unstable writes, and there were more than the client can keep.
     #[error(
         "sync {path}: the server restarted and {bytes} unsynced bytes were lost (write them again, and sync more often)"
     )]
     Lost {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Bytes lost.
+        /// Length lost, in bytes.
         bytes: u64,
     },
 }
@@ -250,14 +250,14 @@ pub enum WriteError {
 /// Why an operation on a path failed.
 #[derive(Debug, Error)]
 pub enum PathError {
-    /// The server refused it.
+    /// The server refused the operation.
     #[error("{verb} {path}: {}", .status.of(verb))]
     Server {
         /// The operation.
         verb: &'static str,
         /// The path.
         path: String,
-        /// What it said.
+        /// Status that the server returned.
         status: Status,
     },
     /// The path lies outside the export that the client is connected to.
@@ -287,7 +287,7 @@ pub enum PathError {
         verb: &'static str,
         /// The path.
         path: String,
-        /// Why.
+        /// Cause of the failure.
         why: &'static str,
     },
     /// The call failed.
@@ -297,7 +297,7 @@ pub enum PathError {
         verb: &'static str,
         /// The path.
         path: String,
-        /// Why.
+        /// Cause of the failure.
         r#source: CallError,
     },
 }
@@ -307,7 +307,7 @@ pub enum PathError {
 pub struct Status(pub u32);
 
 impl Status {
-    /// The nearest kind of the standard library.
+    /// The nearest [`io::ErrorKind`].
     pub fn kind(self) -> io::ErrorKind {
         use io::ErrorKind as K;
         match self.0 {
@@ -392,7 +392,7 @@ impl std::fmt::Display for Status {
 }
 
 impl ReadError {
-    /// The nearest kind of the standard library.
+    /// The nearest [`io::ErrorKind`].
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Server { status, .. } => status.kind(),
@@ -403,7 +403,7 @@ impl ReadError {
 }
 
 impl WriteError {
-    /// The nearest kind of the standard library.
+    /// The nearest [`io::ErrorKind`].
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Server { status, .. } => status.kind(),
@@ -426,7 +426,7 @@ impl WriteError {
 }
 
 impl PathError {
-    /// The nearest kind of the standard library.
+    /// The nearest [`io::ErrorKind`].
     pub fn kind(&self) -> io::ErrorKind {
         match self {
             Self::Server { status, .. } => status.kind(),

@@ -10,15 +10,15 @@ pub struct ServerFacts {
     pub fabric: &'static str,
     /// The export's name.
     pub export: String,
-    /// It has the ODAFS program (else plain NFSv3 is spoken).
+    /// Whether it has the ODAFS program. Without it, the client speaks plain NFS version 3.
     pub odafs: bool,
     /// The direct mode granted, if any.
     pub granted: Option<Granted>,
-    /// Bytes of a page of its page cache; 0 without a session.
+    /// Size of a page of its page cache in bytes; 0 without a session.
     pub page_bytes: u32,
-    /// Bytes of one READ at most.
+    /// Longest READ, in bytes.
     pub max_read: u32,
-    /// Bytes of one WRITE at most.
+    /// Longest WRITE, in bytes.
     pub max_write: u32,
 }
 
@@ -30,7 +30,7 @@ pub enum Granted {
         /// The MAC agreed on: `hmac-sha256` or `blake3`.
         mac: &'static str,
     },
-    /// The client moves the data and checks; guarded reads are granted with it.
+    /// The client moves the data and checks. This includes guarded reads.
     OneSided {
         /// The MAC agreed on for guarded reads.
         mac: &'static str,
@@ -42,13 +42,13 @@ pub enum Granted {
 pub struct FileReferences {
     /// The path asked for.
     pub path: PathBuf,
-    /// The file's change counter.
+    /// Value of the file's change counter.
     pub change: u64,
-    /// Its size in bytes.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// Bytes of a page.
+    /// Size of a page in bytes.
     pub page_bytes: u32,
-    /// Its change counter may be read directly.
+    /// Whether clients may read its change counter directly.
     pub counter: bool,
     /// The resident pages that the server gave references for, in the order of the file.
     pub pages: Vec<PageReference>,
@@ -57,15 +57,15 @@ pub struct FileReferences {
 /// A reference to one page, without its access key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageReference {
-    /// Index of the page in the file.
+    /// Index of the page in the file, from 0 on.
     pub page: u64,
-    /// Offset in the server's arena.
+    /// Offset in the server's arena, in bytes of frames.
     pub address: u64,
-    /// Valid bytes.
+    /// Length of the valid data in bytes, from the page's start.
     pub length: u32,
     /// Handle in the TPT.
     pub handle: u32,
-    /// The export's epoch when it was issued.
+    /// The export's epoch when the reference was issued.
     pub epoch: u64,
 }
 

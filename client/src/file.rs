@@ -25,9 +25,9 @@ use std::{ops::Range, path::Path};
 /// Pages of which references are asked for at once, at most: 256 MiB.
 const WILL_NEED_PAGES: u64 = 65_536;
 
-/// An open file. Cheap to clone; reads and writes of many threads go on side by side.
+/// An open file. It is cheap to clone. Many threads may read and write at once.
 ///
-/// A read or write that meets the deadline is an error; it never leaves data to land in the caller's buffer later.
+/// A read or write that exceeds the deadline is an error. No data reach the caller's buffer after it returns.
 #[derive(Clone)]
 pub struct File {
     client: Client,
@@ -70,17 +70,17 @@ impl File {
         self.shared().is_present(session).then_some(session)
     }
 
-    /// The path that it was opened by, as asked for.
+    /// The path with which the file was opened, as the caller gave it.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The client that opened it.
+    /// The client that opened the file.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// What is known about the file, fetched now.
+    /// The attributes of the file, fetched now (GETATTR).
     ///
     /// # Errors
     /// The file is gone, or the call failed.
@@ -101,8 +101,9 @@ impl File {
         }
     }
 
-    /// Checks what is cached of the file against the server, as opening it does: by a direct read of its change
-    /// counter where that is at hand, one-sided or guarded, else by GETATTR. True if all of it still held.
+    /// Checks what the client caches of the file against the server, as opening it does. It reads the file's change
+    /// counter directly (one-sided or guarded) where it can, else it calls GETATTR. Returns true if all of it still
+    /// held.
     ///
     /// # Errors
     /// The file is gone, or the call failed.
@@ -115,7 +116,8 @@ impl File {
         Ok(self.state.still(before))
     }
 
-    /// The attributes of the file, fetched now (GETATTR), with what it takes to tell later whether it is still this version.
+    /// The attributes of the file, fetched now (GETATTR), with what [`is_still`](Self::is_still) needs to tell later
+    /// whether the file is still this version.
     ///
     /// # Errors
     /// The file is gone, or the call failed.
@@ -129,9 +131,9 @@ impl File {
         }
     }
 
-    /// Is the file still the version of the snapshot? Then all that was read of it since, by this client, is of that one
-    /// version. It takes what [`revalidate`](Self::revalidate) takes. False as well where the client cannot tell, which it
-    /// can again after another [`snapshot`](Self::snapshot).
+    /// Whether the file is still the version of the snapshot. If so, all that this client has read of it since is of
+    /// that one version. It costs what [`revalidate`](Self::revalidate) costs. It is false, too, where the client
+    /// cannot tell; after another [`snapshot`](Self::snapshot) it can again.
     ///
     /// # Errors
     /// The file is gone, or the call failed.
@@ -141,8 +143,8 @@ impl File {
             && self.state.still(snapshot.moment))
     }
 
-    /// As [`is_still`](Self::is_still) where that takes no waiting: where the change counter lies in shared memory. `None` when
-    /// it would wait.
+    /// As [`is_still`](Self::is_still), without waiting: it answers where the change counter lies in shared memory.
+    /// `None` if it would have to wait.
     pub fn try_is_still(&self, snapshot: &Snapshot) -> Option<bool> {
         if !self.state.still(snapshot.moment) {
             return Some(false);
@@ -151,19 +153,21 @@ impl File {
         Some(same && self.state.still(snapshot.moment))
     }
 
-    /// Reads into `buf` from `offset` on; fewer bytes than asked for only at the end of the file.
+    /// Reads into `buf` from `offset` on, in bytes, and returns how many bytes it read: fewer than `buf` has only at
+    /// the end of the file.
     ///
     /// # Errors
-    /// The server refused it, or the call failed.
+    /// The server refused the read, or the call failed.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
         read::read_at(self, buf, offset)
     }
 
-    /// Reads into a range of registered memory from `offset` on; fewer bytes than the range has only at the end of the
-    /// file.
+    /// Reads into a range of registered memory from `offset` on, in bytes, and returns how many bytes it read: fewer
+    /// than the range has only at the end of the file.
     ///
-    /// Over RDMA (`odafs://`) what is 64 KiB or more is written there by the server, and not copied here; it comes from
-    /// the server even if it was read before. All else is as [`read_at`](Self::read_at).
+    /// Over RDMA (`odafs://`), the server writes reads of 64 KiB or more into this memory, and the client does not
+    /// copy them. Such data come from the server even if they were read before. All else is as
+    /// [`read_at`](Self::read_at).
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at).
@@ -181,11 +185,11 @@ impl File {
         Ok(request[0].bytes)
     }
 
-    /// Many reads into registered memory, as [`read_into`](Self::read_into): all in flight together over RDMA, elsewhere one
-    /// after the other.
+    /// Makes many reads into registered memory, as [`read_into`](Self::read_into) does: over RDMA all in flight
+    /// together, elsewhere one after the other.
     ///
     /// # Errors
-    /// The first that failed; the others may or may not have been served.
+    /// The error of the first read that failed. The other reads may or may not have been served.
     ///
     /// # Panics
     /// If a range is beyond the buffer.
@@ -202,10 +206,10 @@ impl File {
         read::read_into(self, buffer, requests)
     }
 
-    /// Fills `buf` from `offset` on.
+    /// Fills `buf` from `offset` on, in bytes.
     ///
     /// # Errors
-    /// As [`read_at`](Self::read_at), and when the file ends before.
+    /// As [`read_at`](Self::read_at), and if the file ends before `buf` is full.
     pub fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<(), ReadError> {
         let bytes = self.read_at(buf, offset)?;
         if bytes == buf.len() {
@@ -219,15 +223,15 @@ impl File {
         })
     }
 
-    /// Many reads at once, all in flight together; each request then knows how many bytes it got.
+    /// Makes many reads, all in flight together. Afterwards `bytes` of each request says how many bytes it got.
     ///
     /// # Errors
-    /// The first that failed; the others may or may not have been served.
+    /// The error of the first read that failed. The other reads may or may not have been served.
     pub fn read_batch(&self, requests: &mut [ReadRequest<'_>]) -> Result<(), ReadError> {
         read::read_many(self, requests, None)
     }
 
-    /// As [`read_at`](Self::read_at), and tells which route each part took and why.
+    /// Reads as [`read_at`](Self::read_at) does, and tells which route each part took and why.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at).
@@ -241,13 +245,13 @@ impl File {
         })
     }
 
-    /// Reads only what needs no waiting: within one page, from the data cache or one-sided from shared memory. `None`
-    /// when it would wait.
+    /// Reads only what needs no waiting: within one page, from the data cache, or one-sided from shared memory.
+    /// `None` if it would have to wait.
     pub fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Option<usize> {
         read::at_once(self, buf, offset)
     }
 
-    /// The whole file, as it is while it is read.
+    /// Reads the whole file. If others change it meanwhile, the result may mix versions.
     ///
     /// # Errors
     /// As [`read_at`](Self::read_at).
@@ -269,20 +273,21 @@ impl File {
         }
     }
 
-    /// Writes all of `data` at `offset`, unstable: a crash of the server may lose it until [`sync`](Self::sync).
+    /// Writes all of `data` at `offset`, in bytes. The write is unstable: a crash of the server may lose it until
+    /// [`sync`](Self::sync).
     ///
-    /// The client keeps such data, to send it again after a crash. Beyond 32 MiB of one file or 64 MiB of all, a write first
-    /// waits until the server has committed earlier ones.
+    /// The client keeps such data, to send them again after a crash. Beyond 32 MiB of one file or 64 MiB of all
+    /// files, a write first waits until the server has committed earlier ones.
     ///
     /// # Errors
-    /// The server refused it, or the call failed. A write whose call failed, or that met an I/O error at the server, may
-    /// have been done, or be done yet: [`sync`](Self::sync) may send it again, together with earlier ones that the server
-    /// lost.
+    /// The server refused the write, or the call failed. A write whose call failed, or that met an I/O error at the
+    /// server, may have taken effect, or take effect later: [`sync`](Self::sync) may send it again, together with
+    /// earlier writes that the server lost.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), WriteError> {
         self.write(data, offset, Stable::Unstable)
     }
 
-    /// Writes all of `data` at `offset`; it is on the server's stable storage when this returns.
+    /// Writes all of `data` at `offset`, in bytes. When this returns, the data are on the server's stable storage.
     ///
     /// # Errors
     /// As [`write_at`](Self::write_at).
@@ -300,22 +305,23 @@ impl File {
         self.recorded_change(of, || write::write(self, data, offset, stable))
     }
 
-    /// Brings all that was written through this client to stable storage; what a restart of the server lost is sent
-    /// again. It promises nothing of a write that failed, even if others have seen its data: write that again.
+    /// Brings all that was written to this file through this client to stable storage, and sends again what a restart
+    /// of the server lost. It promises nothing about a write that failed, even if others have seen its data: repeat
+    /// that write.
     ///
     /// # Errors
-    /// The server refused it, the call failed, or lost data could not be sent again.
+    /// The server refused the commit, the call failed, or lost data could not be sent again.
     pub fn sync(&self) -> Result<(), WriteError> {
         self.recorded_change(|file| Operation::Sync { file }, || write::sync(self))
     }
 
-    /// Says that these ranges, in bytes, will be read soon: the references of their pages are asked for, as far as those are in
-    /// the server's memory, in a call for many ranges. Nothing is asked for where this file's reads go by RPC, and no data is
-    /// read. Returns how many references came. What is beyond 65,536 pages, or more than half of the directory has room for,
-    /// is left out.
+    /// Says that the program will soon read these ranges, in bytes. The client asks for the references of those of
+    /// their pages that are in the server's memory, with one call for many ranges, and returns how many came. It asks
+    /// for nothing where this file's reads go by RPC, and it reads no data. It leaves out what is beyond 65,536
+    /// pages, or beyond what half of the directory has room for.
     ///
     /// # Errors
-    /// The call failed. Reads do not depend on it.
+    /// The call failed. Later reads do not depend on it.
     pub fn will_need(&self, ranges: &[Range<u64>]) -> Result<u64, ReadError> {
         let shared = self.shared();
         let size = shared.page(shared.session().as_deref());
@@ -340,7 +346,8 @@ impl File {
         self.ask(&wanted)
     }
 
-    /// Asks for the references of `length` bytes from `offset` on (an eager query); returns how many were learned.
+    /// Asks for the references of `length` bytes from `offset` on (an eager query), and returns how many the client
+    /// learned.
     ///
     /// # Errors
     /// The server has no ODAFS program, or the call failed.
@@ -395,11 +402,11 @@ impl Snapshot {
 /// One read of a batch.
 #[derive(Debug)]
 pub struct ReadRequest<'a> {
-    /// First byte, in the file.
+    /// First byte, as an offset in the file.
     pub offset: u64,
-    /// Where the bytes go.
+    /// Memory for the bytes; its length is how many are asked for.
     pub buf: &'a mut [u8],
-    /// Bytes read; set by [`File::read_batch`].
+    /// Length read in bytes; [`File::read_batch`] sets it.
     pub bytes: usize,
 }
 
@@ -417,11 +424,11 @@ impl<'a> ReadRequest<'a> {
 /// One read into registered memory.
 #[derive(Debug, Clone)]
 pub struct IntoRequest {
-    /// Where the bytes go in the buffer.
+    /// Range of the buffer for the bytes; its length is how many are asked for.
     pub range: Range<usize>,
-    /// First byte, in the file.
+    /// First byte, as an offset in the file.
     pub offset: u64,
-    /// Bytes read; set by [`File::read_batch_into`].
+    /// Length read in bytes; [`File::read_batch_into`] sets it.
     pub bytes: usize,
 }
 

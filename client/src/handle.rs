@@ -1,4 +1,4 @@
-//! What the server calls a file, owned.
+//! File handles, owned.
 
 use odafs_common::wire::nfs3::{FileHandle, MAX_FILE_HANDLE};
 use std::fmt;
@@ -18,13 +18,13 @@ impl Handle {
     /// The longest handle, in bytes.
     pub const MAX: usize = MAX_FILE_HANDLE as usize;
 
-    /// A handle of which the bytes were kept. `None` if there are more than [`Handle::MAX`]: no server gave those. Whether
-    /// they are a handle is for the server to say.
+    /// A handle from bytes that a program kept. `None` if there are more than [`Handle::MAX`], which no server gives.
+    /// The server decides whether the bytes are a handle.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         (bytes.len() <= Self::MAX).then(|| Self::from(FileHandle(bytes)))
     }
 
-    /// Its bytes, to be kept.
+    /// The bytes of the handle, for a program to keep.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }

@@ -17,10 +17,10 @@
 //! # }
 //! ```
 //!
-//! A first read goes by RPC. Its reply also says where in the server's memory the pages lie; reads of those pages then
-//! take them from there, without an RPC and, where the fabric and the server allow it, without the server's processor.
-//! Such a reference may be stale at any time. That is no error: the read is refused with an [`Exception`] and goes on
-//! by RPC, in the same call. [`File::read_traced`] tells which way a read went, and why:
+//! A first read goes by RPC. Its reply also says where in the server's memory the pages lie. Later reads take those
+//! pages from there, without an RPC and, where the fabric and the server allow it, without the server's processor.
+//! Such a reference may be stale at any time. That is no error: the server refuses the read with an [`Exception`],
+//! and the read goes on by RPC, in the same call. [`File::read_traced`] tells which route a read took, and why:
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,7 +33,7 @@
 //! # }
 //! ```
 //!
-//! Many reads in flight at once are a batch:
+//! A batch has many reads in flight at once:
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -46,18 +46,18 @@
 //! # }
 //! ```
 //!
-//! What a program does can be recorded, to be replayed by `odafs bench replay`: [`record`].
+//! The module [`record`] records what a program does, and `odafs bench replay` replays it.
 //!
-//! [`Client`] and [`File`] are cheap to clone and may be used from many threads at once; async programs use
-//! `odafs::tokio`; what stands in between a program and its files (a mount, another language) uses [`fs`], which knows files
-//! by handle. [`Options`] choose routes, caching, deadlines and how a thread waits. Against a server without the
-//! ODAFS program the same calls speak plain NFS version 3.
+//! [`Client`] and [`File`] are cheap to clone, and many threads may use them at once. Async programs use
+//! `odafs::tokio`. A layer between a program and its files (a mount, another language) uses [`fs`], which knows files
+//! by handle. [`Options`] choose routes, caching, deadlines and how a thread waits. If the server has no ODAFS
+//! program, the same calls speak plain NFS version 3.
 //!
 //! # Examples
-//! Each is a program of a screen, in `client/examples`: `read` (that of the README), `write` (unstable writes and one sync), `batch`
-//! (many reads in flight), `asynchronous` (tokio), `will_need` (references ahead of direct reads), `trace` (the route of a read,
-//! and why), `statistics` (how reads were served), `watch` (waiting for a change) and `by_handle` (files by handle, without
-//! paths).
+//! Each example in `client/examples` is a program of a screen: `read` (that of the README), `write` (unstable writes
+//! and one sync), `batch` (many reads in flight), `asynchronous` (tokio), `will_need` (references ahead of direct
+//! reads), `trace` (the route of a read, and why), `statistics` (how reads were served), `watch` (waiting for a
+//! change) and `by_handle` (files by handle, without paths).
 //!
 //! # Features
 //! | feature | default | what |
@@ -66,9 +66,9 @@
 //! | `verbs` | no | RDMA devices (`odafs+verbs://`): the program then needs libibverbs and librdmacm to start |
 //!
 //! # What a read sees
-//! With [`Cache::Off`] each read sees the server as it was at some instant during the call, whichever route it took.
-//! With [`Cache::CloseToOpen`], the default, pages that were read before may be those of the time when the file was
-//! opened last, as NFS users know it. A read over several pages is not atomic.
+//! With [`Cache::Off`], each read returns what the server held at some instant during the call, whichever route it
+//! took. With [`Cache::CloseToOpen`], the default, a page that was read before may date from the last time that the
+//! file was opened, as NFS users know it. A read over several pages is not atomic.
 //!
 //! # Inside
 //! | module | what lives there |

@@ -14,17 +14,17 @@ use odafs_common::connect::{PrivateData, Role};
 use odafs_fabric::{QueuePair, RemoteInvalidation, clock::Nanos, sync::Arc};
 use std::io;
 
-/// A fabric and an address on it: how connections to one server are made.
+/// Makes connections to one server: a fabric and an address on it.
 ///
-/// URLs name those that are built in. Tests bring their own, see [`Client::over`](crate::Client::over).
+/// URLs name the fabrics that are built in. Tests bring their own: see [`Client::over`](crate::Client::over).
 pub trait Dial: Send + Sync {
-    /// A new connection; `private_data` tells the server what for.
+    /// Makes a new connection. `private_data` tells the server what it is for.
     ///
     /// # Errors
-    /// Nobody answers, or the server refuses.
+    /// No server answers, or the server refuses the connection.
     fn dial(&self, private_data: &[u8], deadline: Nanos) -> io::Result<Box<dyn QueuePair>>;
 
-    /// The same, with private data that depends on which tags of ours the peer can end.
+    /// Makes a new connection with private data that depends on which of the client's tags the peer can invalidate.
     ///
     /// # Errors
     /// As [`dial`](Self::dial).
@@ -39,7 +39,7 @@ pub trait Dial: Send + Sync {
     /// The fabric's name: `shm`, `tcp`, `verbs` or `sim`.
     fn fabric(&self) -> &'static str;
 
-    /// The server's address, for messages.
+    /// Address of the server, for messages.
     fn address(&self) -> String;
 
     /// How calls travel over its connections.
@@ -51,9 +51,9 @@ pub trait Dial: Send + Sync {
 /// How calls travel over the connections of a fabric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RpcOver {
-    /// Each is one message, and so is its reply.
+    /// Each call is one message, and so is its reply.
     Messages,
-    /// As RPC-over-RDMA: what is long lies in memory.
+    /// As RPC-over-RDMA (RFC 8166): long data lie in memory that the peer reads or writes.
     Rdma,
 }
 
@@ -171,7 +171,7 @@ impl Link {
         }
     }
 
-    /// The server's address, for messages.
+    /// Address of the server, for messages.
     pub fn address(&self) -> String {
         match self {
             Self::Fabric(fabric, _) => fabric.address(),

@@ -4,7 +4,7 @@ use crate::fs::{self, Attributes};
 use odafs_common::wire::nfs3::{self, SetTime as OnWire};
 use std::{ffi::OsString, time::SystemTime};
 
-/// What a file is (ftype3, RFC 1813 section 2.6).
+/// Kind of a file (ftype3, RFC 1813 section 2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FileKind {
     /// A regular file.
@@ -23,28 +23,28 @@ pub enum FileKind {
     Pipe,
 }
 
-/// What is known about a file (fattr3, RFC 1813 section 2.6).
+/// Attributes of a file (fattr3, RFC 1813 section 2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Metadata {
-    /// What it is.
+    /// Kind of the file.
     pub kind: FileKind,
     /// Permission bits, set-id and sticky bits included.
     pub mode: u32,
-    /// Hard links.
+    /// Number of hard links.
     pub links: u32,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id.
     pub gid: u32,
     /// Size in bytes.
     pub size: u64,
-    /// Bytes of disk that it takes.
+    /// Disk space that it takes, in bytes.
     pub used: u64,
     /// Major and minor number of a device file.
     pub device: (u32, u32),
-    /// File system that holds it.
+    /// Number of the file system that holds it.
     pub filesystem_id: u64,
-    /// Its number there.
+    /// Number of the file in that file system.
     pub file_id: u64,
     /// Last access.
     pub accessed: SystemTime,
@@ -55,32 +55,32 @@ pub struct Metadata {
 }
 
 impl Metadata {
-    /// Is it a regular file?
+    /// Whether it is a regular file.
     pub fn is_file(&self) -> bool {
         self.kind == FileKind::Regular
     }
 
-    /// Is it a directory?
+    /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.kind == FileKind::Directory
     }
 
-    /// Is it a symbolic link?
+    /// Whether it is a symbolic link.
     pub fn is_symlink(&self) -> bool {
         self.kind == FileKind::Symlink
     }
 }
 
-/// What to change about a file; what is `None` stays.
+/// What to change about a file. A field that is `None` stays as it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Changes {
     /// Permission bits.
     pub mode: Option<u32>,
-    /// Owner.
+    /// User id of the owner.
     pub uid: Option<u32>,
-    /// Group.
+    /// Group id.
     pub gid: Option<u32>,
-    /// Size: longer is filled with zeros, shorter is cut.
+    /// New size in bytes. The server fills a file that grows with zeros, and truncates one that shrinks.
     pub size: Option<u64>,
     /// Last access.
     pub accessed: Option<When>,
@@ -102,9 +102,9 @@ pub enum When {
 pub struct CreateOptions {
     /// Permission bits of a new file.
     pub mode: u32,
-    /// Fail if it exists.
+    /// Fail if the file exists.
     pub exclusive: bool,
-    /// Cut an existing file to nothing.
+    /// Truncate an existing file to 0 bytes.
     pub truncate: bool,
 }
 
@@ -125,24 +125,24 @@ pub struct DirEntry {
     pub name: OsString,
     /// Number of the file in its file system.
     pub file_id: u64,
-    /// What is known about it (not of a link's target); `None` if it went away meanwhile.
+    /// Its attributes (a link's own, not its target's); `None` if it was removed meanwhile.
     pub metadata: Option<Metadata>,
 }
 
 /// Room on the file system behind an export (FSSTAT, RFC 1813 section 3.3.18).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
-    /// Bytes in all.
+    /// Size in bytes.
     pub total_bytes: u64,
-    /// Bytes free.
+    /// Free space in bytes.
     pub free_bytes: u64,
-    /// Bytes free to this caller.
+    /// Free space for this caller in bytes.
     pub available_bytes: u64,
-    /// Files in all.
+    /// Number of files that it has room for.
     pub total_files: u64,
-    /// Files free.
+    /// Number of further files that it has room for.
     pub free_files: u64,
-    /// Files free to this caller.
+    /// Number of further files for this caller.
     pub available_files: u64,
 }
 

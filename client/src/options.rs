@@ -4,7 +4,7 @@ use crate::record::Recorder;
 use odafs_common::session::Identity;
 use std::time::Duration;
 
-/// Options of a [`Client`](crate::Client).
+/// Options of a [`Client`](crate::Client). The fields say their defaults.
 ///
 /// ```
 /// use odafs::{Options, Route, Wait};
@@ -19,39 +19,41 @@ use std::time::Duration;
 /// ```
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Which routes a read may take.
+    /// Which routes a read may take. The default is [`Route::Policy`].
     pub route: Route,
     /// How a thread waits for an answer.
     pub wait: Wait,
-    /// Whether pages are kept in this process between reads.
+    /// Whether this process keeps pages between reads. The default is [`Cache::CloseToOpen`].
     pub cache: Cache,
-    /// Bytes that the data cache and the directory of references share.
+    /// Memory in bytes that the data cache and the directory of references share. The default is 64 MiB.
     pub memory_bytes: u64,
-    /// How long any one call may take, reconnecting and retrying included.
+    /// How long one call may take, including reconnecting and retrying. The default is 30 s.
     pub deadline: Duration,
-    /// Connections of each kind at most. One is made at the start, the others when threads collide.
+    /// Connections of each kind, at most; 8 by default. The client makes one at the start, and the others when
+    /// threads collide.
     pub lanes: u32,
     /// Which MAC guarded requests carry, where the server offers a choice.
     pub mac: MacPreference,
     /// How the data of an ODAFS READ by RPC comes back.
     pub transfer: Transfer,
-    /// How calls travel over RDMA.
+    /// How calls travel over RDMA. Only `odafs://` and `odafs+verbs://` use it.
     pub rdma: Rdma,
-    /// When references are fetched.
+    /// When the client fetches references.
     pub eager: Eager,
-    /// Who the RPCs say they come from (AUTH_SYS). Fabrics that know their peer ignore it.
+    /// The caller's ids in each RPC (AUTH_SYS): by default those of the process. Fabrics that know their peer ignore
+    /// them.
     pub credential: Credential,
-    /// Our X25519 secret key, for servers that admit clients by key ([`public_key`] is what they list).
+    /// The client's X25519 secret key, for servers that admit clients by key. They list its [`public_key`].
     pub identity: Option<[u8; 32]>,
-    /// The server's X25519 public key; when given, a server with another one is refused.
+    /// The server's X25519 public key. If it is given, the client refuses a server with another one.
     pub server_key: Option<[u8; 32]>,
-    /// Where what the client does is recorded, if anywhere. Reads then take somewhat longer; `None` costs them nothing.
+    /// The recorder of what the client does, if any. With one, reads take somewhat longer; `None` costs them nothing.
     pub record: Option<Recorder>,
-    /// Seed of the policy's probe jitter. The same seed and the same inputs take the same routes.
+    /// Seed of the policy's probe jitter. The same seed with the same inputs gives the same routes.
     pub seed: u64,
 }
 
-/// The public key of an [`Options::identity`].
+/// The X25519 public key of an [`Options::identity`].
 pub fn public_key(identity: &[u8; 32]) -> [u8; 32] {
     Identity::from_secret(*identity).public().0
 }
@@ -78,17 +80,18 @@ impl Default for Options {
     }
 }
 
-/// Which routes a read may take.
+/// Which routes a read may take. The default is [`Route::Policy`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Route {
-    /// The one that costs least, of RPC and what the server grants: measured by size of the read, now and again.
+    /// The cheapest of RPC and the direct routes that the server grants. The client measures them now and again, by
+    /// size of the read.
     #[default]
     Policy,
-    /// RPC only: no session is opened.
+    /// RPC only. The client opens no session.
     Rpc,
-    /// Guarded direct reads whenever there is a reference, RPC otherwise.
+    /// Guarded direct reads wherever the client has a reference, RPC otherwise.
     Guarded,
-    /// One-sided direct reads whenever there is a reference, RPC otherwise. Connecting fails where the server
+    /// One-sided direct reads wherever the client has a reference, RPC otherwise. Connecting fails if the server
     /// grants no more than guarded reads.
     OneSided,
 }
@@ -96,27 +99,28 @@ pub enum Route {
 /// How a thread waits for an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Wait {
-    /// Poll for 50 us, then sleep in the kernel; sleep at once for a while where answers do not come within that. Each
-    /// connection learns it for itself.
+    /// Poll for 50 us, then sleep in the kernel. Where answers take longer, sleep at once for a while. Each
+    /// connection learns this for itself.
     #[default]
     Adaptive,
-    /// Poll until it is there: the shortest latency, a whole processor.
+    /// Poll until the answer is there. This has the shortest latency and takes a whole processor.
     Spin,
-    /// Poll for so long, then sleep in the kernel.
+    /// Poll for a given time, then sleep in the kernel.
     Block {
         /// Time spent polling before the thread sleeps.
         spin: Duration,
     },
 }
 
-/// Whether pages are kept in this process between reads.
+/// Whether this process keeps pages between reads. The default is [`Cache::CloseToOpen`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Cache {
-    /// Kept, and checked against the server when a file is opened, as NFS clients do. With [`Route::Policy`] a page is kept
-    /// where a hit saves more than keeping costs; with the other routes every page is.
+    /// Keep pages, and check them against the server when a file is opened, as NFS clients do. With
+    /// [`Route::Policy`], the client keeps a page where a hit saves more than keeping costs. With the other routes it
+    /// keeps every page.
     #[default]
     CloseToOpen,
-    /// Every read sees the server.
+    /// Keep no pages: every read sees the server.
     Off,
 }
 
@@ -138,39 +142,40 @@ pub enum Transfer {
     /// In the reply.
     #[default]
     Inline,
-    /// By RDMA Write into our registered memory, ahead of the reply (fabrics only).
+    /// By RDMA Write into the client's registered memory, ahead of the reply (fabrics only).
     Direct,
 }
 
-/// How calls travel over RDMA (RPC-over-RDMA version 1, RFC 8166). The defaults are right; the others are there to be
-/// measured.
+/// How calls travel over RDMA (RPC-over-RDMA version 1, RFC 8166). Keep the defaults; the other values are there for
+/// measurements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Rdma {
     /// Who moves what does not fit a message.
     pub design: RdmaDesign,
-    /// How many calls a connection may have under way.
+    /// How many calls a connection may have under way. The default is `Fixed(64)`.
     pub credits: RdmaCredits,
-    /// How memory is lent to the server.
+    /// How the client lends memory to the server.
     pub registration: Registration,
 }
 
 /// Who moves what does not fit a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum RdmaDesign {
-    /// The server: it reads the data of calls from our memory, and writes those of replies there.
+    /// The server moves them. It reads the data of calls from the client's memory, and writes the data of replies
+    /// there.
     #[default]
     ReadWrite,
-    /// Each fetches what the other sends, and says so when it has. Only a server that offers it does
-    /// (`odafs serve --design read-read`); with others it is the same as [`ReadWrite`](Self::ReadWrite).
+    /// Each side fetches what the other sends, and tells it when done. Only a server that offers this does it (`odafs
+    /// serve --design read-read`); with others it is the same as [`ReadWrite`](Self::ReadWrite).
     ReadRead,
 }
 
-/// How many calls a connection may have under way.
+/// How many calls a connection may have under way. The default is `Fixed(64)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RdmaCredits {
-    /// So many are asked for, always.
+    /// The client always asks for this many.
     Fixed(u32),
-    /// Few are asked for, more while many calls are under way.
+    /// The client asks for few, and for more while many calls are under way.
     Adaptive,
 }
 
@@ -180,41 +185,42 @@ impl Default for RdmaCredits {
     }
 }
 
-/// How memory is lent to the server.
+/// How the client lends memory to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Registration {
-    /// It is registered for each call, and freed with it.
+    /// The client registers memory for each call, and frees it with the call.
     PerOperation,
-    /// It stays registered, and is lent for each call under a fresh tag for exactly the range that the call needs.
+    /// Memory stays registered. The client lends it for each call under a fresh tag, for exactly the range that the
+    /// call needs.
     #[default]
     Pooled,
-    /// It stays registered and lent: a server may reach it after the call too.
+    /// Memory stays registered and lent. A server may reach it after the call, too.
     Cached,
 }
 
-/// When references are fetched.
+/// When the client fetches references.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Eager {
-    /// As they ride on the replies of reads.
+    /// With the replies of reads, which carry them.
     #[default]
     Lazy,
-    /// The whole file's, when it is opened.
+    /// Those of the whole file, when it is opened.
     OnOpen,
 }
 
-/// Who the RPCs say they come from: AUTH_SYS (RFC 5531 section 8.2 and appendix A).
+/// The caller's ids in each RPC: AUTH_SYS (RFC 5531 section 8.2 and appendix A).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {
     /// User id.
     pub uid: u32,
     /// Group id.
     pub gid: u32,
-    /// Further groups; the protocol carries 16 at most, the rest is left out.
+    /// Further group ids. The protocol carries 16 at most; the client leaves out the rest.
     pub groups: Vec<u32>,
 }
 
 impl Credential {
-    /// The ids of this process.
+    /// The effective ids of this process, and at most 16 of its further groups.
     pub fn of_process() -> Self {
         let groups = rustix::process::getgroups().unwrap_or_default();
         Self {

@@ -10,27 +10,27 @@ pub struct Statistics {
     pub cache_hits: u64,
     /// Reads served by direct reads.
     pub direct_hits: u64,
-    /// Of those, one-sided.
+    /// Of `direct_hits`, one-sided reads.
     pub one_sided_hits: u64,
-    /// Of those, guarded.
+    /// Of `direct_hits`, guarded reads.
     pub guarded_hits: u64,
     /// Reads that took an RPC.
     pub rpc_reads: u64,
-    /// Direct tries that were refused; the read then went on by RPC.
+    /// Direct reads that were refused. Each then went on by RPC.
     pub stale_hits: u64,
-    /// Direct tries refused, by exception, in the order of [`Exception`]'s codes.
+    /// Refused direct reads by exception, in the order of [`Exception`]'s codes (the code less 1).
     pub refused: [u64; 7],
-    /// Lookups in the directory of references that found one.
+    /// Lookups in the directory that found a reference.
     pub directory_hits: u64,
-    /// Lookups that found none.
+    /// Lookups in the directory that found no reference.
     pub directory_misses: u64,
     /// References learned, from replies and eager queries.
     pub references_learned: u64,
     /// References that the directory holds now.
     pub references_held: u64,
-    /// Bytes that the directory takes now.
+    /// Memory of the directory now, in bytes.
     pub directory_bytes: u64,
-    /// Bytes of pages in the data cache now.
+    /// Pages in the data cache now, in bytes.
     pub cache_bytes: u64,
     /// Bytes read, by any route.
     pub bytes_read: u64,
@@ -38,41 +38,42 @@ pub struct Statistics {
     pub bytes_written: u64,
     /// RPCs of any kind sent, retries included.
     pub calls: u64,
-    /// Connections made again after one was lost.
+    /// Connections made again after a loss.
     pub reconnects: u64,
-    /// What the policy has measured, of reads of about 4 KiB.
+    /// What the policy has measured for reads of about 4 KiB.
     pub terms: RdmaTerms,
-    /// Times that the policy changed its mind: another route is the cheapest, or a file is refused too often, or no more.
+    /// Changes of the policy's choice: another route became the cheapest, or a file began or ceased to be refused too
+    /// often.
     pub policy_switches: u64,
-    /// Probes: some direct reads of a file that is read by RPC because it was refused too often.
+    /// Probes: a few direct reads of a file that goes by RPC because it was refused too often.
     pub policy_probes: u64,
-    /// Trials: two routes took turns for a few reads each, to compare what they cost.
+    /// Trials: two routes took turns of a few reads each, to compare their costs.
     pub policy_trials: u64,
 }
 
 /// The terms of the paper's ratio (paper 004 section III-B) as measured, in nanoseconds and hits per read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RdmaTerms {
-    /// A read by RPC.
+    /// Time of a read by RPC, in nanoseconds.
     pub rpc_ns: u64,
-    /// A direct read that completed, by the cheapest direct route.
+    /// Time of a completed direct read by the cheapest direct route, in nanoseconds.
     pub direct_ns: u64,
-    /// A guarded read; 0 while none was timed.
+    /// Time of a guarded read, in nanoseconds; 0 while none was timed.
     pub guarded_ns: u64,
-    /// A one-sided read; 0 while none was timed.
+    /// Time of a one-sided read, in nanoseconds; 0 while none was timed.
     pub one_sided_ns: u64,
-    /// A hit of the data cache; 0 while none was timed.
+    /// Time of a hit of the data cache, in nanoseconds; 0 while none was timed.
     pub hit_ns: u64,
-    /// A direct read that was refused, up to the refusal.
+    /// Time of a refused direct read up to its refusal, in nanoseconds.
     pub stale_ns: u64,
-    /// Direct reads tried, decayed count in thousandths.
+    /// Direct reads tried: a decayed count, in thousandths.
     pub directory_hits_milli: u64,
-    /// Direct reads refused, decayed count in thousandths.
+    /// Direct reads refused: a decayed count, in thousandths.
     pub stale_hits_milli: u64,
 }
 
 impl Statistics {
-    /// Direct tries refused with this exception.
+    /// Direct reads that were refused with this exception.
     pub fn refused_with(&self, exception: Exception) -> u64 {
         self.refused[exception as usize - 1]
     }

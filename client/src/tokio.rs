@@ -1,7 +1,7 @@
 //! The same client for async programs on tokio.
 //!
-//! What needs no waiting (the data cache, one-sided reads from shared memory) is done on the spot; all else on
-//! tokio's blocking threads. A future owns its buffer, so dropping it is always safe.
+//! What needs no waiting (the data cache, one-sided reads from shared memory) runs on the spot, all else on tokio's
+//! blocking threads. A future owns its buffer, so dropping it is always safe.
 
 use crate::{
     error::{ConnectError, PathError, ReadError, WriteError},
@@ -27,7 +27,7 @@ impl Client {
         Self::connect_with(url.parse()?, Options::default()).await
     }
 
-    /// Connects.
+    /// Connects with these options.
     ///
     /// # Errors
     /// As [`crate::Client::connect_with`].
@@ -51,7 +51,7 @@ impl Client {
         Ok(File { blocking })
     }
 
-    /// Makes a file, or cuts an existing one to nothing.
+    /// Creates a file, or truncates an existing one to 0 bytes.
     ///
     /// # Errors
     /// As [`crate::Client::create`].
@@ -61,7 +61,7 @@ impl Client {
         Ok(File { blocking })
     }
 
-    /// What is known about a file.
+    /// The attributes of a file. Symbolic links are followed.
     ///
     /// # Errors
     /// As [`crate::Client::stat`].
@@ -80,8 +80,8 @@ impl Client {
     }
 }
 
-/// [`fs::FileSystem`] for async programs: every operation is a call to the server, so [`call`](Self::call) does any of them on
-/// a thread that may block.
+/// [`fs::FileSystem`] for async programs. Every operation is a call to the server, so [`call`](Self::call) runs any
+/// of them on a thread that may block.
 ///
 /// ```no_run
 /// # async fn example(client: odafs::tokio::Client) -> Result<(), Box<dyn std::error::Error>> {
@@ -110,7 +110,7 @@ impl FileSystem {
         &self.blocking
     }
 
-    /// Does something with the files on a thread that may block. It is done to its end even if the future is dropped.
+    /// Runs `job` with the files on a thread that may block. It runs to its end even if the future is dropped.
     pub async fn call<T: Send + 'static>(
         &self,
         job: impl FnOnce(&fs::FileSystem) -> T + Send + 'static,
@@ -141,7 +141,7 @@ impl File {
         &self.blocking
     }
 
-    /// Reads up to `length` bytes from `offset` on; fewer only at the end of the file.
+    /// Reads up to `length` bytes from `offset` on, in bytes. It returns fewer only at the end of the file.
     ///
     /// # Errors
     /// As [`crate::File::read_at`].
@@ -160,7 +160,7 @@ impl File {
         .await
     }
 
-    /// Writes all of `data` at `offset`, unstable.
+    /// Writes all of `data` at `offset`, in bytes. The write is unstable until [`sync`](Self::sync).
     ///
     /// # Errors
     /// As [`crate::File::write_at`].
@@ -169,7 +169,7 @@ impl File {
         run(move || file.write_at(&data, offset)).await
     }
 
-    /// Brings all that was written to stable storage.
+    /// Brings all that was written to this file through this client to stable storage.
     ///
     /// # Errors
     /// As [`crate::File::sync`].

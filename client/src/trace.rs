@@ -7,24 +7,24 @@ use std::{fmt, time::Duration};
 /// A read with the route of each of its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadTrace {
-    /// Bytes read.
+    /// Length read, in bytes.
     pub bytes: usize,
     /// Its parts, in the order of the file.
     pub steps: Vec<TracedPart>,
 }
 
-/// One part of a read: what was served by one route for one reason.
+/// One part of a read: a range that one route served for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TracedPart {
-    /// First byte, in the file.
+    /// First byte, as an offset in the file.
     pub offset: u64,
-    /// How many of its bytes.
+    /// Length in bytes.
     pub length: u32,
-    /// Who served it.
+    /// The route that served it.
     pub taken: RouteTaken,
     /// Why it took that route.
     pub why: RouteReason,
-    /// How long it took, from its choice to its last byte.
+    /// Time from the choice of the route to the last byte.
     pub took: Duration,
 }
 
@@ -48,23 +48,23 @@ pub enum RouteTaken {
 pub enum RouteReason {
     /// The page was in the data cache.
     Cached,
-    /// The directory holds a reference and direct reads are asked for, or pay.
+    /// The directory holds a reference, and the options ask for direct reads or the policy finds that they pay.
     Referenced,
-    /// The policy is on RPC and this read probes whether direct reads pay again.
+    /// The policy's choice is RPC, and this read probes whether direct reads pay again.
     Probe,
     /// The directory holds no reference for the page.
     NoReference,
     /// The directory holds a reference, but the policy finds that direct reads do not pay.
     PolicyOnRpc,
-    /// The policy lets two routes take turns, to compare what they cost.
+    /// The policy lets two routes take turns, to compare their costs.
     Trial,
     /// The connection for direct reads was lost.
     ConnectionLost,
-    /// The direct read was refused, or its stamp had moved.
+    /// The direct read was refused, or the page's stamp had moved.
     Refused(Exception),
     /// The options ask for RPC.
     RpcAsked,
-    /// There is no session for direct reads: the server does not offer them, or has refused them, for now or for good.
+    /// There is no session for direct reads: the server does not offer them, or refused them for now or for good.
     NoSession,
 }
 

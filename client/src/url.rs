@@ -27,7 +27,7 @@ pub struct Url {
     pub path: Vec<u8>,
     /// TCP port of the MOUNT program, where the file port does not answer it (all but `odafs+shm://`).
     pub mount_port: Option<u16>,
-    /// Whether the fabric is to checksum what it carries (`odafs://` only; TCP's own checksum is weak).
+    /// Whether the fabric adds checksums to what it carries (`odafs://` only; TCP's own checksum is weak).
     pub crc: bool,
 }
 
@@ -38,7 +38,7 @@ pub enum ServerAddress {
     Iwarp(Host),
     /// `odafs+shm://`: shared memory, through this Unix socket.
     Shm(PathBuf),
-    /// `odafs+shm:///PATH`: shared memory, through the socket on which a server listens that was told no other.
+    /// `odafs+shm:///PATH`: shared memory, through the socket on which a server listens by default.
     DefaultShm,
     /// `odafs+verbs://`: RDMA hardware, or the kernel's soft RDMA.
     Verbs(Host),
@@ -61,15 +61,15 @@ impl ServerAddress {
 pub struct Host {
     /// Name or address; an IPv6 address without its brackets.
     pub name: String,
-    /// Port.
+    /// TCP port.
     pub port: u16,
 }
 
-/// Why a URL is none of ours.
+/// Why the client does not accept a URL.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("not a URL of a file server: {text:?}: {why}")]
 pub struct UrlError {
-    /// What was given.
+    /// The text given.
     pub text: String,
     /// What is wrong with it, and what would be right.
     pub why: &'static str,
@@ -309,8 +309,8 @@ impl fmt::Display for Host {
 }
 
 impl Url {
-    /// A path or a name as URLs have it: all but the unreserved characters of RFC 3986 section 2.3 and `/` is
-    /// percent-encoded.
+    /// Encodes a path or a name for a URL: percent-encodes all but `/` and the unreserved characters of RFC 3986
+    /// section 2.3.
     pub fn encode(path: &[u8]) -> String {
         struct Encoded<'a>(&'a [u8]);
         impl fmt::Display for Encoded<'_> {
