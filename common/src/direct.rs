@@ -60,13 +60,14 @@ fn word(bytes: &[u8], at: usize) -> u64 {
 pub struct Request {
     /// MAC that the tag was made with.
     pub mac: MacAlgorithm,
-    /// The data shall follow the completion rather than be written to the sink.
+    /// Whether the data follow the completion; else the server writes them to the sink.
     pub inline: bool,
-    /// The sink has room for marks behind the data, which tell how far it has come (the fabric's `post_write_marked`).
+    /// Whether the sink has room for marks behind the data, which tell how far the data have come (the fabric's
+    /// `post_write_marked`).
     pub marked: bool,
     /// Low bit of the generation of the session's key: tells the two valid ones apart after a rekey.
     pub odd_generation: bool,
-    /// Session.
+    /// Number of the session.
     pub session: u32,
     /// The connection's number, from [`Attached`].
     pub connection: u32,
@@ -76,28 +77,28 @@ pub struct Request {
     pub sequence: u64,
     /// First byte wanted, as an offset in the arena.
     pub address: u64,
-    /// From the reference.
+    /// As in the reference.
     pub key: AccessKey,
-    /// From the reference.
+    /// As in the reference.
     pub epoch: Epoch,
-    /// Where in the client's memory the data goes.
+    /// Address for the data under `sink_tag`, in bytes.
     pub sink_offset: u64,
-    /// From the reference.
+    /// As in the reference.
     pub handle: Handle,
-    /// Bytes wanted.
+    /// Length wanted, in bytes.
     pub length: u32,
 }
 
 impl Request {
-    /// Bytes on the wire, tag included.
+    /// Length on the wire in bytes, with the tag.
     pub const BYTES: usize = Self::BODY + TAG_BYTES;
-    /// Bytes under the tag.
+    /// Length of what the tag covers, in bytes.
     pub const BODY: usize = 64;
     const INLINE: u8 = 1;
     const ODD: u8 = 2;
     const MARKED: u8 = 4;
 
-    /// The message, sealed with `key`.
+    /// The message, with its tag under `key`.
     #[inline]
     pub fn seal(&self, key: &MacKey) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
@@ -159,7 +160,7 @@ impl Request {
 /// `{ opcode u8, flags u8 (1 inline), status u16, length u32, sequence u64, epoch u64, feedback u64 }`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// `Ok`: so many bytes were moved.
+    /// `Ok`: the length of the data moved, in bytes.
     pub result: Result<u32, Exception>,
     /// The data follows this header.
     pub inline: bool,
@@ -172,7 +173,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Bytes of the header.
+    /// Length of the header in bytes.
     pub const BYTES: usize = 32;
     const INLINE: u8 = 1;
 
@@ -259,7 +260,7 @@ impl Feedback {
 /// the 24 bytes before it and the server's nonce of this connection, under the session's attach key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attach {
-    /// Session.
+    /// Number of the session.
     pub session: u32,
     /// The client's nonce.
     pub nonce: Nonce,
@@ -268,7 +269,7 @@ pub struct Attach {
 }
 
 impl Attach {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const BYTES: usize = Self::BODY + TAG_BYTES;
     const BODY: usize = 24;
 
@@ -325,7 +326,7 @@ impl Attach {
 /// zeros when the server refuses, for then there may be no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached {
-    /// Why not, if not.
+    /// The grant, or why the server refuses.
     pub result: Result<Grant, Exception>,
 }
 
@@ -345,9 +346,9 @@ pub struct ExposedMemory {
     pub arena: RemoteAddress,
     /// The memory of the stamps.
     pub stamps: RemoteAddress,
-    /// In which order RDMA Reads see this memory, as far as that is the server's doing.
+    /// The order in which RDMA Reads see this memory, as far as the server decides it.
     pub order: ReadOrder,
-    /// Each frame's stamp is right behind it: `stamps` names the same memory as `arena`.
+    /// Whether each frame's stamp is right behind it. Then `stamps` names the same memory as `arena`.
     pub beside: bool,
 }
 
@@ -375,7 +376,7 @@ pub struct RemoteAddress {
 }
 
 impl Attached {
-    /// Bytes on the wire.
+    /// Length on the wire in bytes.
     pub const BYTES: usize = Self::BODY + TAG_BYTES;
     const BODY: usize = 32;
     const ONE_SIDED: u8 = 1;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Why a direct read moved no data (paper 004, section IV-B).
+/// Why a direct read returned no data (paper 004, section IV-B).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 pub enum Exception {
@@ -34,12 +34,12 @@ impl Exception {
         Exception::OutOfBounds,
     ];
 
-    /// The code on the wire; 0 is no exception but "completed".
+    /// The code on the wire, 1 to 7. There, 0 stands for "completed".
     pub const fn code(self) -> u16 {
         self as u16
     }
 
-    /// The exception with this code.
+    /// The exception with this code; `None` if there is none.
     pub fn from_code(code: u16) -> Option<Exception> {
         Self::ALL.get(usize::from(code).checked_sub(1)?).copied()
     }
@@ -57,7 +57,7 @@ impl Exception {
         }
     }
 
-    /// Is the reference worth nothing any more? After the others it may be used again.
+    /// Whether the reference is worthless after this exception. After the others the client may use it again.
     pub const fn forgets_reference(self) -> bool {
         matches!(
             self,

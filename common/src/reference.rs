@@ -26,9 +26,9 @@ impl fmt::Debug for AccessKey {
 pub struct Reference {
     /// Offset of the first byte in the export's arena.
     pub address: u64,
-    /// Valid bytes from there: less than a page at the end of a file.
+    /// Length of the valid data from there, in bytes: less than a page at the end of a file.
     pub length: u32,
-    /// TPT entry.
+    /// Number of the TPT entry.
     pub handle: Handle,
     /// Access key of that entry.
     pub key: AccessKey,

@@ -1,4 +1,4 @@
-//! What a server is asked to do: the options of `odafs serve`.
+//! The options of a server, as those of `odafs serve`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,68 +14,69 @@ pub use crate::vfs::export::Direct;
 pub use odafs_nic::engine::{Credits, RdmaConfig};
 pub use odafs_nic::registration::{Costs, RegistrationConfig, Strategy};
 
-/// A server's options.
+/// A server's options. [`ServerConfig::new`] has the defaults that the fields name.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The directory served, or a tar archive.
+    /// The directory or tar archive that the server serves.
     pub directory: PathBuf,
-    /// Name of the export.
+    /// Name of the export, `/` by default.
     pub export: String,
-    /// NFS, MOUNT and portmapper over TCP.
+    /// Address for NFS, MOUNT and portmapper over TCP; `None`: not served.
     pub nfs: Option<SocketAddr>,
-    /// iWARP: RPC over RDMA and direct reads.
+    /// Address for iWARP over TCP: RPC-over-RDMA and direct reads; `None`: not served.
     pub rdma: Option<SocketAddr>,
-    /// Socket of the shared-memory fabric.
+    /// Path of the shared-memory fabric's Unix socket; `None`: not served.
     pub shm: Option<PathBuf>,
-    /// Connections of one user over it.
+    /// Most connections of one user over shared memory; 8192 by default.
     pub shm_connections: u32,
-    /// An RDMA device: RPC over RDMA and direct reads.
+    /// Address of an RDMA device: RPC-over-RDMA and direct reads; `None`: not served.
     pub verbs: Option<SocketAddr>,
-    /// Let the device fetch pages of the cache on demand where it can, in place of pinning all of it.
+    /// Where the device can, let it fetch pages of the cache on demand, and do not pin all of the cache.
     pub on_demand_paging: bool,
-    /// In which order RDMA Reads see the cache, by the device and the network. With more than [`ReadOrder::Fence`] the stamps
-    /// of a one-sided export lie beside their pages.
+    /// The order in which RDMA Reads see the cache, as device and network guarantee it. Beyond [`ReadOrder::Fence`],
+    /// the default, the stamps of a one-sided export lie beside their pages.
     pub read_order: ReadOrder,
-    /// State directory; `None` for the default.
+    /// State directory; `None`: the default one.
     pub state: Option<PathBuf>,
-    /// Page cache, bytes.
+    /// Size of the page cache in bytes: at least 64 pages; 1 GiB by default.
     pub cache_bytes: u64,
-    /// Page size.
+    /// Size of a page, 4 KiB by default.
     pub page: PageSize,
-    /// Ask for 2 MiB pages of memory behind the cache; takes about 2 s a GiB at the start.
+    /// Ask for 2 MiB pages of memory for the cache, which takes about 2 s for each GiB at the start. True by default.
     pub huge_pages: bool,
-    /// Refuse changes; those to an archive are refused in any case.
+    /// Refuse changes. An archive refuses them in any case.
     pub read_only: bool,
-    /// Who may call, beyond loopback.
+    /// Networks that may call, beyond loopback.
     pub allow: Vec<IpNet>,
-    /// Loopback may call.
+    /// Whether loopback may call. True by default.
     pub loopback: bool,
-    /// With [`Squash::Root`] and [`Squash::None`] callers may come from any port, not from privileged ones alone.
+    /// With [`Squash::Root`] and [`Squash::None`], accept callers from any port, not from privileged ones alone.
     pub insecure: bool,
-    /// Whose ids callers act with.
+    /// The ids with which callers act; [`Squash::All`] by default.
     pub squash: Squash,
-    /// Keys of the clients that may open sessions from other machines. Empty: those who may call.
+    /// Keys of the clients that may open sessions from other machines. If it is empty, all that may call may open
+    /// sessions.
     pub admitted: Vec<PublicKey>,
-    /// Direct reads.
+    /// Which direct reads the server grants.
     pub direct: Direct,
-    /// Who may read the whole page cache from shared memory, beside root and the serving user.
+    /// Users that may read the whole page cache from shared memory, beside root and the serving user.
     pub one_sided_for: Vec<Grantee>,
-    /// Prometheus metrics over HTTP.
+    /// Address for Prometheus metrics over HTTP; `None`: not served.
     pub metrics: Option<SocketAddr>,
-    /// How RPC over RDMA is served.
+    /// How the server serves RPC-over-RDMA.
     pub rpc_rdma: RdmaConfig,
-    /// Threads for what may block, and as many again for what may wait for stable storage.
+    /// Number of threads for calls that may block, 1 to 1024; as many again serve calls that may wait for stable
+    /// storage. 8 by default.
     pub workers: usize,
-    /// Hand every call to one of them, even one that the polling thread could serve: what that costs is
-    /// then measured.
+    /// Offload every call to a worker, even one that the engine could serve, to measure what that costs.
     pub offload: bool,
-    /// How long an engine polls without finding anything before it sleeps, and a thread of NFS over TCP for the next
-    /// call of a connection that makes one after the other.
+    /// How long an engine polls in vain before it sleeps, and how long a thread of NFS over TCP polls for the next
+    /// call of a connection that makes one after the other. 50 us by default.
     pub spin: std::time::Duration,
 }
 
 impl ServerConfig {
-    /// Serves `directory` with the defaults, no listener open.
+    /// The defaults, for `directory`, with no listener.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
@@ -108,7 +109,10 @@ impl ServerConfig {
         }
     }
 
-    /// Whether a server can work with these options. The text says what is wrong, and what to do.
+    /// Checks whether a server can work with these options.
+    ///
+    /// # Errors
+    /// The text says what is wrong, and what to do.
     pub fn check(&self) -> Result<(), String> {
         let frames = self.cache_bytes >> self.page.shift();
         if frames < FRAMES_MIN {

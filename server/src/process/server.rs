@@ -28,28 +28,28 @@ use crate::store::{Credential, LocalOptions, LocalStore, Store, TarStore};
 use crate::vfs::export::ExportConfig;
 use crate::vfs::metrics;
 
-/// Where a server listens: the real ports, open listeners only.
+/// The addresses on which a server listens, with the real ports. `None`: that listener is not open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// NFS, MOUNT and portmapper over TCP.
+    /// Address of NFS, MOUNT and portmapper over TCP.
     pub nfs: Option<SocketAddr>,
-    /// iWARP.
+    /// Address of iWARP over TCP.
     pub rdma: Option<SocketAddr>,
-    /// Socket of the shared-memory fabric.
+    /// Path of the shared-memory fabric's Unix socket.
     pub shm: Option<PathBuf>,
-    /// An RDMA device.
+    /// Address of the RDMA device.
     pub verbs: Option<SocketAddr>,
-    /// Metrics.
+    /// Address of the metrics over HTTP.
     pub metrics: Option<SocketAddr>,
 }
 
 /// Why a server did not start. The text names the thing, the cause and the remedy; there is no `source` beside it.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The state directory.
+    /// The state directory cannot be used.
     #[error(transparent)]
     State(#[from] crate::store::state::StateError),
-    /// Anything of the system's.
+    /// The system refused something.
     #[error("cannot {action}: {source}")]
     Io {
         /// What was tried.
@@ -59,7 +59,7 @@ pub enum StartError {
         /// Why it failed.
         r#source: io::Error,
     },
-    /// An option that cannot be met.
+    /// The server cannot meet an option.
     #[error("{0}")]
     Config(String),
     /// The page cache does not fit: sooner or later the kernel would kill this process, or another, for its memory.
@@ -68,9 +68,9 @@ pub enum StartError {
         available.bytes, available.bound
     )]
     Memory {
-        /// Bytes of the cache.
+        /// Size of the cache in bytes.
         asked: u64,
-        /// What there is.
+        /// The memory that there is.
         available: memory::Available,
     },
 }
@@ -97,7 +97,7 @@ fn listening<T>(
     })
 }
 
-/// A running server. Dropping it stops it too.
+/// A running server. Dropping it stops it, too.
 pub struct Server {
     addresses: Addresses,
     config: ServerConfig,
@@ -112,10 +112,10 @@ pub struct Server {
 const TCP_THREADS: usize = 2;
 
 impl Server {
-    /// Opens the state, the store and the listeners, and serves until [`Server::shutdown`].
+    /// Opens the state, the store and the listeners, and serves until [`Server::shutdown`] or until it is dropped.
     ///
     /// # Errors
-    /// Something is in the way; the text says what, and what to do.
+    /// The server cannot start with these options on this machine. The text says why, and what to do.
     pub fn start(config: ServerConfig) -> Result<Server, StartError> {
         config.check().map_err(StartError::Config)?;
         let asked = config.cache_bytes;
@@ -175,17 +175,18 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The addresses on which the server listens.
     pub fn addresses(&self) -> &Addresses {
         &self.addresses
     }
 
-    /// What it serves, for whoever embeds it.
+    /// The parts of the server, for programs that embed it.
     pub fn assembly(&self) -> &Assembly {
         &self.assembly
     }
 
-    /// Drains and stops: no new connections, references worth nothing, calls under way finished.
+    /// Drains and stops: the server takes no new connections, makes references worthless, and finishes calls under
+    /// way.
     pub fn shutdown(mut self) {
         self.assembly.poison();
         if let Some(tcp) = self.tcp.take() {
