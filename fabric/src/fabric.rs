@@ -22,7 +22,7 @@ use std::os::fd::BorrowedFd;
 pub use crate::memory::Region;
 pub use odafs_common::direct::ReadOrder;
 
-/// What became of something that was posted, or what the peer sent.
+/// How a post ended, or what the peer sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
     /// A [`QueuePair::post_send`] that was [`Posted::Pending`] has left.
@@ -32,9 +32,10 @@ pub enum Completion {
     },
     /// A message arrived. It is in [`QueuePair::message`] until the next poll.
     Recv {
-        /// Length of the message.
+        /// Length of the message in bytes.
         bytes: u32,
-        /// Sent with [`QueuePair::post_send_invalidate`]: this tag of ours is gone. Some devices do not tell.
+        /// The local tag that the peer invalidated, if it sent with [`QueuePair::post_send_invalidate`]. Some devices
+        /// do not tell.
         invalidated: Option<SteeringTag>,
     },
     /// A [`QueuePair::post_read`] that was [`Posted::Pending`] is over.
@@ -73,7 +74,7 @@ pub enum Posted {
     Pending,
 }
 
-/// Why a post was not taken. Nothing has happened then.
+/// Why a queue pair did not take a post. The post had no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PostError {
     /// The queue is full, or the peer has posted no receive (where the fabric sees that): poll and try again. What was
@@ -117,7 +118,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// So many bytes further on.
+    /// The place `bytes` further on.
     #[must_use]
     pub fn ahead(self, bytes: u64) -> Remote {
         Remote {
@@ -132,29 +133,29 @@ impl Remote {
 pub struct Local<'a> {
     /// The region.
     pub region: &'a Arc<Region>,
-    /// First byte within it.
+    /// First byte, as an offset in the region.
     pub offset: usize,
-    /// Its length in bytes.
+    /// Length in bytes.
     pub length: usize,
 }
 
 /// What the peer may do with memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// RDMA Read.
+    /// It may read by RDMA Read.
     pub remote_read: bool,
-    /// RDMA Write.
+    /// It may write by RDMA Write.
     pub remote_write: bool,
 }
 
 impl Access {
-    /// Nothing: only our own reads go there.
+    /// The peer may do nothing: only this end's own reads go there.
     pub const LOCAL: Access = Access::of(false, false);
-    /// RDMA Read.
+    /// It may read by RDMA Read.
     pub const READ: Access = Access::of(true, false);
-    /// RDMA Write.
+    /// It may write by RDMA Write.
     pub const WRITE: Access = Access::of(false, true);
-    /// Both.
+    /// It may read and write.
     pub const BOTH: Access = Access::of(true, true);
 
     const fn of(remote_read: bool, remote_write: bool) -> Access {
@@ -178,7 +179,7 @@ pub enum Sink<'a> {
         frame: FrameNumber,
         /// First byte within the frame.
         offset: u32,
-        /// Its length in bytes.
+        /// Length in bytes.
         length: u32,
     },
 }
@@ -194,7 +195,7 @@ pub enum Source<'a> {
         frame: FrameNumber,
         /// First byte within the frame.
         offset: u32,
-        /// Its length in bytes.
+        /// Length in bytes.
         length: u32,
     },
     /// Bytes that are taken before the post returns.
@@ -202,7 +203,7 @@ pub enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// How many bytes they are.
+    /// Length in bytes.
     pub fn length(&self) -> usize {
         match self {
             Source::Frame { length, .. } => *length as usize,
@@ -232,7 +233,7 @@ pub fn gathered(parts: &[Source<'_>]) -> Vec<u8> {
     message
 }
 
-/// Where a peer may read an arena.
+/// Where in an arena's memory a peer may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exposed {
     /// The memory of the frames, whose first is that of address 0.
@@ -242,7 +243,7 @@ pub struct Exposed {
     pub stamps: Remote,
 }
 
-/// Which tags of ours the peer can end with [`QueuePair::post_send_invalidate`].
+/// Which local tags the peer can invalidate with [`QueuePair::post_send_invalidate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoteInvalidation {
     /// None: it must not try, which may cost the connection.
@@ -253,32 +254,32 @@ pub enum RemoteInvalidation {
     Any,
 }
 
-/// What errors say of a server that is there and does not take the connection.
+/// Text of errors about a server that is there but does not take the connection.
 pub const REFUSED: &str = "the server refused the connection";
 
 /// The peer at the other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peer {
-    /// A process of this host, as the kernel told at the time of its connect.
+    /// A process of this host, as the kernel reported it when it connected.
     Uid {
-        /// Effective user.
+        /// Effective user id.
         uid: u32,
-        /// Effective group.
+        /// Effective group id.
         gid: u32,
-        /// Supplementary groups.
+        /// Supplementary group ids.
         groups: std::sync::Arc<[u32]>,
-        /// Process, for messages only.
+        /// Process id, for messages only.
         pid: i32,
     },
-    /// A host.
+    /// A host, by its address.
     Address(SocketAddr),
     /// A node of the simulator.
     Simulated(u32),
 }
 
 impl Peer {
-    /// Whether it can do to this process what it likes anyhow: root can, and our own user. Anybody else's memory we
-    /// do not map unless it is sealed: it may be taken away under us.
+    /// Whether the peer can do to this process what it likes anyhow, as root and this process's own user can. Memory
+    /// of other users is mapped only if it is sealed, because its owner could take it away while it is mapped.
     pub fn has_power_over_us(&self) -> bool {
         match self {
             Peer::Uid { uid, .. } => *uid == 0 || *uid == rustix::process::geteuid().as_raw(),
@@ -297,7 +298,8 @@ impl std::fmt::Display for Peer {
     }
 }
 
-/// Bytes between two marks of [`QueuePair::post_write_marked`]: a quarter of the data, or all of what is short.
+/// Distance in bytes between two marks of [`QueuePair::post_write_marked`]: a quarter of the data, or all of it if it
+/// is short.
 pub fn mark_step(length: usize) -> usize {
     if length >= MARKED_MIN && length.is_multiple_of(4 * 64) {
         length / 4
@@ -309,20 +311,20 @@ pub fn mark_step(length: usize) -> usize {
 /// Shorter data has come before a mark would tell.
 const MARKED_MIN: usize = 2048;
 
-/// Bytes that marks take behind the data.
+/// Length of the marks behind the data, in bytes.
 pub const MARKS_BYTES: usize = 3 * 64;
 
 /// One end of a connection.
 pub trait QueuePair: Send {
-    /// Makes room for `count` more messages from the peer. Fabrics whose flow control is the
-    /// room in a ring ignore it; others have some room from the start.
+    /// Makes room for `count` more messages from the peer. Fabrics whose flow control is the room in a ring ignore
+    /// it. The others have some room from the start.
     fn post_receives(&mut self, count: u32);
 
-    /// Sends the concatenation of `parts` as one message. The bytes are taken before it returns.
+    /// Sends the concatenation of `parts` as one message. The fabric takes the bytes before it returns.
     fn post_send(&mut self, id: u64, parts: &[&[u8]]) -> Result<Posted, PostError>;
 
-    /// As [`QueuePair::post_send`]; and the peer's steering tag is invalid when the message is
-    /// there (RFC 5040 section 5.3). Where the fabric has no such thing it only sends.
+    /// Sends as [`QueuePair::post_send`] does, and makes the peer's steering tag invalid by the time that the message
+    /// is there (RFC 5040 section 5.3). A fabric that cannot do this only sends.
     fn post_send_invalidate(
         &mut self,
         id: u64,
@@ -351,22 +353,22 @@ pub trait QueuePair: Send {
         self.post_write(id, from, to)
     }
 
-    /// Copies the peer's memory here. [`PostError::Full`] beyond [`QueuePair::reads_max`].
+    /// Copies the peer's memory into `into`. [`PostError::Full`] beyond [`QueuePair::reads_max`].
     fn post_read(&mut self, id: u64, into: Sink<'_>, from: Remote) -> Result<Posted, PostError>;
 
-    /// RDMA Reads that the peer takes from us at a time. 0: none.
+    /// Most RDMA Reads that the peer serves at a time; 0: none.
     fn reads_max(&self) -> u32;
 
     /// Rings the doorbell for all that was posted since the last time (wakes a sleeping peer).
     /// What was posted may stay unseen until then.
     fn flush(&mut self);
 
-    /// The next completion, if there is one. After the connection has closed: what was pending
-    /// ends with [`Fault::Flushed`], then `None` for ever and [`QueuePair::is_closed`] holds.
+    /// The next completion, if there is one. After the connection has closed, what was pending ends with
+    /// [`Fault::Flushed`]. From then on the answer is `None`, and [`QueuePair::is_closed`] holds.
     fn poll(&mut self) -> Option<Completion>;
 
-    /// As [`QueuePair::poll`], for callers without room for a message: messages stay where they are. What was posted goes on its way
-    /// all the same, its completions are told, and an end of the connection is noticed at the latest when something
+    /// As [`QueuePair::poll`], for callers without room for a message: messages stay where they are. Posts still
+    /// leave, and their completions are returned. The end of the connection is noticed at the latest when something
     /// cannot be sent.
     fn poll_send_queue(&mut self) -> Option<Completion>;
 
@@ -376,8 +378,8 @@ pub trait QueuePair: Send {
     /// The message of the last [`Completion::Recv`]. Empty after any other poll.
     fn message(&self) -> &[u8];
 
-    /// Sends the concatenation of `parts` as one message. All bytes are taken before it returns: frames need not stay
-    /// pinned.
+    /// Sends the concatenation of `parts` as one message. The fabric takes all bytes before it returns, so frames
+    /// need not stay pinned.
     ///
     /// # Errors
     /// As [`QueuePair::post_send`].
@@ -385,8 +387,8 @@ pub trait QueuePair: Send {
         self.post_send(id, &[&gathered(parts)])
     }
 
-    /// Whether a cheap look finds nothing to poll for. It is for callers with many connections. A fabric that
-    /// cannot tell without a poll says `false`.
+    /// Whether a cheap look finds nothing to poll for: for callers with many connections. A fabric that cannot tell
+    /// without a poll returns `false`.
     fn is_quiet(&mut self) -> bool {
         false
     }
@@ -408,7 +410,7 @@ pub trait QueuePair: Send {
         })
     }
 
-    /// Asks for a wake-up at the next event. `false`: something is there already, poll again.
+    /// Asks for a wake-up at the next event. `false`: there is an event already; poll again.
     fn arm(&mut self) -> bool;
 
     /// Readable after [`QueuePair::arm`] when there is something to poll; `None` where the
@@ -418,8 +420,7 @@ pub trait QueuePair: Send {
     /// Has every later event wake `set` (if armed). A queue pair has one wake set at a time.
     fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()>;
 
-    /// Arms, and blocks until there is something to poll, the connection is closed or `timeout`
-    /// has passed.
+    /// Arms, and blocks until there is something to poll, the connection is closed, or `timeout` has passed.
     fn wait(&mut self, timeout: Option<Nanos>) -> Result<(), PostError>;
 
     /// Memory that the peer may use by RDMA as `access` says, until the connection closes or its
@@ -442,8 +443,8 @@ pub trait QueuePair: Send {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Refuses all later remote access under a tag of ours: a bound one, or a region's. Where
-    /// the fabric has no such thing it does nothing.
+    /// Refuses all later remote access under a local tag: a bound one, or a region's. A fabric without invalidation
+    /// does nothing.
     fn invalidate(&mut self, tag: SteeringTag) {
         let _ = tag;
     }
@@ -455,16 +456,16 @@ pub trait QueuePair: Send {
         true
     }
 
-    /// As many receives as [`QueuePair::post_receives`] ever makes room for.
+    /// Most receives that [`QueuePair::post_receives`] ever makes room for.
     fn receives_max(&self) -> u32 {
         u32::MAX
     }
 
-    /// Which tags of ours the peer can end by itself.
+    /// Which local tags the peer can invalidate by itself.
     fn remote_invalidation(&self) -> RemoteInvalidation;
 
-    /// In which order RDMA Reads see memory, as far as that is this end's doing: those that it posts, and those of the
-    /// peer's that it answers. The lesser of what both ends say holds.
+    /// The order in which RDMA Reads see memory, as far as this end decides it, for the reads that it posts and those
+    /// of the peer that it answers. The weaker of what both ends say holds.
     fn read_order(&self) -> ReadOrder;
 
     /// Lets this peer RDMA-Read the arena, its stamps and the life word.
@@ -474,7 +475,7 @@ pub trait QueuePair: Send {
     /// use [`QueuePair::post_read`].
     fn map_exposed(&mut self, exposed: &Exposed) -> io::Result<Option<ArenaView>>;
 
-    /// Longest message that [`QueuePair::post_send`] takes: 4 KiB or more.
+    /// Longest message that [`QueuePair::post_send`] takes, in bytes: 4 KiB or more.
     fn max_message(&self) -> usize;
 
     /// What the peer said when the connection was made. A fabric may add zeros at its end.
@@ -498,10 +499,11 @@ pub trait Listener: Send {
     /// Has every connection request wake `set`.
     fn watch(&mut self, set: &Arc<WakeSet>) -> io::Result<()>;
 
-    /// Where clients connect to.
+    /// The address to which clients connect.
     fn name(&self) -> String;
 
-    /// How long it and its connections may be left alone, not even armed again. `None`: for ever, their events tell all.
+    /// How long a caller may leave the listener and its connections alone, without arming them again. `None`: for
+    /// ever, as their events tell all.
     fn patience(&self) -> Option<Nanos> {
         None
     }
@@ -515,15 +517,15 @@ pub trait Incoming: Send {
     /// Who the client is.
     fn peer(&self) -> &Peer;
 
-    /// Takes it. The client may have `inbound_reads` RDMA Reads under way at a time (the
-    /// responder's IRD, RFC 6581 section 7); with 0 it reads nothing. shm ignores it.
+    /// Accepts the request. The client may have `inbound_reads` RDMA Reads under way at a time (the responder's IRD,
+    /// RFC 6581 section 7); with 0 it may read nothing. shm ignores this number.
     fn accept(
         self: Box<Self>,
         private_data: &[u8],
         inbound_reads: u32,
     ) -> io::Result<Box<dyn QueuePair>>;
 
-    /// Refuses it, with a reason for the client to print.
+    /// Refuses the request, with a reason for the client to print.
     fn reject(self: Box<Self>, reason: &str);
 }
 

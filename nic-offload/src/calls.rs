@@ -9,7 +9,7 @@ use odafs_fabric::{Peer, Remote, Source};
 
 use crate::registration::Contents;
 
-/// The kind of transport that a call came over.
+/// The kind of transport over which a call came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transport {
     /// NFS over TCP: record marking, no RDMA.
@@ -25,7 +25,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Whether it can write into a caller's memory ahead of a reply.
+    /// Whether the transport can write into a caller's memory ahead of a reply.
     pub const fn has_rdma_write(self) -> bool {
         !matches!(self, Transport::NfsTcp)
     }
@@ -45,7 +45,7 @@ impl Transport {
 /// The peer that calls, and its transport.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// As the transport knows it.
+    /// The peer, as the transport knows it.
     pub peer: Peer,
     /// Number of the connection, unique in the life of a server.
     pub connection: u64,
@@ -53,8 +53,8 @@ pub struct Caller {
     pub transport: Transport,
     /// Longest reply that the transport can carry, in bytes; a longer one closes the connection.
     pub reply_bytes_max: u32,
-    /// Bytes of memory that this call's results may be placed in ahead of the reply (RFC 8166: its write chunk).
-    /// `None`: it named none, everything goes into the reply.
+    /// Size in bytes of the memory for this call's results ahead of the reply (RFC 8166: its write chunk). `None`:
+    /// the call named none, so everything goes into the reply.
     pub placement: Option<u32>,
     /// What of this call's arguments came apart from its message, which lacks it.
     pub apart: Option<ChunkedArgument>,
@@ -126,7 +126,7 @@ impl std::fmt::Debug for Outcome {
 pub struct Placed {
     /// Where in the reply the data (and its XDR padding, which is nowhere) would stand: right behind its length.
     pub at: usize,
-    /// Bytes. If they are more than the caller's placement, the call is answered by an error of the transport.
+    /// Length in bytes. If it is more than the caller's placement, the answer is an error of the transport.
     pub length: u32,
     /// The data, in order.
     pub pieces: Vec<ChunkSource>,
@@ -150,7 +150,7 @@ pub enum ChunkSource {
         frame: Pinned,
         /// First byte within it.
         offset: u32,
-        /// How many bytes of it.
+        /// Length in bytes.
         length: u32,
     },
     /// A copy, for what could not be pinned.
@@ -175,7 +175,7 @@ impl ChunkSource {
         }
     }
 
-    /// How many bytes they are.
+    /// Length in bytes.
     pub fn length(&self) -> u32 {
         match self {
             ChunkSource::Frame { length, .. } => *length,
@@ -215,17 +215,17 @@ pub trait Calls: Send + Sync {
 
 /// A task for the workers.
 pub struct Errand {
-    /// Number of the connection that it is done for.
+    /// Number of the connection for which it is done.
     pub connection: u64,
-    /// It may wait for stable storage, so it shall not keep those waiting that do not.
+    /// Whether it may wait for stable storage. Such errands must not delay others.
     pub syncs: bool,
-    /// What is to be done.
+    /// The work to do.
     pub task: Box<dyn FnOnce() + Send>,
 }
 
 /// Where transports hand jobs that may block.
 pub trait Workers: Send + Sync {
-    /// Does the errand soon, on another thread. Gives it back when the queue is full: the connection that it came from
-    /// takes no more calls until there is room for it.
+    /// Runs the errand soon, on another thread. Gives it back if the queue is full; its connection then takes no more
+    /// calls until there is room for it.
     fn submit(&self, errand: Errand) -> Result<(), Errand>;
 }

@@ -1,9 +1,9 @@
 //! Memory for RDMA on behalf of calls, by the registration strategies of "Designing NFS with RDMA for Security,
 //! Performance and Scalability" (section 4.3).
 //!
-//! What makes registration dear is a device: it must be told of each page, and the pages must be pinned. A fabric in
-//! software needs neither, so that there the strategies differ only in how memory is allocated. [`Costs`] puts the price
-//! back, for whoever wants to compare them.
+//! Registration is expensive because of the device: it must be told of each page, and the pages must be pinned. A
+//! fabric in software needs neither, so there the strategies differ only in how they allocate memory. [`Costs`] adds
+//! the price again, to compare them.
 //!
 //! | strategy | memory | when the price is paid |
 //! |---|---|---|
@@ -29,34 +29,34 @@ use budget::{Budget, Queue};
 /// Where memory for RDMA comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strategy {
-    /// Registered for each call.
+    /// Memory is registered for each call.
     PerOperation,
-    /// Fast registration: each use binds a fresh tag to memory that is there. Tags that are of no use any more are
-    /// invalidated in batches: until then they are good. On a device, memory that the peer has no right to needs no tag,
-    /// and where it has no memory windows, what the peer may read is registered for each use.
+    /// Fast registration: each use binds a fresh tag to registered memory. Tags that are no longer used are
+    /// invalidated in batches, and are valid until then. On a device, memory to which the peer has no right needs no
+    /// tag. If the device has no memory windows, what the peer may read is registered for each use.
     Pooled,
-    /// Registered memory is kept for the next call.
+    /// Registered memory is kept, with its tag, for the next call.
     #[default]
     Cached,
-    /// Frames of the arena that hold no page: what is known to the adapter as a whole needs no registration.
+    /// Frames of the arena that hold no page. The adapter knows the arena as a whole, so they need no registration.
     AllPhysical,
 }
 
-/// Is told of registrations.
+/// What must be told of registrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adapter {
-    /// Software, for which they cost nothing: [`Costs`] are charged instead.
+    /// Software, for which registrations cost nothing. [`Costs`] are charged instead.
     Soft,
     /// A device, with prices of its own.
     Device,
 }
 
-/// What registration costs, in time that the engine spends. Nothing by default.
+/// Modelled costs of registration, in nanoseconds that the engine spends. They are 0 by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Costs {
-    /// Telling the adapter of a registration, or of the end of some.
+    /// Cost of telling the adapter of a registration, or of the end of a batch.
     pub operation: Nanos,
-    /// Pinning a page of 4 KiB.
+    /// Cost of pinning a page of 4 KiB.
     pub page: Nanos,
 }
 
@@ -74,18 +74,18 @@ impl Costs {
     }
 }
 
-/// How memory for RDMA is got, and how much.
+/// How an engine gets memory for RDMA, and how much.
 #[derive(Clone, Copy, Debug)]
 pub struct RegistrationConfig {
-    /// Where it comes from.
+    /// Where the memory comes from.
     pub strategy: Strategy,
-    /// What that costs.
+    /// Modelled costs of registration.
     pub costs: Costs,
-    /// Tags that wait to be invalidated ([`Strategy::Pooled`]): with so many they are.
+    /// Number of unused tags at which the batch is invalidated ([`Strategy::Pooled`]); 32 by default.
     pub dirty_watermark: usize,
-    /// Bytes of one connection.
+    /// Most memory of one connection, in bytes; 32 MiB by default.
     pub connection_bytes_max: usize,
-    /// Bytes of all connections.
+    /// Most memory of all connections together, in bytes; 256 MiB by default.
     pub bytes_max: usize,
 }
 
@@ -106,11 +106,11 @@ pub trait Frames: Send + Sync {
     /// An unpublished frame, if one can be had without waiting.
     fn take(&self) -> Option<FrameNumber>;
 
-    /// It is of no use any more.
+    /// Gives back a frame that is no longer used.
     fn give(&self, frame: FrameNumber);
 }
 
-/// What the registrations of all connections came to.
+/// Counters of the registrations of all connections.
 #[derive(Debug, Default)]
 pub struct RegistrationCounters {
     /// Regions registered.
@@ -123,11 +123,11 @@ pub struct RegistrationCounters {
     pub flushes: AtomicU64,
     /// Calls that found no memory and waited.
     pub waited: AtomicU64,
-    /// Those of them that wait at present.
+    /// Calls that wait for memory at present.
     pub waiting: AtomicU64,
     /// Connections that ended because one of their calls had waited for too long.
     pub timeouts: AtomicU64,
-    /// Calls that failed: the system locks no memory for them.
+    /// Calls that failed because the system locked no memory for them.
     pub failed: AtomicU64,
     /// Nanoseconds that engines spent on registrations and fresh tags.
     pub registering_ns: AtomicU64,
@@ -154,7 +154,7 @@ pub struct Supply {
     frames: Option<Arc<dyn Frames>>,
     /// Their arena.
     arena: Arc<Arena>,
-    /// Bytes of all connections.
+    /// Most memory of all connections together, in bytes; 256 MiB by default.
     budget: Arc<Budget>,
     /// Who waits for some of them.
     queue: Arc<Queue>,
