@@ -12,7 +12,7 @@
 //! What is read once passes through a tenth of the memory and leaves the rest alone. A page that is read again soon after it
 //! went comes to the main queue if that has room, or one that was not used since it was looked at last. A hit only counts a use, up to
 //! [`USES_MAX`], and only of a page that is no longer new ([`newness`]): small reads that follow each other in one page are one
-//! use of it. How it compares is printed by the test `contest`, and stands in docs/BENCHMARKS.md.
+//! use of it. How it compares is printed by the test `contest`, and stands in docs/FIGURES.md.
 
 use odafs_fabric::memory::prefetch;
 

@@ -1,4 +1,4 @@
-//! What the data cache takes, alone: prints figures of docs/BENCHMARKS.md.
+//! What the data cache takes, alone: prints figures of docs/FIGURES.md.
 //!
 //! `cargo test --release -p odafs --lib cache::speed -- --ignored --nocapture`
 

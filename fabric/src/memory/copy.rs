@@ -134,7 +134,7 @@ unsafe fn store_words(into: *mut u8, from: &[u8]) {
     }
 }
 
-/// glibc's memcpy loses to a plain AVX2 loop here (docs/BENCHMARKS.md), and a plain
+/// glibc's memcpy loses to a plain AVX2 loop here (docs/FIGURES.md), and a plain
 /// `ptr::copy` would be a data race.
 #[cfg(all(target_arch = "x86_64", not(miri), not(shuttle)))]
 mod assembly {
