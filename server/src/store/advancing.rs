@@ -160,7 +160,6 @@ impl Advancing {
         Some(Attributes {
             mtime,
             ctime,
-            change: ctime.change(),
             ..attributes
         })
     }

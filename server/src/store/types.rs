@@ -171,14 +171,13 @@ pub struct Attributes {
     pub mtime: Time,
     /// Last change of the attributes.
     pub ctime: Time,
-    /// The change attribute: another one after each change of data or attributes.
-    pub change: u64,
 }
 
 impl Attributes {
-    /// The object was changed at this time.
-    pub fn set_changed(&mut self, now: Time) {
-        (self.ctime, self.change) = (now, now.change());
+    /// The change attribute: a greater one after each change of data or attributes, since every store is seen through
+    /// `Advancing`.
+    pub fn change(&self) -> u64 {
+        self.ctime.change()
     }
 }
 

@@ -19,8 +19,6 @@ pub struct Before {
     pub mtime: Time,
     /// Last change of the attributes.
     pub ctime: Time,
-    /// The change attribute.
-    pub change: u64,
 }
 
 impl From<&Attributes> for Before {
@@ -29,7 +27,6 @@ impl From<&Attributes> for Before {
             size: all.size,
             mtime: all.mtime,
             ctime: all.ctime,
-            change: all.change,
         }
     }
 }

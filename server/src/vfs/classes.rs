@@ -144,7 +144,6 @@ mod tests {
             atime: Time::default(),
             mtime: Time::default(),
             ctime: Time::default(),
-            change: 0,
         }
     }
 

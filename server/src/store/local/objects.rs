@@ -328,7 +328,6 @@ impl LocalStore {
             atime: time(stat.st_atime, stat.st_atime_nsec),
             mtime: time(stat.st_mtime, stat.st_mtime_nsec),
             ctime,
-            change: ctime.change(),
         }
     }
 }

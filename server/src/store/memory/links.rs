@@ -34,7 +34,7 @@ impl Tree {
         parent.touch_data(now);
         let node = self.node_mut(object)?;
         node.attributes.links += 1;
-        node.attributes.set_changed(now);
+        node.attributes.ctime = now;
         let attributes = node.attributes;
         self.report(directory);
         self.report(object);
@@ -82,7 +82,7 @@ impl Tree {
             Body::Directory(names) => Some(names.parent),
             _ => None,
         };
-        node.attributes.set_changed(now);
+        node.attributes.ctime = now;
         node.attributes.links -= 1;
         let last = parent.is_some() || node.attributes.links == 0;
         if let Some(parent) = parent.and_then(|ino| self.nodes.get_mut(&ino)) {
@@ -168,7 +168,7 @@ impl Tree {
         let parent = self.node_mut(to)?;
         parent.names_mut()?.insert(name, moved.ino);
         parent.touch_data(now);
-        self.node_mut(moved)?.attributes.set_changed(now);
+        self.node_mut(moved)?.attributes.ctime = now;
         [from, to, moved]
             .into_iter()
             .for_each(|object| self.report(object));

@@ -35,7 +35,7 @@ impl Node {
     /// A change of the data at that time.
     pub fn touch_data(&mut self, now: Time) {
         self.attributes.mtime = now;
-        self.attributes.set_changed(now);
+        self.attributes.ctime = now;
     }
 
     /// Size and use follow what the body holds.

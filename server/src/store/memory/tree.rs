@@ -233,7 +233,6 @@ impl Tree {
             atime: now,
             mtime: now,
             ctime: now,
-            change: now.change(),
         };
         let mut node = Node {
             generation,
@@ -402,7 +401,7 @@ impl Tree {
             }
         }
         if *new != SetAttributes::default() {
-            attributes.set_changed(now);
+            attributes.ctime = now;
         }
         Ok(())
     }
@@ -537,13 +536,13 @@ impl Tree {
             OutsideChange::Mode(mode) => {
                 let attributes = &mut self.node_mut(object)?.attributes;
                 attributes.mode = mode & 0o7777;
-                attributes.set_changed(now);
+                attributes.ctime = now;
                 self.report(object);
             }
             OutsideChange::Owner(uid) => {
                 let attributes = &mut self.node_mut(object)?.attributes;
                 attributes.uid = uid;
-                attributes.set_changed(now);
+                attributes.ctime = now;
                 self.report(object);
             }
             OutsideChange::Remove => self.remove_everywhere(object, now)?,

@@ -38,7 +38,6 @@ pub fn index(bytes: &[u8]) {
         atime: time,
         mtime: time,
         ctime: time,
-        change: time.change(),
     };
     let bounds = Bounds {
         objects: 1000,

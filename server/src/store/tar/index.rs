@@ -360,7 +360,6 @@ impl Reader<'_> {
             atime: time,
             mtime: time,
             ctime: time,
-            change: time.change(),
             ..with_kind(self.template, kind, offset / BLOCK + 2)
         };
         let member = Member {

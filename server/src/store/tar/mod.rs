@@ -239,7 +239,6 @@ fn root_of(archive: &std::fs::Metadata, stamp: &Stamp) -> Attributes {
         atime: time,
         mtime: time,
         ctime: time,
-        change: time.change(),
     }
 }
 
