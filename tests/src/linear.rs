@@ -21,6 +21,11 @@ pub enum Action {
         /// Acknowledged as stable (`DATA_SYNC` or `FILE_SYNC`).
         stable: bool,
     },
+    /// Something that has ended may have written `value` once more, or not, with no promise that it is stable.
+    Again {
+        /// Identity of what was written.
+        value: u64,
+    },
     /// The page was seen to hold `value`.
     Read {
         /// Identity of what was read.
@@ -106,28 +111,28 @@ pub fn check(initial: u64, operations: &[Operation]) -> Result<(), Violation> {
     Err(Violation { history })
 }
 
-/// Adds the second sending of each write that lived through a crash, as one that may or may not be.
+/// Adds the second sending of each write that lived through a crash, as one that may or may not be. It ends with the
+/// operation.
 fn with_repeats(operations: &[Operation]) -> Vec<Operation> {
     let crashes: Vec<&Operation> = operations
         .iter()
         .filter(|o| o.action == Action::Crash)
         .collect();
     let mut all = operations.to_vec();
-    for o in operations
-        .iter()
-        .filter(|o| matches!(o.action, Action::Write { .. }))
-    {
+    for o in operations {
+        let (Action::Write { value, .. } | Action::Again { value }) = o.action else {
+            continue;
+        };
         let end = o.returned.unwrap_or(u64::MAX);
         if crashes
             .iter()
             .any(|c| c.invoked < end && c.returned.unwrap_or(u64::MAX) > o.invoked)
         {
-            // The repeat can only come before the reply that ended the operation; as an optional
-            // one its upper bound is not enforced, which accepts a little too much, never too little.
-            all.push(Operation {
-                returned: None,
-                ..*o
-            });
+            let action = match o.returned {
+                Some(_) => Action::Again { value },
+                None => o.action,
+            };
+            all.push(Operation { action, ..*o });
         }
     }
     all
@@ -141,6 +146,21 @@ fn apply(state: &State, index: usize, operation: &Operation) -> Vec<State> {
             ..state.clone()
         }],
         Action::Read { .. } => vec![],
+        Action::Again { value } => {
+            let mut again = State {
+                done,
+                value,
+                survivors: state.survivors.clone(),
+            };
+            again.survivors.insert(value);
+            vec![
+                State {
+                    done,
+                    ..state.clone()
+                },
+                again,
+            ]
+        }
         Action::Write { value, stable } => {
             // Others may have seen what was to be made stable when the server died over it.
             let mut survivors = match stable && operation.returned.is_some() {
@@ -279,6 +299,31 @@ mod tests {
     }
 
     #[test]
+    fn what_a_sync_sends_again_comes_before_it_ends() {
+        let again = Action::Again { value: 1 };
+        let history = |last| {
+            [
+                op(1, 2, write(1)),
+                op(3, 5, again),
+                op(3, 6, Action::Commit),
+                op(7, 8, stable(2)),
+                op(9, 10, Action::Crash),
+                op(11, 12, read(last)),
+            ]
+        };
+        assert!(check(0, &history(2)).is_ok());
+        assert!(check(0, &history(1)).is_err());
+        let between = [
+            op(1, 2, write(1)),
+            op(3, 4, stable(2)),
+            op(5, 9, again),
+            op(6, 7, read(2)),
+            op(10, 11, read(1)),
+        ];
+        assert!(check(0, &between).is_ok());
+    }
+
+    #[test]
     fn a_write_sent_again_after_a_crash_may_take_effect_twice() {
         let twice = [
             op(1, 20, stable(1)),
@@ -289,6 +334,9 @@ mod tests {
             op(21, 22, read(1)),
         ];
         assert!(check(0, &twice).is_ok());
+        let mut answered = twice;
+        answered[0].returned = Some(6);
+        assert!(check(0, &answered).is_err(), "both come before the reply");
         let without_crash: Vec<_> = twice
             .iter()
             .filter(|o| o.action != Action::Crash)

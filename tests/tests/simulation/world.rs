@@ -481,11 +481,16 @@ fn client(world: &World, number: u32) {
                     .collect();
                 let result = file.sync();
                 for (place, value, _) in &mine {
-                    let again = Action::Write {
-                        value: *value,
-                        stable: false,
+                    // An answered sync has ended: what it sent again cannot come later.
+                    let (value, answered) = (*value, result.is_ok());
+                    let again = match answered {
+                        true => Action::Again { value },
+                        false => Action::Write {
+                            value,
+                            stable: false,
+                        },
                     };
-                    history.record(&who, [*place], invoked, again, false);
+                    history.record(&who, [*place], invoked, again, answered);
                 }
                 if let Err(error) = result {
                     world.failed(&format!("{who} sync: {error}"));
