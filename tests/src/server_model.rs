@@ -31,6 +31,7 @@ use odafs_server::mount3::MountProgram;
 use odafs_server::nfs3::Nfs3;
 use odafs_server::odafs::{Odafs, SessionPolicy};
 use odafs_server::portmap::{Port, Portmap};
+use odafs_server::read::Effort;
 use odafs_server::rpc::{Program, Service};
 use odafs_server::store::{Credential, MemoryStore, OutsideChange, Store};
 
@@ -100,7 +101,7 @@ impl World {
         let nobody = Credential::of(65_534, 65_534, &[]);
         let access = Arc::new(Access::new(Vec::new(), Squash::None, nobody));
         let replies = DuplicateCache::new(Bounds::default());
-        let root = store.handle(store.root()).expect("a root");
+        let root = export.handle(store.root());
         let programs: Vec<Box<dyn Program>> = vec![
             Box::new(Nfs3::new(Arc::clone(&export))),
             Box::new(MountProgram::new(Arc::clone(&export), Arc::clone(&access))),

@@ -85,15 +85,12 @@ impl Setting {
         let (scratch, served) = directory()?;
         let state = StateDir::open(Some(&scratch.path().join("state")), &served)?;
         let store = LocalStore::open(&served, &state, LocalOptions::default())?;
-        let root = store
-            .handle(store.root())
-            .map_err(|error| anyhow::anyhow!("{error}"))?;
         let store = BeforeSync::new(Arc::new(store), before_sync);
         let (server, address) = Here::serve(Arc::new(store), state)?;
         Ok(Self {
             _server: Server::Here { _server: server },
             address,
-            root: root.to_vec(),
+            root: Peer::connect(address)?.mount()?,
             scratch,
         })
     }

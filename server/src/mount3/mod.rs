@@ -51,9 +51,7 @@ impl MountProgram {
             return Err(Status::Access);
         }
         let directory = self.walk(&call.who, path)?;
-        let handle = (self.export)
-            .handle(directory)
-            .map_err(|error| mount_status(error.status))?;
+        let handle = self.export.handle(directory);
         let entry = (host(&call.caller.peer), path.to_vec());
         self.mounted.lock().put(entry, ());
         tracing::info!(peer = %call.caller.peer, path = %path.escape_ascii(), "mounted");

@@ -53,5 +53,5 @@ fn find(
         Effort::MayBlock => namespace::lookup(export, who, directory, name),
     };
     let found = found.map_err(Status::from);
-    Ok(found.and_then(|(object, attributes)| Ok((context.handle(object)?, attributes.into()))))
+    Ok(found.map(|(object, attributes)| (context.handle(object), attributes.into())))
 }

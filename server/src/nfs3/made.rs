@@ -29,7 +29,7 @@ pub(super) fn reply(
     match made {
         Ok((object, attributes)) => {
             // Without a handle the client looks it up.
-            let handle = context.handle(object).ok();
+            let handle = Some(context.handle(object));
             CreateResult::Ok(CreateOk {
                 file: handle.as_ref().map(|handle| FileHandle(handle)),
                 attributes: Some(attributes.into()),

@@ -249,7 +249,7 @@ impl<'a> Context<'a> {
         attributes_of_handle(self.export, handle.0, self.effort).map(Into::into)
     }
 
-    fn handle(&self, object: ObjectId) -> Result<HandleBytes, Status> {
-        self.export.handle(object).map_err(Status::from)
+    fn handle(&self, object: ObjectId) -> HandleBytes {
+        self.export.handle(object)
     }
 }

@@ -61,9 +61,7 @@ fn write(
 ) -> Result<(), Status> {
     let mut entries = EntryWriter::begin(w, budget, attributes, listing.verifier);
     let all = listing.entries.iter().all(|entry| {
-        let handle = entry
-            .object
-            .and_then(|(object, _)| context.handle(object).ok());
+        let handle = entry.object.map(|(object, _)| context.handle(object));
         entries.push_plus(&EntryPlus {
             entry: Entry {
                 fileid: entry.fileid,

@@ -117,6 +117,18 @@ impl Server {
     /// # Errors
     /// The server cannot start with these options on this machine. The text says why, and what to do.
     pub fn start(config: ServerConfig) -> Result<Server, StartError> {
+        Self::start_with(config, store)
+    }
+
+    /// As [`Server::start`], of a store of the caller's: `open` gives it, and may keep files of its own in the state
+    /// directory. [`ServerConfig::directory`] then only names the default place of that.
+    ///
+    /// # Errors
+    /// As [`Server::start`], and what `open` says.
+    pub fn start_with(
+        config: ServerConfig,
+        open: impl FnOnce(&ServerConfig, &StateDir) -> io::Result<Arc<dyn Store>>,
+    ) -> Result<Server, StartError> {
         config.check().map_err(StartError::Config)?;
         let asked = config.cache_bytes;
         if let Some(available) = memory::available().filter(|there| there.bytes < asked) {
@@ -136,7 +148,9 @@ impl Server {
         if let Some(address) = addresses.nfs {
             port.set(address.port());
         }
-        let parts = parts(&config, &state, life, port)?;
+        let action = format!("serve {}", config.directory.display());
+        let store = trying(action, open(&config, &state))?;
+        let parts = parts(&config, &state, store, life, port)?;
         if let Some(listener) = doors.device.take() {
             // Whether that much memory may be pinned shows now.
             let prepared = listener.prepare(&parts.arena, config.direct == Direct::OneSided);
@@ -228,27 +242,24 @@ fn metrics_text(
 }
 
 /// A directory, or else an archive.
-fn store(config: &ServerConfig, state: &StateDir) -> Result<Arc<dyn Store>, StartError> {
+fn store(config: &ServerConfig, state: &StateDir) -> io::Result<Arc<dyn Store>> {
     let path = &config.directory;
-    let action = format!("serve {}", path.display());
     if path.is_file() {
-        let archive = trying(action, TarStore::open(path, state.handle_key()))?;
-        return Ok(Arc::new(archive));
+        return Ok(Arc::new(TarStore::open(path)?));
     }
     let options = LocalOptions {
         read_only: config.read_only,
     };
-    let local = trying(action, LocalStore::open(path, state, options))?;
-    Ok(Arc::new(local))
+    Ok(Arc::new(LocalStore::open(path, state, options)?))
 }
 
 fn parts(
     config: &ServerConfig,
     state: &StateDir,
+    store: Arc<dyn Store>,
     life: LifeWord,
     port: Port,
 ) -> Result<Parts, StartError> {
-    let store = store(config, state)?;
     let frames = (config.cache_bytes >> config.page.shift()) as u32;
     let arena = ArenaConfig {
         frames,
@@ -284,6 +295,7 @@ fn parts(
             direct: config.direct,
             // No life makes as many changes.
             change_base: state.life() << 40,
+            handle_key: state.handle_key().clone(),
             nic: NicConfig {
                 // Room for every page and its neighbours in a set, so that the NIC seldom has to ask.
                 tpt_entries: (frames as usize * 2).next_power_of_two(),

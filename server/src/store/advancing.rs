@@ -17,8 +17,8 @@ use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Arc, Mutex};
 
 use super::{
-    CreateHow, Created, Credential, HandleBytes, Limits, Listing, ObjectId, OutsideEvent,
-    ReaddirRange, Result, Space, Special, Store, StoreError, Unlinked,
+    CreateHow, Created, Credential, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
+    Space, Special, Store, StoreError, Unlinked,
 };
 use crate::store::{Attributes, SetAttributes, SetTime, Time};
 
@@ -261,8 +261,8 @@ impl Store for Advancing {
         wants_sync() -> bool;
         statfs(object: ObjectId) -> Result<Space>;
         pathconf(object: ObjectId) -> Result<Limits>;
-        handle(object: ObjectId) -> Result<HandleBytes>;
-        open_handle(handle: &[u8]) -> Result<ObjectId>;
+        number() -> u64;
+        find(object: ObjectId) -> Result<()>;
         watch(object: ObjectId) -> bool;
         unwatch(object: ObjectId) -> ();
         wait_events(timeout: Duration) -> Vec<OutsideEvent>;

@@ -6,8 +6,8 @@ use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 
 use super::{
-    CreateHow, Created, Credential, HandleBytes, Limits, Listing, ObjectId, OutsideEvent,
-    ReaddirRange, Result, Space, Special, Store, Unlinked,
+    CreateHow, Created, Credential, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
+    Space, Special, Store, Unlinked,
 };
 use crate::store::{Attributes, SetAttributes};
 
@@ -65,8 +65,8 @@ forward! {
     readdir(who: &Credential, directory: ObjectId, range: ReaddirRange) -> Result<Listing>;
     statfs(object: ObjectId) -> Result<Space>;
     pathconf(object: ObjectId) -> Result<Limits>;
-    handle(object: ObjectId) -> Result<HandleBytes>;
-    open_handle(handle: &[u8]) -> Result<ObjectId>;
+    number() -> u64;
+    find(object: ObjectId) -> Result<()>;
     watch(object: ObjectId) -> bool;
     unwatch(object: ObjectId) -> ();
     wait_events(timeout: Duration) -> Vec<OutsideEvent>;

@@ -11,7 +11,6 @@
 mod advancing;
 mod before_sync;
 mod error;
-mod handle;
 pub mod ids;
 mod names;
 pub(crate) mod pace;
@@ -23,8 +22,8 @@ pub mod local;
 pub mod memory;
 pub mod tar;
 
-#[cfg(test)]
-mod suite;
+#[cfg(any(test, feature = "suite"))]
+pub mod suite;
 
 use std::time::Duration;
 
@@ -34,7 +33,6 @@ use odafs_fabric::sync::Arc;
 pub(crate) use advancing::Advancing;
 pub use before_sync::BeforeSync;
 pub use error::StoreError;
-pub use handle::{HandleBytes, HandleError, HandleKey};
 pub use local::{LocalOptions, LocalStore};
 pub use memory::{Meddler, MemoryStore, Operation, OutsideChange};
 pub use permission::{attributes_permit, may_read, may_write};
@@ -321,6 +319,9 @@ pub enum OutsideEvent {
 ///
 /// What changes a directory is on stable storage before the call returns (RFC 1813 section 4.8); bytes and
 /// attributes are after [`Store::sync`].
+///
+/// A store that takes no changes leaves out the methods that make them: each is refused with ROFS. The feature `suite` has
+/// tests that tell whether a store does what it must.
 pub trait Store: Send + Sync {
     /// The root directory.
     fn root(&self) -> ObjectId;
@@ -329,7 +330,10 @@ pub trait Store: Send + Sync {
     fn getattr(&self, object: ObjectId) -> Result<Attributes>;
 
     /// Those bits of `mask` (the ACCESS3 bits of RFC 1813 section 3.3.4) that the caller has.
-    fn access(&self, credential: &Credential, object: ObjectId, mask: u32) -> Result<u32>;
+    fn access(&self, credential: &Credential, object: ObjectId, mask: u32) -> Result<u32> {
+        let attributes = self.getattr(object)?;
+        Ok(attributes_permit(&attributes, credential, mask))
+    }
 
     /// Whether [`Store::getattr`] and [`Store::access`] of this object answer from memory just now: then threads
     /// that must not wait may call them too.
@@ -342,7 +346,10 @@ pub trait Store: Send + Sync {
     /// [`attributes_permit`] may be used in place of [`Store::access`]. False for objects with an ACL: the
     /// mode's group bits are then the ACL's mask. (What hands out references by reader class must not do
     /// so for such objects.)
-    fn mode_decides(&self, object: ObjectId) -> Result<bool>;
+    fn mode_decides(&self, object: ObjectId) -> Result<bool> {
+        let _ = object;
+        Ok(true)
+    }
 
     /// The object of that name.
     fn lookup(
@@ -384,7 +391,10 @@ pub trait Store: Send + Sync {
         object: ObjectId,
         offset: u64,
         data: &Gather<'_>,
-    ) -> Result<usize>;
+    ) -> Result<usize> {
+        let _ = (credential, object, offset, data);
+        Err(Status::RoFs.into())
+    }
 
     /// As [`Store::write_from`].
     fn write_at(
@@ -399,7 +409,10 @@ pub trait Store: Send + Sync {
 
     /// Brings what was written and set to stable storage; with `data_only` not the times. After a failure
     /// earlier unstable writes may be lost: the write verifier must change.
-    fn sync(&self, object: ObjectId, data_only: bool) -> Result<()>;
+    fn sync(&self, object: ObjectId, data_only: bool) -> Result<()> {
+        let _ = data_only;
+        self.find(object)
+    }
 
     /// So much is written and not synced that whoever writes shall sync right away.
     fn wants_sync(&self) -> bool {
@@ -413,7 +426,10 @@ pub trait Store: Send + Sync {
         credential: &Credential,
         object: ObjectId,
         new: &SetAttributes,
-    ) -> Result<Attributes>;
+    ) -> Result<Attributes> {
+        let _ = (credential, object, new);
+        Err(Status::RoFs.into())
+    }
 
     /// A regular file. What makes something gives it to the caller and its group: others' ids are for root to name, and
     /// are ignored where someone else names them, as Linux' server does.
@@ -423,7 +439,10 @@ pub trait Store: Send + Sync {
         directory: ObjectId,
         name: &[u8],
         how: CreateHow<'_>,
-    ) -> Result<Created>;
+    ) -> Result<Created> {
+        let _ = (credential, directory, name, how);
+        Err(Status::RoFs.into())
+    }
 
     /// A directory.
     fn mkdir(
@@ -432,7 +451,10 @@ pub trait Store: Send + Sync {
         directory: ObjectId,
         name: &[u8],
         new: &SetAttributes,
-    ) -> Result<(ObjectId, Attributes)>;
+    ) -> Result<(ObjectId, Attributes)> {
+        let _ = (credential, directory, name, new);
+        Err(Status::RoFs.into())
+    }
 
     /// A symbolic link with that target (at most 4095 bytes, not empty).
     fn symlink(
@@ -442,7 +464,10 @@ pub trait Store: Send + Sync {
         name: &[u8],
         target: &[u8],
         new: &SetAttributes,
-    ) -> Result<(ObjectId, Attributes)>;
+    ) -> Result<(ObjectId, Attributes)> {
+        let _ = (credential, directory, name, target, new);
+        Err(Status::RoFs.into())
+    }
 
     /// A pipe, socket or device.
     fn mknod(
@@ -452,7 +477,10 @@ pub trait Store: Send + Sync {
         name: &[u8],
         what: Special,
         new: &SetAttributes,
-    ) -> Result<(ObjectId, Attributes)>;
+    ) -> Result<(ObjectId, Attributes)> {
+        let _ = (credential, directory, name, what, new);
+        Err(Status::RoFs.into())
+    }
 
     /// One more name for an object that is no directory. Its attributes afterwards.
     fn link(
@@ -461,7 +489,10 @@ pub trait Store: Send + Sync {
         object: ObjectId,
         directory: ObjectId,
         name: &[u8],
-    ) -> Result<Attributes>;
+    ) -> Result<Attributes> {
+        let _ = (credential, object, directory, name);
+        Err(Status::RoFs.into())
+    }
 
     /// Moves a name. `Some` if another object had the new name before. Two names of one object stay as they are.
     fn rename(
@@ -469,14 +500,27 @@ pub trait Store: Send + Sync {
         credential: &Credential,
         from: (ObjectId, &[u8]),
         to: (ObjectId, &[u8]),
-    ) -> Result<Option<Unlinked>>;
+    ) -> Result<Option<Unlinked>> {
+        let _ = (credential, from, to);
+        Err(Status::RoFs.into())
+    }
 
     /// Removes a name that is no directory's.
-    fn remove(&self, credential: &Credential, directory: ObjectId, name: &[u8])
-    -> Result<Unlinked>;
+    fn remove(
+        &self,
+        credential: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<Unlinked> {
+        let _ = (credential, directory, name);
+        Err(Status::RoFs.into())
+    }
 
     /// Removes an empty directory, and says which it was.
-    fn rmdir(&self, credential: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId>;
+    fn rmdir(&self, credential: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId> {
+        let _ = (credential, directory, name);
+        Err(Status::RoFs.into())
+    }
 
     /// Lists a directory. A directory that does not change is listed completely and each name once; one
     /// that does, apart from the names that came or went meanwhile. BAD_COOKIE for a cookie or a verifier that is not
@@ -494,13 +538,16 @@ pub trait Store: Send + Sync {
     /// Limits.
     fn pathconf(&self, object: ObjectId) -> Result<Limits>;
 
-    /// The handle for clients to keep: at most 64 bytes, valid after a restart with the same state, and
-    /// not to be made up without its key.
-    fn handle(&self, object: ObjectId) -> Result<HandleBytes>;
+    /// The number of what is stored, the same after a restart. Handles tell it: those of a store with another number are
+    /// none of this one's.
+    fn number(&self) -> u64;
 
-    /// What a handle stands for. BADHANDLE for one that this store never made, STALE if the object is gone.
-    /// Whether it still exists may only show in the next call.
-    fn open_handle(&self, handle: &[u8]) -> Result<ObjectId>;
+    /// STALE unless the object is there. The server asks about each object that a client names by a handle from before: this
+    /// store, or an earlier one with the same number, has named it once. Whether it still exists may only show in the next
+    /// call.
+    fn find(&self, object: ObjectId) -> Result<()> {
+        self.getattr(object).map(drop)
+    }
 
     /// Asks for events about an object; false if that is not to be had (limits, kind of file system).
     /// Asking again is harmless.

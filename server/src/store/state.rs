@@ -13,18 +13,17 @@
 //! Secrets are files of mode 0600 in a directory of mode 0700, and every file is replaced as a whole: written
 //! beside, synced, renamed, and the directory synced.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 use odafs_common::session::Identity;
+use odafs_fabric::entropy;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use sha2::{Digest as _, Sha256};
 use zeroize::{Zeroize as _, Zeroizing};
-
-use crate::store::HandleKey;
 
 /// Why a state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +89,42 @@ impl StateError {
             path: path.to_owned(),
             source: source.into(),
         }
+    }
+}
+
+/// The key of the MAC in file handles. Wiped when dropped.
+#[derive(Clone)]
+#[cfg_attr(test, derive(PartialEq, Eq))]
+pub struct HandleKey(Zeroizing<[u8; 32]>);
+
+impl HandleKey {
+    /// One that nobody knows.
+    pub fn random() -> Self {
+        let words: [u64; 4] = std::array::from_fn(|_| entropy::word());
+        Self(Zeroizing::new(
+            words
+                .map(u64::to_ne_bytes)
+                .as_flattened()
+                .try_into()
+                .unwrap_or_default(),
+        ))
+    }
+
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl From<[u8; 32]> for HandleKey {
+    fn from(key: [u8; 32]) -> Self {
+        Self(Zeroizing::new(key))
+    }
+}
+
+impl fmt::Debug for HandleKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HandleKey")
     }
 }
 

@@ -13,9 +13,8 @@ use odafs_nic::capability::{ReaderClass, SessionId};
 use odafs_nic::host_vm::{HostVm, SharedVm};
 use odafs_nic::nic::{Nic, NicConfig};
 
-use crate::store::{
-    Advancing, Attributes, FileType, HandleBytes, ObjectId, Status, Store, StoreError,
-};
+use crate::store::state::HandleKey;
+use crate::store::{Advancing, Attributes, FileType, ObjectId, Status, Store, StoreError};
 use crate::vfs::around::Changes;
 use crate::vfs::cache::Cache;
 use crate::vfs::classes::Classes;
@@ -23,6 +22,7 @@ use crate::vfs::counters::Counters;
 use crate::vfs::feedback::Pulse;
 use crate::vfs::file::{Facts, File, Judged};
 use crate::vfs::fill::Buffers;
+use crate::vfs::handle::{HandleBytes, HandleMaker};
 use crate::vfs::handles::{Handles, Known};
 use crate::vfs::metrics::Metrics;
 use crate::vfs::read::{Effort, ReadFailed};
@@ -55,6 +55,9 @@ pub struct ExportConfig {
     pub change_base: u64,
     /// The NIC.
     pub nic: NicConfig,
+    /// The key of the MAC in file handles. By default one that nobody knows and that is gone with the export: handles then
+    /// do not outlive it.
+    pub handle_key: HandleKey,
 }
 
 impl Default for ExportConfig {
@@ -65,6 +68,7 @@ impl Default for ExportConfig {
             read_ahead_bytes: 128 << 10,
             change_base: 0,
             nic: NicConfig::default(),
+            handle_key: HandleKey::random(),
         }
     }
 }
@@ -82,6 +86,7 @@ pub struct Export {
     /// When there are more live files than this, those without pages are let go.
     live_max: AtomicUsize,
     handles: Handles,
+    naming: HandleMaker,
     classes: Classes,
     sessions: Sessions,
     changes: Changes,
@@ -136,6 +141,7 @@ impl Export {
             cache.set_nic(&nic);
             nic
         });
+        let naming = HandleMaker::new(&config.handle_key, store.number());
         let times = Arc::new(Advancing::new(store));
         Self {
             config,
@@ -147,6 +153,7 @@ impl Export {
             live: AtomicUsize::new(0),
             live_max: AtomicUsize::new(live_max),
             handles: Handles::new(),
+            naming,
             classes: Classes::default(),
             sessions: Sessions::default(),
             changes: Changes::default(),
@@ -252,10 +259,8 @@ impl Export {
         if effort == Effort::ResidentOnly {
             return Err(ReadFailed::NotResident);
         }
-        let object = self
-            .store
-            .open_handle(handle)
-            .map_err(|error| error.status)?;
+        let object = self.naming.open(handle)?;
+        self.store.find(object).map_err(|error| error.status)?;
         self.handles.insert(handle, Known::Object(object));
         Ok(object)
     }
@@ -283,8 +288,8 @@ impl Export {
     }
 
     /// What a client keeps to name an object.
-    pub fn handle(&self, object: ObjectId) -> Result<HandleBytes, StoreError> {
-        self.store.handle(object)
+    pub fn handle(&self, object: ObjectId) -> HandleBytes {
+        self.naming.make(object)
     }
 
     /// So much is written and not synced that whoever writes shall sync right away.
@@ -337,7 +342,7 @@ impl Export {
             FileType::Directory => return Err(Status::IsDir.into()),
             _ => return Err(Status::Inval.into()),
         }
-        let handle = self.store.handle(object)?;
+        let handle = self.handle(object);
         // The watch first: what happens after the attributes were looked at is reported.
         let watched = self.store.watch(object);
         let now = clock::now();

@@ -25,7 +25,8 @@ use odafs_fabric::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use odafs_nic::capability::ReaderClass;
 
-use crate::store::{Attributes, HandleBytes, ObjectId};
+use super::HandleBytes;
+use crate::store::{Attributes, ObjectId};
 use crate::vfs::classes::Class;
 use crate::vfs::counters::Counter;
 use crate::vfs::read::Effort;

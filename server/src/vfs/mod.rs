@@ -12,6 +12,7 @@ pub mod export;
 mod feedback;
 pub mod file;
 mod fill;
+pub(crate) mod handle;
 mod handles;
 mod keys;
 pub mod metrics;
@@ -30,11 +31,12 @@ pub(crate) mod testing;
 pub mod write;
 
 pub use crate::store::{
-    Attributes, CreateHow, Created, Credential, Device, DirEntry, FileType, HandleBytes, Limits,
-    Listing, ObjectId, ReaddirRange, Result, SetAttributes, SetTime, Space, Special, Status,
-    StoreError, Time, access,
+    Attributes, CreateHow, Created, Credential, Device, DirEntry, FileType, Limits, Listing,
+    ObjectId, ReaddirRange, Result, SetAttributes, SetTime, Space, Special, Status, StoreError,
+    Time, access,
 };
 pub(crate) use crate::store::{ids, pace};
+pub use handle::HandleBytes;
 
 /// The most frames of an export: handles above belong to change counters.
 pub const MAX_FRAMES: u32 = counters::COUNTER_HANDLES;

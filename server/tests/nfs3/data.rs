@@ -7,7 +7,7 @@ use odafs_common::wire::nfs3::{
     SetTime, Stable, Status, SymlinkArgs, Time, WriteArgs, WriteResult, access,
 };
 
-use odafs_server::store::{OutsideChange, Store as _};
+use odafs_server::store::OutsideChange;
 
 use crate::harness::{Server, at, mode, refused, user};
 
@@ -84,7 +84,7 @@ fn attributes_and_rights_at_hand_are_told_without_the_pool() {
     assert_eq!(server.deferred.get(), before);
     // What somebody else did to the file has to be dealt with, elsewhere.
     read(&server, file, 0, 3);
-    let object = server.store.open_handle(file.0).expect("ours");
+    let object = server.object(file);
     let change = OutsideChange::Write {
         offset: 0,
         data: b"other bytes",

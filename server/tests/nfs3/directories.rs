@@ -116,7 +116,7 @@ fn an_outside_change_that_is_listed_is_taken_note_of() {
         result.expect("read")
     };
     assert_eq!(read().data.0, b"old");
-    let object = server.store.open_handle(file.0).expect("ours");
+    let object = server.object(file);
     let change = OutsideChange::Write {
         offset: 0,
         data: b"new",

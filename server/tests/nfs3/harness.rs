@@ -22,7 +22,9 @@ use odafs_server::mount3::MountProgram;
 use odafs_server::nfs3::Nfs3;
 use odafs_server::portmap::{Port, Portmap};
 use odafs_server::rpc::{Program, Service};
-use odafs_server::store::{Credential, HandleBytes, MemoryStore, Store};
+use odafs_server::store::{Credential, MemoryStore, Store};
+use odafs_server::vfs::read::Effort;
+use odafs_server::vfs::{HandleBytes, ObjectId};
 
 /// The port that the portmapper tells.
 pub const PORT: u16 = 12_345;
@@ -71,7 +73,7 @@ impl Server {
             Box::new(Portmap::new([(100_003, 3), (100_005, 3)], port)),
         ];
         let duplicates = DuplicateCache::new(Bounds::default());
-        let root = store.handle(store.root()).expect("a root");
+        let root = export.handle(store.root());
         Self {
             service: Service::new(programs, access, duplicates, false),
             store,
@@ -80,6 +82,12 @@ impl Server {
             xid: Cell::new(1),
             deferred: Cell::new(0),
         }
+    }
+
+    /// What a handle stands for.
+    pub fn object(&self, file: FileHandle<'_>) -> ObjectId {
+        let found = self.export.resolve(file.0, Effort::MayBlock);
+        found.expect("a handle of the server's")
     }
 
     /// The handle of the root.

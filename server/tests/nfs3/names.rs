@@ -6,7 +6,7 @@ use odafs_common::wire::nfs3::{
     RemoveResult, RenameArgs, RenameResult, SetAttributes, Status, SymlinkArgs, WccData,
 };
 
-use odafs_server::store::{OutsideChange, Store as _};
+use odafs_server::store::OutsideChange;
 
 use crate::harness::{Server, at, mode, refused, user};
 
@@ -46,7 +46,7 @@ fn names_at_hand_are_looked_up_without_the_pool() {
     );
     assert_eq!(server.deferred.get(), before);
     // What somebody else did to the file has to be dealt with, elsewhere.
-    let object = server.store.open_handle(file.0).expect("ours");
+    let object = server.object(file);
     let resized = server
         .store
         .outside_change(object, OutsideChange::Resize(1));

@@ -220,7 +220,7 @@ impl World {
         let Some(content) = self.contents.get_mut(handle) else {
             return;
         };
-        let Ok(object) = self.store.open_handle(handle) else {
+        let Ok(object) = self.export.resolve(handle, Effort::MayBlock) else {
             return;
         };
         let Ok(attributes) = self.store.getattr(object) else {
@@ -356,7 +356,7 @@ impl World {
     /// A change behind the server's back, of which its watch tells.
     pub(super) fn outside(&mut self, choices: &mut Choices<'_>) {
         let handle = self.handle(choices);
-        let Ok(object) = self.store.open_handle(&handle) else {
+        let Ok(object) = self.export.resolve(&handle, Effort::MayBlock) else {
             return;
         };
         let data = [choices.byte(); 5000];

@@ -15,6 +15,7 @@ use odafs_server::config::{RegistrationConfig, Squash};
 use odafs_server::export::{Direct, ExportConfig};
 use odafs_server::odafs::SessionPolicy;
 use odafs_server::portmap::Port;
+use odafs_server::state::HandleKey;
 use odafs_server::store::{Credential, MemoryStore, Store};
 use std::path::Path;
 
@@ -54,6 +55,7 @@ impl Life {
                 direct: Direct::OneSided,
                 read_ahead_bytes: 8192,
                 change_base: number << 32,
+                handle_key: HandleKey::from([1; 32]),
                 // In every second life fewer than there are frames: entries are replaced, and found again by the host.
                 nic: NicConfig {
                     tpt_entries: if number % 2 == 1 { 4 } else { 16 },

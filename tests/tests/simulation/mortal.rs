@@ -3,9 +3,9 @@
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Arc, RwLock};
 use odafs_server::store::{
-    Attributes, CreateHow, Created, Credential, HandleBytes, Limits, Listing, MemoryStore,
-    ObjectId, OutsideEvent, ReaddirRange, Result, SetAttributes, Space, Special, Status, Store,
-    StoreError, Unlinked,
+    Attributes, CreateHow, Created, Credential, Limits, Listing, MemoryStore, ObjectId,
+    OutsideEvent, ReaddirRange, Result, SetAttributes, Space, Special, Status, Store, StoreError,
+    Unlinked,
 };
 use std::time::Duration;
 
@@ -185,12 +185,12 @@ impl Store for Mortal {
         self.alive(|s| s.pathconf(object))
     }
 
-    fn handle(&self, object: ObjectId) -> Result<HandleBytes> {
-        self.alive(|s| s.handle(object))
+    fn number(&self) -> u64 {
+        self.store.number()
     }
 
-    fn open_handle(&self, handle: &[u8]) -> Result<ObjectId> {
-        self.alive(|s| s.open_handle(handle))
+    fn find(&self, object: ObjectId) -> Result<()> {
+        self.alive(|s| s.find(object))
     }
 
     fn watch(&self, object: ObjectId) -> bool {

@@ -46,10 +46,9 @@ use odafs_fabric::sync::Arc;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use sha2::{Digest as _, Sha256};
 
-use super::handle::HandleMaker;
 use super::{
-    CreateHow, Created, Credential, HandleBytes, Limits, Listing, ObjectId, OutsideEvent,
-    ReaddirRange, Result, Space, Special, Store, Unlinked,
+    CreateHow, Created, Credential, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
+    Space, Special, Store, Unlinked,
 };
 use crate::store::state::StateDir;
 use crate::store::{Attributes, FileType, SetAttributes, Status};
@@ -81,8 +80,8 @@ pub struct LocalStore {
     /// The root, open for reading: for what concerns its whole file system.
     whole: OwnedFd,
     device: u64,
-    /// Tells handles and `fsid` of this export from others; the same after a restart.
-    export: u64,
+    /// Tells handles and `fsid` of this directory from others; the same after a restart.
+    number: u64,
     /// Inode numbers of directories that must not be shown: the server's own state.
     private: Vec<u64>,
     identity: Identity,
@@ -90,7 +89,6 @@ pub struct LocalStore {
     scheme: Option<Scheme>,
     finding: Finding,
     descriptors: Descriptors,
-    handles: HandleMaker,
     watches: Watches,
     read_only: bool,
     /// The largest size of a file, bytes.
@@ -132,7 +130,7 @@ impl LocalStore {
         let generation = objects::generation(path.as_fd(), scheme, ino)
             .map_err(|refused| io::Error::from_raw_os_error(refused.errno))?;
         let root = ObjectId { ino, generation };
-        let export = export_number(root);
+        let number = number_of(root);
         let opens = |scheme: &Scheme| {
             let handle = scheme.handle(root);
             sys::open_by_handle(whole.as_fd(), handle.kind, &handle.bytes, OFlags::PATH).is_ok()
@@ -140,7 +138,7 @@ impl LocalStore {
         let finding = match scheme.filter(opens) {
             Some(scheme) if by_handle => Finding::ByHandle(scheme),
             _ => Finding::ByName(
-                Index::open(&state.handle_index_file(), export, ino)
+                Index::open(&state.handle_index_file(), number, ino)
                     .map_err(|error| explain("cannot use the handle index for", error))?,
             ),
         };
@@ -157,13 +155,12 @@ impl LocalStore {
             root_fd: Descriptor::new(path, FileType::Directory, Use::Path),
             whole,
             device,
-            export,
+            number,
             private: private.map(|(_, ino)| *ino).collect(),
             identity: Identity::of_this_process(),
             scheme,
             finding,
             descriptors: Descriptors::new(descriptors::raise_open_file_limit())?,
-            handles: HandleMaker::new(state.handle_key(), export),
             watches: Watches::new()?,
             read_only: options.read_only,
             size_max,
@@ -193,7 +190,7 @@ impl LocalStore {
     }
 }
 
-fn export_number(root: ObjectId) -> u64 {
+fn number_of(root: ObjectId) -> u64 {
     let mut digest = Sha256::new();
     digest.update(root.ino.to_be_bytes());
     digest.update(root.generation.to_be_bytes());
@@ -382,14 +379,12 @@ impl Store for LocalStore {
         self.limits()
     }
 
-    fn handle(&self, object: ObjectId) -> Result<HandleBytes> {
-        Ok(self.handles.make(object))
+    fn number(&self) -> u64 {
+        self.number
     }
 
-    fn open_handle(&self, handle: &[u8]) -> Result<ObjectId> {
-        let object = self.handles.open(handle).map_err(|_| Status::BadHandle)?;
-        self.reach(object)?;
-        Ok(object)
+    fn find(&self, object: ObjectId) -> Result<()> {
+        self.reach(object).map(drop)
     }
 
     fn watch(&self, object: ObjectId) -> bool {

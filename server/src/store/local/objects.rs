@@ -323,7 +323,7 @@ impl LocalStore {
                 major: rustix::fs::major(stat.st_rdev),
                 minor: rustix::fs::minor(stat.st_rdev),
             },
-            fsid: self.export,
+            fsid: self.number,
             fileid: stat.st_ino,
             atime: time(stat.st_atime, stat.st_atime_nsec),
             mtime: time(stat.st_mtime, stat.st_mtime_nsec),

@@ -14,15 +14,14 @@ use std::time::Duration;
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::{Condvar, Mutex, MutexGuard};
 
-use super::handle::HandleMaker;
 use super::names::{NAME_MAX, Name, check_target};
 use super::permission::{attributes_permit, check_list, check_search};
 use super::{
-    CreateHow, Created, Credential, DirEntry, HandleBytes, HandleKey, Limits, Listing, ObjectId,
-    OutsideEvent, ReaddirRange, Result, Space, Special, Store, Unlinked,
+    CreateHow, Created, Credential, DirEntry, Limits, Listing, ObjectId, OutsideEvent,
+    ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
 use crate::store::{Attributes, Device, FileType, SetAttributes, Status};
-use node::{Body, Names, Node};
+use node::{Body, Names};
 use tree::Tree;
 
 /// A kind of call that can be made to fail.
@@ -83,18 +82,16 @@ pub struct MemoryStore {
     tree: Mutex<Tree>,
     /// There are events, or an interruption.
     news: Condvar,
-    handles: HandleMaker,
+    number: u64,
 }
 
 impl MemoryStore {
-    /// An empty root directory that anyone may write to. Handles of two stores with one seed are the same.
+    /// An empty root directory that anyone may write to. `seed` is its number too.
     pub fn new(seed: u64) -> Self {
-        let mut key = [0; 32];
-        key[..8].copy_from_slice(&seed.to_be_bytes());
         Self {
             tree: Mutex::new(Tree::new(seed)),
             news: Condvar::new(),
-            handles: HandleMaker::new(&HandleKey::from(key), seed),
+            number: seed,
         }
     }
 
@@ -448,14 +445,12 @@ impl Store for MemoryStore {
         })
     }
 
-    fn handle(&self, object: ObjectId) -> Result<HandleBytes> {
-        self.tree.lock().node(object)?;
-        Ok(self.handles.make(object))
+    fn number(&self) -> u64 {
+        self.number
     }
 
-    fn open_handle(&self, handle: &[u8]) -> Result<ObjectId> {
-        let object = self.handles.open(handle).map_err(|_| Status::BadHandle)?;
-        self.tree.lock().node(object).map(Node::id)
+    fn find(&self, object: ObjectId) -> Result<()> {
+        self.tree.lock().node(object).map(drop)
     }
 
     fn watch(&self, object: ObjectId) -> bool {

@@ -332,8 +332,7 @@ pub(super) fn deep_paths(store: &dyn Store) {
     let bottom = store.create(&me(), at, b"bottom", how).unwrap().object;
     store.write_at(&me(), bottom, 0, b"down here").unwrap();
     assert_eq!(content(store, bottom), b"down here");
-    let handle = store.handle(bottom).unwrap();
-    assert_eq!(store.open_handle(&handle).unwrap(), bottom);
+    store.find(bottom).unwrap();
     for pair in path.windows(2).rev() {
         assert_eq!(store.lookup(&me(), pair[1], b"..").unwrap().0, pair[0]);
     }

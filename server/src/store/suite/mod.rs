@@ -15,12 +15,12 @@ use crate::store::{FileType, SetAttributes, SetTime, Status, Time, access};
 
 use super::*;
 
-pub(crate) use reading::{grow, reading};
+pub use reading::{data, grow, reading};
 
 type Test = fn(&dyn Store);
 
 /// Runs every test below, each on a store of its own that `make` gives; listing with that many entries.
-pub(crate) fn all<S: Store>(make: impl Fn() -> S, entries: usize) {
+pub fn all<S: Store>(make: impl Fn() -> S, entries: usize) {
     directories::listing(&make(), entries);
     let tests: &[(&str, Test)] = &[
         ("root", files::root),
@@ -39,7 +39,7 @@ pub(crate) fn all<S: Store>(make: impl Fn() -> S, entries: usize) {
         ),
         ("listing with objects", directories::listing_with_objects),
         ("types", files::types),
-        ("handles", files::handles),
+        ("found again", files::found_again),
         ("deep paths", directories::deep_paths),
         ("limits", files::limits),
         ("one of many wins", directories::one_of_many_wins),
@@ -52,7 +52,7 @@ pub(crate) fn all<S: Store>(make: impl Fn() -> S, entries: usize) {
 }
 
 /// Runs the tests that need several users.
-pub(crate) fn others<S: Store>(make: impl Fn() -> S) {
+pub fn others<S: Store>(make: impl Fn() -> S) {
     let tests: &[(&str, Test)] = &[
         ("classes", users::classes),
         ("foreign ids", users::foreign_ids),

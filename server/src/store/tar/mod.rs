@@ -14,25 +14,24 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 use std::time::Duration;
 
-use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 use odafs_fabric::sync::{Condvar, Mutex};
 use rustix::io::{IoSliceMut, ReadWriteFlags, preadv2};
 use sha2::{Digest as _, Sha256};
 
-use super::handle::HandleMaker;
 use super::names::{NAME_MAX, Name};
 use super::permission::{attributes_permit, check_list, check_search};
 use super::{
-    CreateHow, Created, Credential, DirEntry, HandleBytes, HandleKey, Limits, Listing, ObjectId,
-    OutsideEvent, ReaddirRange, Result, Space, Special, Store, Unlinked,
+    Credential, DirEntry, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result, Space,
+    Store,
 };
-use crate::store::{Attributes, Device, FileType, SetAttributes, Status, access};
+use crate::store::{Attributes, Device, FileType, Status, access};
 use header::{BLOCK, Header};
 use index::{Body, Bounds, Bytes, Index, Names, Node, ROOT, Refused};
 
-/// Handles of all archives are alike but for the generation, so that those of a replaced archive are STALE.
-const EXPORT: u64 = u64::from_be_bytes(*b"archives");
+/// All archives have one number, and objects of different archives different generations: so handles of a replaced archive
+/// are STALE.
+const NUMBER: u64 = u64::from_be_bytes(*b"archives");
 
 /// What an archive begins with that has to be decompressed first: where, which bytes, by what.
 const COMPRESSED: [(&[u8], &str, &str); 4] = [
@@ -54,7 +53,6 @@ pub struct TarStore {
     told: AtomicBool,
     index: Index,
     generation: u64,
-    handles: HandleMaker,
     interrupted: Mutex<bool>,
     news: Condvar,
 }
@@ -108,7 +106,7 @@ impl TarStore {
     ///
     /// # Errors
     /// It cannot be opened, is compressed, damaged or no archive, or holds too much. The text says what to do.
-    pub fn open(path: &Path, key: &HandleKey) -> io::Result<Self> {
+    pub fn open(path: &Path) -> io::Result<Self> {
         let refused = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
         let archive = File::open(path)?;
         check_compression(&archive, path)?;
@@ -131,7 +129,6 @@ impl TarStore {
             index,
             generation: stamp.generation(),
             stamp,
-            handles: HandleMaker::new(key, EXPORT),
             interrupted: Mutex::new(false),
             news: Condvar::new(),
         })
@@ -328,75 +325,6 @@ impl Store for TarStore {
         read == Ok(wanted) && self.look().is_ok()
     }
 
-    fn write_from(&self, _: &Credential, _: ObjectId, _: u64, _: &Gather<'_>) -> Result<usize> {
-        Err(Status::RoFs.into())
-    }
-
-    fn sync(&self, object: ObjectId, _data_only: bool) -> Result<()> {
-        self.node(object).map(|_| ())
-    }
-
-    fn setattr(&self, _: &Credential, _: ObjectId, _: &SetAttributes) -> Result<Attributes> {
-        Err(Status::RoFs.into())
-    }
-
-    fn create(&self, _: &Credential, _: ObjectId, _: &[u8], _: CreateHow<'_>) -> Result<Created> {
-        Err(Status::RoFs.into())
-    }
-
-    fn mkdir(
-        &self,
-        _: &Credential,
-        _: ObjectId,
-        _: &[u8],
-        _: &SetAttributes,
-    ) -> Result<(ObjectId, Attributes)> {
-        Err(Status::RoFs.into())
-    }
-
-    fn symlink(
-        &self,
-        _: &Credential,
-        _: ObjectId,
-        _: &[u8],
-        _: &[u8],
-        _: &SetAttributes,
-    ) -> Result<(ObjectId, Attributes)> {
-        Err(Status::RoFs.into())
-    }
-
-    fn mknod(
-        &self,
-        _: &Credential,
-        _: ObjectId,
-        _: &[u8],
-        _: Special,
-        _: &SetAttributes,
-    ) -> Result<(ObjectId, Attributes)> {
-        Err(Status::RoFs.into())
-    }
-
-    fn link(&self, _: &Credential, _: ObjectId, _: ObjectId, _: &[u8]) -> Result<Attributes> {
-        Err(Status::RoFs.into())
-    }
-
-    fn rename(
-        &self,
-        _: &Credential,
-        _: (ObjectId, &[u8]),
-        _: (ObjectId, &[u8]),
-    ) -> Result<Option<Unlinked>> {
-        Err(Status::RoFs.into())
-    }
-
-    fn remove(&self, _: &Credential, _: ObjectId, _: &[u8]) -> Result<Unlinked> {
-        Err(Status::RoFs.into())
-    }
-
-    fn rmdir(&self, _: &Credential, _: ObjectId, _: &[u8]) -> Result<ObjectId> {
-        Err(Status::RoFs.into())
-    }
-
     fn readdir(
         &self,
         who: &Credential,
@@ -461,14 +389,8 @@ impl Store for TarStore {
         })
     }
 
-    fn handle(&self, object: ObjectId) -> Result<HandleBytes> {
-        self.node(object)?;
-        Ok(self.handles.make(object))
-    }
-
-    fn open_handle(&self, handle: &[u8]) -> Result<ObjectId> {
-        let object = self.handles.open(handle).map_err(|_| Status::BadHandle)?;
-        self.node(object).map(|node| self.id(node))
+    fn number(&self) -> u64 {
+        NUMBER
     }
 
     /// One look at the archive, by who waits for events, watches them all.

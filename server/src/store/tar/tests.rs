@@ -62,7 +62,7 @@ impl Writer {
 fn open(directory: &tempfile::TempDir, bytes: &[u8]) -> io::Result<TarStore> {
     let path = directory.path().join("a.tar");
     fs::write(&path, bytes).unwrap();
-    TarStore::open(&path, &HandleKey::from([1; 32]))
+    TarStore::open(&path)
 }
 
 fn why(bytes: &[u8]) -> String {
@@ -125,7 +125,7 @@ fn the_systems_tar_is_read() {
             return;
         };
         assert!(made.success());
-        let store = TarStore::open(&path, &HandleKey::from([1; 32])).unwrap();
+        let store = TarStore::open(&path).unwrap();
         assert!(read(&store, &format!("{long}/{long}/file")) == data);
     }
 }
@@ -261,21 +261,18 @@ fn held(archive: &Writer, bounds: Bounds) -> String {
 }
 
 #[test]
-fn handles_outlive_a_restart_but_not_the_archive() {
+fn objects_outlive_a_restart_but_not_the_archive() {
     let mut archive = Writer::default();
     archive.add(b'0', b"d/f", b"data");
     let (directory, store) = archive.store();
     let file = find(&store, "d/f").0;
-    let handle = store.handle(file).unwrap();
     drop(store);
     let path = directory.path().join("a.tar");
-    let again = TarStore::open(&path, &HandleKey::from([1; 32])).unwrap();
-    assert_eq!(again.open_handle(&handle).unwrap(), file);
-    let other = TarStore::open(&path, &HandleKey::from([2; 32])).unwrap();
-    refused(other.open_handle(&handle), Status::BadHandle);
+    let again = TarStore::open(&path).unwrap();
+    again.find(file).unwrap();
     archive.add(b'0', b"g", b"");
     let replaced = open(&directory, &archive.whole()).unwrap();
-    refused(replaced.open_handle(&handle), Status::Stale);
+    refused(replaced.find(file), Status::Stale);
 }
 
 #[test]

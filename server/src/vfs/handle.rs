@@ -4,10 +4,10 @@
 //! |---|---|
 //! | 0 | version, 1 |
 //! | 1-3 | 0 |
-//! | 4-7 | export: the upper half of its number |
+//! | 4-7 | the upper half of the store's number |
 //! | 8-15 | inode number, big-endian |
 //! | 16-23 | generation, big-endian |
-//! | 24-39 | MAC: HMAC-SHA-256 over the above and the export's number, cut to 128 bits |
+//! | 24-39 | MAC: HMAC-SHA-256 over the above and the store's number, cut to 128 bits |
 //!
 //! A handle is a capability for nothing: it names an object, and rights are checked with every call. The MAC
 //! keeps clients from naming objects that they were never shown.
@@ -19,7 +19,8 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use zeroize::Zeroizing;
 
-use super::ObjectId;
+use crate::store::state::HandleKey;
+use crate::store::{ObjectId, Status};
 
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 24;
@@ -43,42 +44,21 @@ impl fmt::Debug for HandleBytes {
     }
 }
 
-/// Bytes that are no handle of this export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a file handle of this export")]
-pub struct HandleError;
-
-/// The key of the MAC in file handles. Wiped when dropped.
-#[derive(Clone)]
-#[cfg_attr(test, derive(PartialEq, Eq))]
-pub struct HandleKey(Zeroizing<[u8; 32]>);
-
-impl From<[u8; 32]> for HandleKey {
-    fn from(key: [u8; 32]) -> Self {
-        Self(Zeroizing::new(key))
-    }
-}
-
-impl fmt::Debug for HandleKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HandleKey")
-    }
-}
-
-/// Makes and checks the handles of one export.
+/// Makes and checks the handles of one store's objects.
 pub(crate) struct HandleMaker {
-    export: u64,
+    /// [`Store::number`](crate::store::Store::number).
+    store: u64,
     /// The key's state, before any byte.
     mac: Hmac<Sha256>,
 }
 
 impl HandleMaker {
-    pub fn new(key: &HandleKey, export: u64) -> Self {
+    pub fn new(key: &HandleKey, store: u64) -> Self {
         // HMAC pads a short key with zeros to the hash's block: done here, it cannot fail.
         let mut block = Zeroizing::new([0; 64]);
-        block[..32].copy_from_slice(&key.0[..]);
+        block[..32].copy_from_slice(key.bytes());
         Self {
-            export,
+            store,
             mac: Hmac::new((&*block).into()),
         }
     }
@@ -86,7 +66,7 @@ impl HandleMaker {
     pub fn make(&self, object: ObjectId) -> HandleBytes {
         let mut bytes = [0; HEAD_BYTES + MAC_BYTES];
         bytes[0] = VERSION;
-        bytes[4..8].copy_from_slice(&self.export.to_be_bytes()[..4]);
+        bytes[4..8].copy_from_slice(&self.store.to_be_bytes()[..4]);
         bytes[8..16].copy_from_slice(&object.ino.to_be_bytes());
         bytes[16..24].copy_from_slice(&object.generation.to_be_bytes());
         let tag = self.over(&bytes[..HEAD_BYTES]).finalize().into_bytes();
@@ -94,19 +74,19 @@ impl HandleMaker {
         HandleBytes(bytes)
     }
 
-    /// Compares the MAC in constant time, before it looks at anything else.
-    pub fn open(&self, handle: &[u8]) -> Result<ObjectId, HandleError> {
+    /// BADHANDLE for what was not made here. Compares the MAC in constant time, before it looks at anything else.
+    pub fn open(&self, handle: &[u8]) -> Result<ObjectId, Status> {
         let (head, tag) = handle
             .split_first_chunk::<HEAD_BYTES>()
-            .ok_or(HandleError)?;
+            .ok_or(Status::BadHandle)?;
         if tag.len() != MAC_BYTES {
-            return Err(HandleError);
+            return Err(Status::BadHandle);
         }
         self.over(head)
             .verify_truncated_left(tag)
-            .map_err(|_| HandleError)?;
+            .map_err(|_| Status::BadHandle)?;
         let [VERSION, _, _, _, _, _, _, _, numbers @ ..] = head else {
-            return Err(HandleError);
+            return Err(Status::BadHandle);
         };
         let number =
             |bytes: &[[u8; 8]]| bytes.first().map_or(0, |bytes| u64::from_be_bytes(*bytes));
@@ -119,7 +99,7 @@ impl HandleMaker {
 
     fn over(&self, head: &[u8]) -> Hmac<Sha256> {
         let mut mac = self.mac.clone();
-        mac.update(&self.export.to_be_bytes());
+        mac.update(&self.store.to_be_bytes());
         mac.update(head);
         mac
     }
@@ -134,8 +114,8 @@ mod tests {
         generation: 42,
     };
 
-    fn maker(key: u8, export: u64) -> HandleMaker {
-        HandleMaker::new(&HandleKey::from([key; 32]), export)
+    fn maker(key: u8, store: u64) -> HandleMaker {
+        HandleMaker::new(&HandleKey::from([key; 32]), store)
     }
 
     #[test]
@@ -152,18 +132,18 @@ mod tests {
         for bit in 0..handle.len() * 8 {
             let mut forged = handle.to_vec();
             forged[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(maker.open(&forged), Err(HandleError), "bit {bit}");
+            assert_eq!(maker.open(&forged), Err(Status::BadHandle), "bit {bit}");
         }
         for length in 0..handle.len() {
-            assert_eq!(maker.open(&handle[..length]), Err(HandleError));
+            assert_eq!(maker.open(&handle[..length]), Err(Status::BadHandle));
         }
         let mut longer = handle.to_vec();
         longer.push(0);
-        assert_eq!(maker.open(&longer), Err(HandleError));
+        assert_eq!(maker.open(&longer), Err(Status::BadHandle));
     }
 
     #[test]
-    fn other_keys_and_exports_refuse() {
+    fn other_keys_and_stores_refuse() {
         let handle = maker(1, 99).make(OBJECT);
         assert!(maker(1, 99).open(&handle).is_ok());
         assert!(maker(2, 99).open(&handle).is_err());
