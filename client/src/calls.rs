@@ -3,10 +3,10 @@
 use crate::{
     error::{CallError, ConnectError},
     link::Link,
+    nfs::procedure::Procedure,
     options::{Credential, Wait},
     patience::{LastAttempt, NoLine, Patience, Pause},
     pool::{Lent, Pool, TakeError},
-    procedure::Procedure,
     silence::Silence,
     transport::{Broken, PlacedData, ReplyBuffer, RpcTransport},
 };

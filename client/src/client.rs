@@ -1,24 +1,23 @@
 //! The client: its connection to one export, and the operations on paths.
 
 use crate::{
-    error::{ConnectError, PathError},
+    error::{ConnectError, PathError, Status},
     facts::{FileReferences, Granted, PageReference, ServerFacts},
     file::File,
     fs::{Cookie, FileSystem},
     link::{Dial, Link},
-    metadata::{Changes, CreateOptions, Metadata, Space},
-    nfs::{Found, Nfs, NfsError, Removed},
+    metadata::{CreateOptions, Metadata},
+    nfs::{Nfs, NfsError, Removed, references},
     options::{Eager, Options},
     path::{EntryName, Walk},
     read_dir::ReadDir,
     record::{Initial, Operation},
-    references,
     route::{Choice, SizeClass},
     shared::Shared,
     statistics::{RdmaTerms, Statistics},
+    types::{Changes, Create, Entry, FileKind, Space, When},
     url::Url,
 };
-use odafs_common::wire::nfs3::{self, CreateHow};
 use odafs_fabric::{
     clock, entropy,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -165,8 +164,8 @@ impl Client {
     fn open_at(&self, path: &Path) -> Result<File, PathError> {
         let verb = "open";
         let found = self.walk(verb).find(path, true)?;
-        if found.attributes.kind == nfs3::FileType::Directory {
-            return Err(NfsError::from(nfs3::Status::IsDir).at(verb, &shown(path)));
+        if found.attributes.kind == FileKind::Directory {
+            return Err(NfsError::from(Status::IS_DIR).at(verb, &shown(path)));
         }
         let file = self.file(shown(path), &found);
         if self.shared.options.eager == Eager::OnOpen {
@@ -177,7 +176,7 @@ impl Client {
     }
 
     /// A file that was just found or made, open: what is cached of it is checked against its attributes.
-    pub(crate) fn file(&self, path: String, found: &Found) -> File {
+    pub(crate) fn file(&self, path: String, found: &Entry) -> File {
         let state = self.shared.file(found.handle);
         state.revalidate(&found.attributes);
         // The counter tells two versions apart that have the same times.
@@ -225,28 +224,28 @@ impl Client {
         let verb = "create";
         let place = self.walk(verb).place(path)?;
         let size = options.truncate.then_some(0);
-        let attributes = nfs3::SetAttributes {
+        let attributes = Changes {
             mode: Some(options.mode),
             size,
             ..Default::default()
         };
         let how = match options.exclusive {
             // With a verifier the call may be repeated; the attributes follow (RFC 1813 section 3.3.8).
-            true => CreateHow::Exclusive(entropy::word().to_be_bytes()),
-            false => CreateHow::Unchecked(attributes),
+            true => Create::Exclusive(entropy::word().to_be_bytes()),
+            false => Create::Unchecked(attributes),
         };
         let at = |error: NfsError| error.at(verb, &shown(path));
         let (directory, name) = (&place.directory, &place.name);
-        let mut made = self.shared.create(directory, name, how).map_err(at)?;
+        let mut made = self.shared.create(directory, name, &how).map_err(at)?;
         if options.exclusive {
-            let first = nfs3::SetAttributes {
+            let first = Changes {
                 mode: Some(options.mode),
                 // The server may have kept the verifier in place of the times.
-                atime: nfs3::SetTime::ServerTime,
-                mtime: nfs3::SetTime::ServerTime,
+                accessed: Some(When::Now),
+                modified: Some(When::Now),
                 ..Default::default()
             };
-            let set = self.shared.set_attributes(&made.handle, first, None);
+            let set = self.shared.set_attributes(&made.handle, &first, None);
             made.attributes = set.map_err(at)?;
         }
         Ok(self.file(shown(path), &made))
@@ -288,8 +287,8 @@ impl Client {
     fn list(&self, path: &Path) -> Result<ReadDir, PathError> {
         let verb = "list";
         let directory = self.walk(verb).find(path, true)?;
-        if directory.attributes.kind != nfs3::FileType::Directory {
-            return Err(NfsError::from(nfs3::Status::NotDir).at(verb, &shown(path)));
+        if directory.attributes.kind != FileKind::Directory {
+            return Err(NfsError::from(Status::NOT_DIR).at(verb, &shown(path)));
         }
         let files = FileSystem::new(self);
         ReadDir::new(path, files.readdirplus(&directory.handle, Cookie::START))
@@ -302,7 +301,7 @@ impl Client {
     pub fn mkdir(&self, path: impl AsRef<Path>) -> Result<(), PathError> {
         let path = path.as_ref();
         let of = |file| Operation::Mkdir { file };
-        let attributes = nfs3::SetAttributes {
+        let attributes = Changes {
             mode: Some(0o755),
             ..Default::default()
         };
@@ -312,7 +311,7 @@ impl Client {
             |()| Initial::Absent,
             || {
                 self.on_name("mkdir", path, |nfs, at| {
-                    nfs.make_directory(&at.directory, &at.name, attributes)
+                    nfs.make_directory(&at.directory, &at.name, &attributes)
                         .map(drop)
                 })
             },
@@ -457,7 +456,7 @@ impl Client {
         let verb = "set attributes";
         let found = self.walk(verb).find(path, true)?;
         self.shared
-            .set_attributes(&found.handle, changes.into(), None)
+            .set_attributes(&found.handle, changes, None)
             .map(Metadata::from)
             .map_err(|error| error.at(verb, &shown(path)))
     }
@@ -468,11 +467,9 @@ impl Client {
     /// The call failed.
     pub fn space(&self) -> Result<Space, PathError> {
         let root = &self.shared.mounted.root;
-        let space = self
-            .nfs()
+        self.nfs()
             .space(root)
-            .map_err(|error| error.at("ask for space on", "the export"))?;
-        Ok(space.into())
+            .map_err(|error| error.at("ask for space on", "the export"))
     }
 
     /// Asks the server for the references of whole files, keeps them in the directory, and returns them without

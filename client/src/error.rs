@@ -307,6 +307,12 @@ pub enum PathError {
 pub struct Status(pub u32);
 
 impl Status {
+    pub(crate) const NOT_DIR: Self = Self(20);
+    pub(crate) const IS_DIR: Self = Self(21);
+    pub(crate) const FILE_TOO_LARGE: Self = Self(27);
+    pub(crate) const NAME_TOO_LONG: Self = Self(63);
+    pub(crate) const STALE: Self = Self(70);
+
     /// The nearest [`io::ErrorKind`].
     pub fn kind(self) -> io::ErrorKind {
         use io::ErrorKind as K;

@@ -7,18 +7,18 @@ use crate::{
     error::{PathError, ReadError, WriteError},
     fs::Attributes,
     metadata::Metadata,
-    nfs::NfsError,
+    nfs::{
+        NfsError, references,
+        write::{self, Stability},
+    },
     read,
     record::{Operation, length_of},
-    references,
     route::{RouteOrder, SizeClass},
     session::Session,
     shared::Shared,
     state::{FileState, Moment},
     trace::ReadTrace,
-    write,
 };
-use odafs_common::wire::nfs3::Stable;
 use odafs_fabric::sync::Arc;
 use std::{ops::Range, path::Path};
 
@@ -284,7 +284,7 @@ impl File {
     /// server, may have taken effect, or take effect later: [`sync`](Self::sync) may send it again, together with
     /// earlier writes that the server lost.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), WriteError> {
-        self.write(data, offset, Stable::Unstable)
+        self.write(data, offset, Stability::Unstable)
     }
 
     /// Writes all of `data` at `offset`, in bytes. When this returns, the data are on the server's stable storage.
@@ -292,10 +292,10 @@ impl File {
     /// # Errors
     /// As [`write_at`](Self::write_at).
     pub fn write_stable_at(&self, data: &[u8], offset: u64) -> Result<(), WriteError> {
-        self.write(data, offset, Stable::FileSync)
+        self.write(data, offset, Stability::Stable)
     }
 
-    fn write(&self, data: &[u8], offset: u64, stable: Stable) -> Result<(), WriteError> {
+    fn write(&self, data: &[u8], offset: u64, stable: Stability) -> Result<(), WriteError> {
         let length = length_of(data.len());
         let of = |file| Operation::Write {
             file,

@@ -36,25 +36,22 @@
 //! | `ECONNRESET` | the connection was lost, and the call may have taken effect or not |
 
 mod listing;
-mod shared;
-mod types;
 
-pub use self::{
-    listing::Entries,
+pub use self::listing::Entries;
+use crate::{
+    client::Client,
+    error::{PathError, ReadError, Status, WriteError},
+    file::File,
+    nfs::{Nfs, NfsError, Removed},
+    types::{Changes, FileKind, Space},
+    url::NAME_MAX,
+};
+pub use crate::{
+    handle::Handle,
     types::{
         Access, Attributes, Cookie, Create, DirEntry, Entry, FsInfo, Node, PathConf, Properties,
     },
 };
-pub use crate::handle::Handle;
-use crate::{
-    client::Client,
-    error::{PathError, ReadError, WriteError},
-    file::File,
-    metadata::{Changes, Space, on_wire},
-    nfs::{Found, Nfs, NfsError, Removed},
-    url::NAME_MAX,
-};
-use odafs_common::wire::nfs3::{self, FileType};
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::{OsStrExt as _, OsStringExt as _},
@@ -98,10 +95,7 @@ impl FileSystem {
     /// # Errors
     /// `ENOENT`: there is no such file. `ELOOP`: more than 40 symbolic links. See the [module](self#errors) for the others.
     pub fn resolve(&self, path: impl AsRef<Path>, follow: bool) -> Result<Entry, PathError> {
-        self.client
-            .walk("lookup")
-            .find(path.as_ref(), follow)
-            .map(Entry::from)
+        self.client.walk("lookup").find(path.as_ref(), follow)
     }
 
     /// What a name in a directory stands for (LOOKUP); `..` is the directory above.
@@ -121,7 +115,7 @@ impl FileSystem {
         if let Some(known) = self.client.shared().known_file(file) {
             known.revalidate(&attributes);
         }
-        Ok(attributes.into())
+        Ok(attributes)
     }
 
     /// Changes attributes, and returns all of them (SETATTR). With a `guard` only if the file's
@@ -137,8 +131,8 @@ impl FileSystem {
         guard: Option<SystemTime>,
     ) -> Result<Attributes, PathError> {
         let shared = self.client.shared();
-        let set = shared.set_attributes(file, changes.into(), guard.map(on_wire));
-        Ok(set.map_err(of("set attributes", file))?.into())
+        let set = shared.set_attributes(file, changes, guard);
+        set.map_err(of("set attributes", file))
     }
 
     /// Which of the rights `wanted` the caller has (ACCESS), by the server's word: it may know more than the mode says.
@@ -146,9 +140,8 @@ impl FileSystem {
     /// # Errors
     /// See the [module](self#errors). A right that is not granted is none.
     pub fn access(&self, file: &Handle, wanted: Access) -> Result<Access, PathError> {
-        let granted = self.nfs().access(file, wanted.bits());
-        let granted = granted.map_err(of("ask for access to", file))?;
-        Ok(Access::from_bits(granted) & wanted)
+        let granted = self.nfs().access(file, wanted);
+        Ok(granted.map_err(of("ask for access to", file))? & wanted)
     }
 
     /// Opens a file for reading and writing, and checks what is cached of it against the server (GETATTR). All reads of an
@@ -159,10 +152,10 @@ impl FileSystem {
     pub fn open(&self, file: &Handle) -> Result<File, PathError> {
         let verb = "open";
         let attributes = self.nfs().attributes(file).map_err(of(verb, file))?;
-        if attributes.kind == FileType::Directory {
-            return Err(of(verb, file)(nfs3::Status::IsDir.into()));
+        if attributes.kind == FileKind::Directory {
+            return Err(of(verb, file)(Status::IS_DIR.into()));
         }
-        let found = Found {
+        let found = Entry {
             handle: *file,
             attributes,
         };
@@ -224,7 +217,7 @@ impl FileSystem {
         how: &Create,
     ) -> Result<Entry, PathError> {
         self.make("create", name.as_ref(), |_, name| {
-            self.client.shared().create(dir, name, how.into())
+            self.client.shared().create(dir, name, how)
         })
     }
 
@@ -239,7 +232,7 @@ impl FileSystem {
         attributes: &Changes,
     ) -> Result<Entry, PathError> {
         self.make("mkdir", name.as_ref(), |nfs, name| {
-            nfs.make_directory(dir, name, attributes.into())
+            nfs.make_directory(dir, name, attributes)
         })
     }
 
@@ -256,7 +249,7 @@ impl FileSystem {
         attributes: &Changes,
     ) -> Result<Entry, PathError> {
         self.make("mknod", name.as_ref(), |nfs, name| {
-            nfs.make_node(dir, name, node.with(attributes.into()))
+            nfs.make_node(dir, name, node, attributes)
         })
     }
 
@@ -365,7 +358,7 @@ impl FileSystem {
     /// See the [module](self#errors).
     pub fn statfs(&self, file: &Handle) -> Result<Space, PathError> {
         let space = self.nfs().space(file);
-        Ok(space.map_err(of("ask for space on", file))?.into())
+        space.map_err(of("ask for space on", file))
     }
 
     /// What the server can do, and likes best (FSINFO).
@@ -374,7 +367,7 @@ impl FileSystem {
     /// See the [module](self#errors).
     pub fn fsinfo(&self, file: &Handle) -> Result<FsInfo, PathError> {
         let info = self.nfs().limits(file);
-        Ok(info.map_err(of("ask for limits of", file))?.into())
+        info.map_err(of("ask for limits of", file))
     }
 
     /// Limits of names and links (PATHCONF).
@@ -383,7 +376,7 @@ impl FileSystem {
     /// See the [module](self#errors).
     pub fn pathconf(&self, file: &Handle) -> Result<PathConf, PathError> {
         let limits = self.nfs().path_configuration(file);
-        Ok(limits.map_err(of("ask for limits of", file))?.into())
+        limits.map_err(of("ask for limits of", file))
     }
 
     fn on_name<T>(
@@ -400,9 +393,9 @@ impl FileSystem {
         &self,
         verb: &'static str,
         name: &OsStr,
-        what: impl FnOnce(Nfs<'_>, &[u8]) -> Result<Found, NfsError>,
+        what: impl FnOnce(Nfs<'_>, &[u8]) -> Result<Entry, NfsError>,
     ) -> Result<Entry, PathError> {
-        self.on_name(verb, name, what).map(Entry::from)
+        self.on_name(verb, name, what)
     }
 }
 
@@ -428,7 +421,7 @@ fn checked<'n>(verb: &'static str, name: &'n OsStr) -> Result<&'n [u8], PathErro
         return Err(bad("the name holds a slash or a NUL"));
     }
     if bytes.len() > NAME_MAX {
-        return Err(NfsError::from(nfs3::Status::NameTooLong).at(verb, &path()));
+        return Err(NfsError::from(Status::NAME_TOO_LONG).at(verb, &path()));
     }
     Ok(bytes)
 }

@@ -1,6 +1,5 @@
 //! File handles, owned.
 
-use odafs_common::wire::nfs3::{FileHandle, MAX_FILE_HANDLE};
 use std::fmt;
 
 /// A file handle (nfs_fh3, RFC 1813 section 2.3.3): at most [`Handle::MAX`] bytes that mean something to the server alone.
@@ -11,39 +10,34 @@ use std::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Handle {
     length: u8,
-    bytes: [u8; MAX_FILE_HANDLE as usize],
+    bytes: [u8; Handle::MAX],
 }
 
 impl Handle {
     /// The longest handle, in bytes.
-    pub const MAX: usize = MAX_FILE_HANDLE as usize;
+    pub const MAX: usize = 64;
 
     /// A handle from bytes that a program kept. `None` if there are more than [`Handle::MAX`], which no server gives.
     /// The server decides whether the bytes are a handle.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        (bytes.len() <= Self::MAX).then(|| Self::from(FileHandle(bytes)))
+        let mut handle = Self::default();
+        handle.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
+        handle.length = bytes.len() as u8;
+        Some(handle)
     }
 
     /// The bytes of the handle, for a program to keep.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
-
-    /// As it is on the wire.
-    pub(crate) fn wire(&self) -> FileHandle<'_> {
-        FileHandle(self.as_bytes())
-    }
 }
 
-impl From<FileHandle<'_>> for Handle {
-    /// The decoder has seen to it that there are at most 64 bytes.
-    fn from(handle: FileHandle<'_>) -> Self {
-        let mut bytes = [0; MAX_FILE_HANDLE as usize];
-        let length = handle.0.len().min(bytes.len());
-        bytes[..length].copy_from_slice(&handle.0[..length]);
+impl Default for Handle {
+    /// No bytes.
+    fn default() -> Self {
         Self {
-            length: length as u8,
-            bytes,
+            length: 0,
+            bytes: [0; Self::MAX],
         }
     }
 }

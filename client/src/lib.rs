@@ -97,6 +97,7 @@ mod budget;
 mod buffer;
 mod cache;
 mod calls;
+mod changing;
 mod client;
 mod counter;
 #[cfg(not(shuttle))]
@@ -113,24 +114,18 @@ mod handle;
 mod judge;
 mod link;
 mod metadata;
-mod mount;
 mod nfs;
 mod options;
 mod part;
 mod path;
 mod patience;
-mod pipeline;
 mod pool;
-mod procedure;
 mod rdma;
 mod read;
 mod read_dir;
-mod read_into;
 mod read_page;
 mod read_pair;
-mod read_rpc;
 pub mod record;
-mod references;
 mod route;
 mod session;
 mod shard;
@@ -144,9 +139,9 @@ mod tcp;
 pub mod tokio;
 mod trace;
 mod transport;
+mod types;
 mod url;
 mod waiting;
-mod write;
 
 pub use buffer::Buffer;
 pub use client::Client;
@@ -154,7 +149,7 @@ pub use error::{CallError, ConnectError, PathError, ReadError, Status, UrlError,
 pub use facts::{FileReferences, Granted, PageReference, ServerFacts};
 pub use file::{File, IntoRequest, ReadRequest, Snapshot};
 pub use link::{Dial, RpcOver};
-pub use metadata::{Changes, CreateOptions, DirEntry, FileKind, Metadata, Space, When};
+pub use metadata::{CreateOptions, DirEntry, Metadata};
 pub use odafs_common::exception::Exception;
 pub use options::{
     Cache, Credential, Eager, MacPreference, Options, Rdma, RdmaCredits, RdmaDesign, Registration,
@@ -163,4 +158,5 @@ pub use options::{
 pub use read_dir::ReadDir;
 pub use statistics::{RdmaTerms, Statistics};
 pub use trace::{ReadTrace, RouteReason, RouteTaken, TracedPart};
+pub use types::{Changes, FileKind, Space, When};
 pub use url::{Host, ServerAddress, Url};

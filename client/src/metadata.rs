@@ -1,27 +1,7 @@
-//! What is known about a file, and what may be changed about it.
+//! What the operations on paths tell of files, and take to make them.
 
-use crate::fs::{self, Attributes};
-use odafs_common::wire::nfs3::{self, SetTime as OnWire};
+use crate::types::{self, Attributes, FileKind};
 use std::{ffi::OsString, time::SystemTime};
-
-/// Kind of a file (ftype3, RFC 1813 section 2.6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum FileKind {
-    /// A regular file.
-    Regular,
-    /// A directory.
-    Directory,
-    /// A block device.
-    BlockDevice,
-    /// A character device.
-    CharacterDevice,
-    /// A symbolic link.
-    Symlink,
-    /// A socket.
-    Socket,
-    /// A named pipe.
-    Pipe,
-}
 
 /// Attributes of a file (fattr3, RFC 1813 section 2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,32 +51,6 @@ impl Metadata {
     }
 }
 
-/// What to change about a file. A field that is `None` stays as it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Changes {
-    /// Permission bits.
-    pub mode: Option<u32>,
-    /// User id of the owner.
-    pub uid: Option<u32>,
-    /// Group id.
-    pub gid: Option<u32>,
-    /// New size in bytes. The server fills a file that grows with zeros, and truncates one that shrinks.
-    pub size: Option<u64>,
-    /// Last access.
-    pub accessed: Option<When>,
-    /// Last change of its data.
-    pub modified: Option<When>,
-}
-
-/// A time to set.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum When {
-    /// The server's clock, now.
-    Now,
-    /// This time.
-    At(SystemTime),
-}
-
 /// How [`Client::create_with`](crate::Client::create_with) makes a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CreateOptions {
@@ -129,23 +83,6 @@ pub struct DirEntry {
     pub metadata: Option<Metadata>,
 }
 
-/// Room on the file system behind an export (FSSTAT, RFC 1813 section 3.3.18).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Space {
-    /// Size in bytes.
-    pub total_bytes: u64,
-    /// Free space in bytes.
-    pub free_bytes: u64,
-    /// Free space for this caller in bytes.
-    pub available_bytes: u64,
-    /// Number of files that it has room for.
-    pub total_files: u64,
-    /// Number of further files that it has room for.
-    pub free_files: u64,
-    /// Number of further files for this caller.
-    pub available_files: u64,
-}
-
 impl From<Attributes> for Metadata {
     fn from(from: Attributes) -> Self {
         Self {
@@ -166,60 +103,8 @@ impl From<Attributes> for Metadata {
     }
 }
 
-impl From<nfs3::Attributes> for Metadata {
-    fn from(from: nfs3::Attributes) -> Self {
-        Attributes::from(from).into()
-    }
-}
-
-/// The protocol's seconds end in 2106, and begin in 1970.
-pub fn on_wire(time: SystemTime) -> nfs3::Time {
-    let since = time
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    nfs3::Time {
-        seconds: u32::try_from(since.as_secs()).unwrap_or(u32::MAX),
-        nanoseconds: since.subsec_nanos(),
-    }
-}
-
-impl From<&Changes> for nfs3::SetAttributes {
-    fn from(changes: &Changes) -> Self {
-        Self {
-            mode: changes.mode,
-            uid: changes.uid,
-            gid: changes.gid,
-            size: changes.size,
-            atime: changes.accessed.map_or(OnWire::Keep, OnWire::from),
-            mtime: changes.modified.map_or(OnWire::Keep, OnWire::from),
-        }
-    }
-}
-
-impl From<When> for OnWire {
-    fn from(when: When) -> Self {
-        match when {
-            When::Now => Self::ServerTime,
-            When::At(time) => Self::To(on_wire(time)),
-        }
-    }
-}
-
-impl From<nfs3::FsStatOk> for Space {
-    fn from(from: nfs3::FsStatOk) -> Self {
-        Self {
-            total_bytes: from.total_bytes,
-            free_bytes: from.free_bytes,
-            available_bytes: from.available_bytes,
-            total_files: from.total_files,
-            free_files: from.free_files,
-            available_files: from.available_files,
-        }
-    }
-}
-
-impl From<fs::DirEntry> for DirEntry {
-    fn from(entry: fs::DirEntry) -> Self {
+impl From<types::DirEntry> for DirEntry {
+    fn from(entry: types::DirEntry) -> Self {
         Self {
             name: entry.name,
             file_id: entry.fileid,

@@ -1,14 +1,16 @@
 //! From a path to a file: one LOOKUP for each name, symbolic links followed here, as NFS clients do.
 
 use crate::{
-    error::PathError,
+    error::{PathError, Status},
     handle::Handle,
-    mount::{names, within},
-    nfs::{Found, NfsError},
+    nfs::{
+        NfsError,
+        mount::{names, within},
+    },
     shared::Shared,
+    types::{Entry, FileKind},
     url::NAME_MAX,
 };
-use odafs_common::wire::nfs3::{self, FileType};
 use std::{collections::VecDeque, os::unix::ffi::OsStrExt as _, path::Path};
 
 /// Links followed before that is called a loop, as on Linux.
@@ -32,7 +34,7 @@ pub struct EntryName {
 
 impl Walk<'_> {
     /// The file at `path`. A link at its end is followed only if `follow` says so.
-    pub fn find(&self, path: &Path, follow: bool) -> Result<Found, PathError> {
+    pub fn find(&self, path: &Path, follow: bool) -> Result<Entry, PathError> {
         let names = self.names(path.as_os_str().as_bytes(), path)?;
         let mut above = Vec::new();
         self.descend(path, names, follow, &mut above)
@@ -45,8 +47,8 @@ impl Walk<'_> {
         let name = name.ok_or_else(|| self.bad(path, "it ends in no name"))?;
         let mut above = Vec::new();
         let directory = self.descend(path, names, true, &mut above)?;
-        if directory.attributes.kind != FileType::Directory {
-            return Err(NfsError::from(nfs3::Status::NotDir).at(self.verb, &path.to_string_lossy()));
+        if directory.attributes.kind != FileKind::Directory {
+            return Err(NfsError::from(Status::NOT_DIR).at(self.verb, &path.to_string_lossy()));
         }
         Ok(EntryName {
             directory: directory.handle,
@@ -95,7 +97,7 @@ impl Walk<'_> {
         mut names: VecDeque<Vec<u8>>,
         follow: bool,
         above: &mut Vec<Handle>,
-    ) -> Result<Found, PathError> {
+    ) -> Result<Entry, PathError> {
         let nfs = self.shared.nfs();
         let at = |error: NfsError| error.at(self.verb, &path.to_string_lossy());
         let mut here = self.shared.mounted.root;
@@ -108,7 +110,7 @@ impl Walk<'_> {
                 continue;
             }
             let next = nfs.lookup(&here, &name).map_err(at)?;
-            if next.attributes.kind == FileType::Symlink && (follow || !names.is_empty()) {
+            if next.attributes.kind == FileKind::Symlink && (follow || !names.is_empty()) {
                 links += 1;
                 if links > LINKS_MAX {
                     let path = path.to_string_lossy().into_owned();
@@ -136,7 +138,7 @@ impl Walk<'_> {
         }
         match found {
             Some(found) => Ok(found),
-            None => Ok(Found {
+            None => Ok(Entry {
                 handle: here,
                 attributes: nfs.attributes(&here).map_err(at)?,
             }),

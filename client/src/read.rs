@@ -21,12 +21,12 @@ use crate::{
     direct::DirectPair,
     error::ReadError,
     file::{File, IntoRequest, ReadRequest},
+    nfs::{self, read_into},
     part::{Failed, Part, ReadStep, contiguous},
     pool::TakeError,
-    read_into,
     read_page::{self, Ended, Waits},
     read_pair::PairFailed,
-    read_rpc, record,
+    record,
     route::SizeClass,
     session::Session,
     shared::{Shared, TimedRead},
@@ -238,7 +238,7 @@ impl Reading<'_> {
         self.by_loads(&mut parts);
         let failed = self
             .by_pair(&mut parts)
-            .and_then(|()| read_rpc::read(self, &mut parts));
+            .and_then(|()| nfs::read::read(self, &mut parts));
         if let Err(failed) = failed {
             return Err(failed.of(file, requests.first().map_or(0, |request| request.offset)));
         }

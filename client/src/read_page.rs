@@ -5,8 +5,8 @@ use crate::{
     cache::Put,
     direct::Alone,
     file::File,
+    nfs,
     part::{Failed, ReadStep},
-    read_rpc,
     route::{Choice, SizeClass},
     session::Session,
     shared::TimedRead,
@@ -297,7 +297,7 @@ impl PageRead<'_> {
             false => None,
         };
         let offset = size.start(self.page) + from as u64;
-        match read_rpc::alone(shared, file, session.as_deref(), offset, into) {
+        match nfs::read::alone(shared, file, session.as_deref(), offset, into) {
             Ok(Some(bytes)) => Ok(bytes),
             Ok(None) => Err(Ended::LongerWay(Some(asked))),
             Err(failed) => Err(Ended::Failed(failed)),

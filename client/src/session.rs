@@ -7,9 +7,9 @@ use crate::{
     calls::{Calls, Line, misbehaved},
     direct::{DirectPair, READS},
     error::CallError,
+    nfs::procedure::{Asks, Number, Procedure},
     options::{MacPreference, Options, Route},
     pool::Pool,
-    procedure::{Asks, Number, Procedure},
     transport::{Broken, next_message, send_when_room},
 };
 use odafs_common::{

@@ -13,8 +13,10 @@ use crate::{
     error::{CallError, ConnectError},
     handle::Handle,
     link::Link,
-    mount::{self, Mounted},
-    nfs::{Nfs, NfsError},
+    nfs::{
+        MAX_DATA, Nfs, NfsError,
+        mount::{self, Mounted},
+    },
     options::{Cache, Options, Route},
     route::{Config, Explanation, Policy, Reuse, SizeClass},
     session::Session,
@@ -27,7 +29,7 @@ use odafs_common::{
     exception::Exception,
     page::PageSize,
     reference::{Epoch, Reference},
-    wire::{nfs3::MAX_DATA, odafs::MAX_READ_REFERENCES},
+    wire::odafs::MAX_READ_REFERENCES,
 };
 use odafs_fabric::{
     clock::Nanos,
@@ -131,11 +133,11 @@ impl Shared {
             calls,
             mounted,
             read_max: limits
-                .read_max
+                .rtmax
                 .min(message_max.saturating_sub(READ_HEAD))
                 .clamp(4096, MAX_DATA),
             write_max: limits
-                .write_max
+                .wtmax
                 .min(message_max.saturating_sub(WRITE_HEAD))
                 .clamp(512, MAX_DATA),
             odafs: AtomicBool::new(true),

@@ -6,11 +6,9 @@ use crate::{
     handle::Handle,
     route::{Orders, Record},
     shard::{SHARDS, Tick},
+    types::{Attributes, Changed},
 };
-use odafs_common::{
-    reference::Reference,
-    wire::nfs3::{Attributes, Time, WccAttributes, WccData},
-};
+use odafs_common::reference::Reference;
 use odafs_fabric::sync::{
     Arc, Mutex, RwLock,
     atomic::{AtomicU64, Ordering::*},
@@ -225,7 +223,7 @@ impl FileState {
             && version
                 .attributes
                 .as_ref()
-                .is_some_and(|known| tag(known) == tag(attributes));
+                .is_some_and(|known| known.version() == attributes.version());
         if !same {
             version.change = None;
             version.unconfirmed = None;
@@ -259,9 +257,9 @@ impl FileState {
             .attributes
             .as_ref()
             .filter(|_| version.tagged)
-            .map(tag);
+            .map(Attributes::version);
         let same_tag = known_tag
-            .zip(attributes.map(tag))
+            .zip(attributes.map(Attributes::version))
             .map(|(known, now)| known == now);
         let known = version.change.or(version.unconfirmed.take());
         let same = match (change, known) {
@@ -284,22 +282,22 @@ impl FileState {
 
     /// A write of our own took the file from one version to the next. Returns its sizes before and after, if it did so
     /// alone; else all pages are dropped.
-    pub fn wrote(&self, wcc: &WccData) -> Option<(u64, u64)> {
+    pub fn wrote(&self, changed: &Changed) -> Option<(u64, u64)> {
         let mut version = self.version.lock();
         let known = version
             .attributes
             .as_ref()
             .filter(|_| version.tagged)
-            .map(WccAttributes::from);
-        let alone = known.is_some() && wcc.before == known;
+            .map(Attributes::version);
+        let alone = known.is_some() && changed.before == known;
         version.change = None;
         version.unconfirmed = None;
         // Pages that are not from before this are at least of these attributes; the others are dropped.
-        version.tagged = wcc.after.is_some();
-        if let Some(after) = wcc.after {
+        version.tagged = changed.after.is_some();
+        if let Some(after) = changed.after {
             version.attributes = Some(after);
         }
-        match (alone, wcc.before, wcc.after) {
+        match (alone, changed.before, changed.after) {
             (true, Some(before), Some(after)) => Some((before.size, after.size)),
             _ => {
                 self.drop_pages();
@@ -335,11 +333,6 @@ impl FileState {
     pub fn attributes(&self) -> Option<Attributes> {
         self.version.lock().attributes
     }
-}
-
-/// What tells versions apart. Our server tells another ctime after each change.
-fn tag(attributes: &Attributes) -> (u64, Time, Time) {
-    (attributes.size, attributes.mtime, attributes.ctime)
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 use super::*;
 use crate::route::{Choice, Config, Orders, Policy, RouteOrder};
+use crate::types::FileKind;
 use odafs_common::reference::{AccessKey, Epoch};
-use odafs_common::wire::nfs3::{Device, FileHandle, FileType};
+use std::time::{Duration, SystemTime};
 
 fn file() -> FileState {
-    let handle = Handle::from(FileHandle(&[1]));
+    let handle = Handle::from_bytes(&[1]).unwrap();
     let orders = Orders::new(RouteOrder::standing(Choice::Rpc, false));
     let record = Policy::new(Config::default(), 1, None).record();
     FileState::new(1, handle, record, orders, Arc::default())
@@ -12,24 +13,22 @@ fn file() -> FileState {
 
 /// Of a version that these seconds tell.
 fn attributes(seconds: u32) -> Attributes {
-    let time = Time {
-        seconds,
-        nanoseconds: 0,
-    };
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.into());
     Attributes {
-        kind: FileType::Regular,
+        kind: FileKind::Regular,
         mode: 0o644,
-        links: 1,
+        nlink: 1,
         uid: 0,
         gid: 0,
         size: 8192,
         used: 8192,
-        device: Device { major: 0, minor: 0 },
+        rdev: (0, 0),
         fsid: 1,
         fileid: 1,
         atime: time,
         mtime: time,
         ctime: time,
+        change: u64::from(seconds) << 32,
     }
 }
 
@@ -43,7 +42,7 @@ fn keeps(file: &FileState, act: impl FnOnce(&FileState)) -> bool {
 #[test]
 fn a_counter_says_nothing_of_pages_of_no_known_version() {
     let file = file();
-    let wcc = WccData {
+    let wcc = Changed {
         before: None,
         after: Some(attributes(1)),
     };

@@ -2,9 +2,9 @@
 
 use crate::{
     directory::Location,
+    nfs::references,
     options::Route,
     part::ReadStep,
-    references,
     route::{Choice, Purpose, RouteOrder},
     session::Session,
     shared::{Shared, TimedRead},

@@ -1,8 +1,7 @@
 //! Listing a directory.
 
 use super::{Cookie, DirEntry, Handle, of};
-use crate::{client::Client, error::PathError, nfs::ListedEntry};
-use std::{ffi::OsString, os::unix::ffi::OsStringExt as _};
+use crate::{client::Client, error::PathError};
 
 /// The entries of a directory; see [`FileSystem::readdir`](super::FileSystem::readdir).
 #[derive(Debug)]
@@ -11,7 +10,7 @@ pub struct Entries {
     directory: Handle,
     plus: bool,
     /// Listed, and not yet asked for.
-    ahead: std::vec::IntoIter<ListedEntry>,
+    ahead: std::vec::IntoIter<DirEntry>,
     /// Behind those.
     next: Cookie,
     done: bool,
@@ -34,18 +33,16 @@ impl Entries {
         if self.done || !self.ahead.as_slice().is_empty() {
             return Ok(());
         }
-        let Cookie { value, verifier } = self.next;
         let listing = self
             .client
             .nfs()
-            .list(&self.directory, value, verifier, self.plus)
+            .list(&self.directory, self.next, self.plus)
             .inspect_err(|_| self.done = true)
             .map_err(of("list", &self.directory))?;
         // A listing that has neither entries nor an end would be asked for for ever.
         self.done = listing.eof || listing.entries.is_empty();
-        self.next.verifier = listing.verifier;
         if let Some(last) = listing.entries.last() {
-            self.next.value = last.cookie;
+            self.next = last.cookie;
         }
         self.ahead = listing.entries.into_iter();
         Ok(())
@@ -59,16 +56,6 @@ impl Iterator for Entries {
         if let Err(error) = self.fetch() {
             return Some(Err(error));
         }
-        let entry = self.ahead.next()?;
-        Some(Ok(DirEntry {
-            name: OsString::from_vec(entry.name),
-            fileid: entry.file_id,
-            cookie: Cookie {
-                value: entry.cookie,
-                verifier: self.next.verifier,
-            },
-            handle: entry.handle,
-            attributes: entry.attributes.map(Into::into),
-        }))
+        self.ahead.next().map(Ok)
     }
 }

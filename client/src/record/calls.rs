@@ -8,8 +8,9 @@ use crate::{
     client::Client,
     error::{PathError, ReadError, WriteError},
     file::File,
-    metadata::{FileKind, Metadata},
+    metadata::Metadata,
     shared::Shared,
+    types::FileKind,
 };
 use odafs_fabric::clock::{self, Nanos};
 use std::{os::unix::ffi::OsStrExt as _, path::Path};

@@ -5,8 +5,8 @@ use crate::{
     error::{CallError, ConnectError},
     handle::Handle,
     link::Link,
+    nfs::procedure::{Asks, Number, Procedure},
     options::Options,
-    procedure::{Asks, Number, Procedure},
     url::{Host, Url},
 };
 use odafs_common::wire::{

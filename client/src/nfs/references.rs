@@ -2,9 +2,11 @@
 
 use crate::{
     calls::Trusting,
-    error::{CallError, Status},
-    nfs::NfsError,
-    procedure::{Asks, Number, Procedure},
+    error::CallError,
+    nfs::{
+        NfsError,
+        procedure::{Asks, Number, Procedure},
+    },
     session::Session,
     shared::Shared,
     state::FileState,
@@ -154,7 +156,7 @@ impl<'a> Asking<'a> {
                 return Err(misbehaved("an answer to a range that was not asked about"));
             };
             if told.status != nfs3::Status::Ok {
-                return Err(NfsError::Status(Status(told.status.code())));
+                return Err(NfsError::Status(told.status.into()));
             }
             let references = told
                 .references

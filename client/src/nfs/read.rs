@@ -3,20 +3,23 @@
 use crate::{
     calls::misbehaved,
     error::{CallError, Status},
-    nfs,
+    nfs::{
+        self,
+        pipeline::{self, Next, WINDOW, Work},
+        procedure::{Asks, Number, Procedure},
+    },
     options::Transfer,
     part::{Failed, Part, ReadStep},
-    pipeline::{self, Next, WINDOW, Work},
-    procedure::{Asks, Number, Procedure},
     read::Reading,
     session::Session,
     shared::Shared,
     state::FileState,
     trace::RouteTaken,
     transport::{Broken, PlacedData},
+    types::Attributes,
 };
 use odafs_common::wire::{
-    nfs3::{self, Attributes},
+    nfs3,
     odafs::{self, Chunk, MAX_READ_REFERENCES, ReadFront},
     xdr::{Decode, Encode, Reader},
 };
@@ -80,7 +83,7 @@ pub fn odafs_or_plain(
 }
 
 /// What a READ that fails says.
-type Failure = nfs3::Failed<Option<Attributes>>;
+type Failure = nfs3::Failed<Option<nfs3::Attributes>>;
 
 /// Reads by one call of ODAFS READ on a connection that is there, into memory that is not kept. `None`: it takes more
 /// than that.
@@ -119,14 +122,17 @@ pub fn alone(
             let front = match front {
                 Ok(front) => front,
                 Err(failed) if failed.status == nfs3::Status::Jukebox => return Ok(Ok(None)),
-                Err(failed) => return Ok(Err(Status(failed.status.code()))),
+                Err(failed) => return Ok(Err(failed.status.into())),
             };
             let got = front.bytes as usize;
             let into = buf.get_mut(..got).filter(|_| front.count == front.bytes);
             if !into.is_some_and(|into| transport.load(r.position(), into)) {
                 return Err(misbehaved(&READ, &"data of another length than it says"));
             }
-            file.observe(Some(front.change), front.attributes.as_ref());
+            file.observe(
+                Some(front.change),
+                front.attributes.map(Attributes::from).as_ref(),
+            );
             if let Some(session) = session
                 && let Ok(ok) = decode(&READ, odafs::ReadResult::decode(&mut whole))?
             {
@@ -344,7 +350,7 @@ impl<'a> ReadResults<'a> {
             data: Data::of(ok.data.0, placed),
             eof: ok.eof,
             change: None,
-            attributes: ok.attributes,
+            attributes: ok.attributes.map(Attributes::from),
         }
     }
 
@@ -360,7 +366,7 @@ impl<'a> ReadResults<'a> {
             data,
             eof: ok.eof,
             change: Some(ok.change),
-            attributes: ok.attributes,
+            attributes: ok.attributes.map(Attributes::from),
         })
     }
 }

@@ -4,14 +4,17 @@ use crate::{
     calls::misbehaved,
     error::{CallError, Status, WriteError},
     file::File,
-    nfs::{NfsError, WRITE},
-    pipeline::{self, Next, Work},
+    nfs::{
+        NfsError, WRITE,
+        pipeline::{self, Next, Work},
+    },
     shared::Shared,
     state::{Fate, FileState, KeptWrite},
     transport::{Broken, PlacedData},
+    types::Changed,
 };
 use odafs_common::wire::{
-    nfs3::{self, Payload, Stable, WccData},
+    nfs3::{self, Payload, Stable},
     xdr::{Decode as _, Encode, Reader},
 };
 use odafs_fabric::{
@@ -27,6 +30,24 @@ const UNSTABLE_OF_ALL_MAX: u64 = 64 << 20;
 /// Times that lost data is sent again before that is an error.
 const RESENDS_MAX: u32 = 5;
 
+/// When the server may say that it has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stability {
+    /// At once: a restart of the server may lose the data until they are committed (UNSTABLE).
+    Unstable,
+    /// Once the data are on stable storage (FILE_SYNC).
+    Stable,
+}
+
+impl From<Stability> for Stable {
+    fn from(from: Stability) -> Self {
+        match from {
+            Stability::Unstable => Self::Unstable,
+            Stability::Stable => Self::FileSync,
+        }
+    }
+}
+
 /// A part of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Piece {
@@ -40,14 +61,14 @@ struct Send<'w> {
     file: &'w FileState,
     data: &'w [u8],
     offset: u64,
-    stable: Stable,
+    stable: Stability,
     failed: Option<Status>,
     /// Pieces that were sent, and of which the server has not said that they are written or will not be.
     unanswered: Vec<Piece>,
 }
 
 /// Writes all of `data`.
-pub fn write(file: &File, data: &[u8], offset: u64, stable: Stable) -> Result<(), WriteError> {
+pub fn write(file: &File, data: &[u8], offset: u64, stable: Stability) -> Result<(), WriteError> {
     if data.is_empty() {
         return Ok(());
     }
@@ -56,7 +77,7 @@ pub fn write(file: &File, data: &[u8], offset: u64, stable: Stable) -> Result<()
             verb: "write",
             path: file.path().to_owned(),
             offset,
-            status: Status(nfs3::Status::FBig.code()),
+            status: Status::FILE_TOO_LARGE,
         });
     }
     if file.state().unstable.lock().bytes + data.len() as u64 > UNSTABLE_MAX {
@@ -84,7 +105,7 @@ fn send(
     file: &FileState,
     data: &[u8],
     offset: u64,
-    stable: Stable,
+    stable: Stability,
 ) -> (Result<(), NfsError>, Vec<Piece>) {
     let piece_max = shared.write_max.min(shared.calls.link().piece_max());
     // Pieces end where pages do, so that the server never reads a page to change a part of it.
@@ -153,7 +174,7 @@ impl Work for Send<'_> {
             file: self.file.handle.wire(),
             offset: self.offset + piece.from as u64,
             count: piece.bytes,
-            stable: self.stable,
+            stable: self.stable.into(),
             data: Payload(&self.data[piece.from..][..piece.bytes as usize]),
         })
     }
@@ -187,7 +208,7 @@ impl Send<'_> {
         if status == nfs3::Status::Jukebox && self.failed.is_none() {
             return Next::Later(piece);
         }
-        self.failed.get_or_insert(Status(status.code()));
+        self.failed.get_or_insert(Status::from(status));
         Next::Drain
     }
 
@@ -200,7 +221,7 @@ impl Send<'_> {
         let offset = self.offset + piece.from as u64;
         let data = &self.data[piece.from..][..bytes as usize];
         self.shared.written.fetch_add(u64::from(bytes), Relaxed);
-        self.resized(&written.wcc, offset);
+        self.resized(&written.wcc.into(), offset);
         let fate = match written.committed {
             Stable::Unstable => Fate::Unstable(written.verifier),
             _ => Fate::Stable,
@@ -216,8 +237,8 @@ impl Send<'_> {
     }
 
     /// A file that grew has another page at its old end.
-    fn resized(&self, wcc: &WccData, offset: u64) {
-        if let Some((before, after)) = self.file.wrote(wcc)
+    fn resized(&self, changed: &Changed, offset: u64) {
+        if let Some((before, after)) = self.file.wrote(changed)
             && after > before
         {
             // What a read still brings of it from before is not kept.
@@ -235,7 +256,7 @@ impl Send<'_> {
 /// Commits other files, until half of what may be kept is left. Nobody may ever sync those: they may be closed, or removed.
 fn settle(file: &File) {
     let shared = file.shared();
-    let is_gone = Status(nfs3::Status::Stale.code());
+    let is_gone = Status::STALE;
     for state in shared.unstable_files() {
         if shared.unstable.load(Relaxed) <= UNSTABLE_OF_ALL_MAX / 2 {
             return;
@@ -285,7 +306,7 @@ fn sync_all(file: &File, state: &FileState) -> Result<(), WriteError> {
                 return Err(told("sync", file, 0, error));
             }
         };
-        state.wrote(&committed.wcc);
+        state.wrote(&committed.changed);
         // What was not answered comes again to hide no less than it did of what was lost; alone it is its caller's to repeat,
         // for others may have written there since.
         if !writes
@@ -329,7 +350,7 @@ fn send_again(file: &File, writes: &[KeptWrite], verifier: [u8; 8]) -> Result<()
     }
     for at in 0..lost.len() {
         let KeptWrite { offset, data, .. } = &lost[at];
-        let (sent, _) = send(file.shared(), state, data, *offset, Stable::Unstable);
+        let (sent, _) = send(file.shared(), state, data, *offset, Stability::Unstable);
         if let Err(error) = sent {
             let told = told("sync", file, *offset, error);
             let mut unstable = state.unstable.lock();

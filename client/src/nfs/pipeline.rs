@@ -3,8 +3,8 @@
 use crate::{
     calls::{Calls, Line, answer},
     error::{CallError, Status},
+    nfs::procedure::{Asks, Procedure},
     patience::{Patience, Pause},
-    procedure::{Asks, Procedure},
     transport::{Broken, PlacedData, ReplyBuffer},
 };
 use odafs_common::wire::{
@@ -74,7 +74,7 @@ impl<I> Next<I> {
         if status == nfs3::Status::Jukebox {
             return Self::Later(item);
         }
-        *failed = Some(Status(status.code()));
+        *failed = Some(status.into());
         Self::Stop
     }
 }

@@ -1,16 +1,32 @@
-//! Plain NFS version 3: metadata, writes, and reads where the server has nothing better (RFC 1813).
+//! The protocols as a client speaks them; all of the client that knows `wire::nfs3`. Here plain NFS version 3: metadata, writes, and reads where the server has nothing better (RFC 1813).
+
+mod convert;
+pub mod mount;
+pub mod pipeline;
+pub mod procedure;
+pub mod read;
+pub mod read_into;
+pub mod references;
+pub mod write;
+
+pub use odafs_common::wire::nfs3::MAX_DATA;
 
 use crate::{
     calls::{Calls, Repeat},
     error::{CallError, Status},
     handle::Handle,
+    nfs::procedure::{Asks, Number, Procedure},
     patience::Pause,
-    procedure::{Asks, Number, Procedure},
+    types::{
+        Access, Attributes, Changed, Changes, Cookie, Create, DirEntry, Entry, FsInfo, Node,
+        PathConf, Space,
+    },
 };
 use odafs_common::wire::{
-    nfs3::{self, Attributes, CreateHow, DirectoryName, Payload, Procedure as P, WccData},
+    nfs3::{self, DirectoryName, Payload, Procedure as P},
     xdr::{Decode, Encode, Reader, XdrError},
 };
+use std::{ffi::OsString, os::unix::ffi::OsStringExt as _, time::SystemTime};
 
 const fn procedure(name: &'static str, which: P, idempotent: bool) -> Procedure {
     Procedure {
@@ -72,9 +88,15 @@ impl From<CallError> for NfsError {
     }
 }
 
+impl From<Status> for NfsError {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
 impl From<nfs3::Status> for NfsError {
     fn from(status: nfs3::Status) -> Self {
-        Self::Status(Status(status.code()))
+        Self::Status(status.into())
     }
 }
 
@@ -87,38 +109,20 @@ pub struct Nfs<'a> {
     pub repeat: &'a dyn Repeat,
 }
 
-/// A file that was found or made.
-#[derive(Debug, Clone, Copy)]
-pub struct Found {
-    /// What the server calls it.
-    pub handle: Handle,
-    /// What is known about it.
-    pub attributes: Attributes,
-}
-
 /// Entries of a directory.
 pub struct Listing {
-    /// Each with its cookie.
-    pub entries: Vec<ListedEntry>,
-    /// Goes with the cookies.
-    pub verifier: [u8; 8],
+    /// In the server's order, each with the cookie behind it.
+    pub entries: Vec<DirEntry>,
     /// There are no more.
     pub eof: bool,
 }
 
-/// One entry.
-#[derive(Debug)]
-pub struct ListedEntry {
-    /// One component of a path, as the server has it.
-    pub name: Vec<u8>,
-    /// Number of the file.
-    pub file_id: u64,
-    /// What is known about it.
-    pub attributes: Option<Attributes>,
-    /// What the server calls it.
-    pub handle: Option<Handle>,
-    /// Where the listing goes on behind it.
-    pub cookie: u64,
+/// What COMMIT brought.
+pub struct Committed {
+    /// What it did to the file.
+    pub changed: Changed,
+    /// Another one than a write was answered with says that the server may have lost that.
+    pub verifier: [u8; 8],
 }
 
 impl Nfs<'_> {
@@ -151,7 +155,9 @@ impl Nfs<'_> {
     /// What is known about a file.
     pub fn attributes(&self, file: &Handle) -> Result<Attributes, NfsError> {
         self.ask(&GETATTR, &file.wire(), |r| {
-            Ok(nfs3::GetAttributesResult::decode(r)?.map_err(|f| f.status))
+            Ok(nfs3::GetAttributesResult::decode(r)?
+                .map(Attributes::from)
+                .map_err(|f| f.status))
         })
     }
 
@@ -159,46 +165,54 @@ impl Nfs<'_> {
     pub fn set_attributes(
         &self,
         file: &Handle,
-        attributes: nfs3::SetAttributes,
-        guard: Option<nfs3::Time>,
-    ) -> Result<WccData, NfsError> {
+        changes: &Changes,
+        guard: Option<SystemTime>,
+    ) -> Result<Changed, NfsError> {
         let arguments = nfs3::SetAttributesArgs {
             file: file.wire(),
-            attributes,
-            guard,
+            attributes: changes.into(),
+            guard: guard.map(convert::on_wire),
         };
         let procedure = guard.map_or(&SETATTR, |_| &SETATTR_GUARDED);
         self.ask(procedure, &arguments, |r| {
-            Ok(nfs3::SetAttributesResult::decode(r)?.map_err(|f| f.status))
+            Ok(nfs3::SetAttributesResult::decode(r)?
+                .map(Changed::from)
+                .map_err(|f| f.status))
         })
     }
 
     /// A name in a directory.
-    pub fn lookup(&self, directory: &Handle, name: &[u8]) -> Result<Found, NfsError> {
+    pub fn lookup(&self, directory: &Handle, name: &[u8]) -> Result<Entry, NfsError> {
         let arguments = DirectoryName {
             directory: directory.wire(),
             name,
         };
         let (handle, attributes) = self.ask(&LOOKUP, &arguments, |r| {
             Ok(match nfs3::LookupResult::decode(r)? {
-                Ok(found) => Ok((Handle::from(found.file), found.attributes)),
+                Ok(found) => Ok((
+                    Handle::from(found.file),
+                    found.attributes.map(Attributes::from),
+                )),
                 Err(failed) => Err(failed.status),
             })
         })?;
         self.known(handle, attributes)
     }
 
-    fn known(&self, handle: Handle, attributes: Option<Attributes>) -> Result<Found, NfsError> {
+    fn known(&self, handle: Handle, attributes: Option<Attributes>) -> Result<Entry, NfsError> {
         let attributes = attributes.map_or_else(|| self.attributes(&handle), Ok)?;
-        Ok(Found { handle, attributes })
+        Ok(Entry { handle, attributes })
     }
 
-    /// Which of these rights the caller has: bits of [`nfs3::access`].
-    pub fn access(&self, file: &Handle, access: u32) -> Result<u32, NfsError> {
-        let file = file.wire();
-        self.ask(&ACCESS, &nfs3::AccessArgs { file, access }, |r| {
+    /// Which of these rights the caller has.
+    pub fn access(&self, file: &Handle, wanted: Access) -> Result<Access, NfsError> {
+        let arguments = nfs3::AccessArgs {
+            file: file.wire(),
+            access: wanted.bits(),
+        };
+        self.ask(&ACCESS, &arguments, |r| {
             Ok(nfs3::AccessResult::decode(r)?
-                .map(|ok| ok.access)
+                .map(|ok| Access::from_bits(ok.access))
                 .map_err(|f| f.status))
         })
     }
@@ -214,16 +228,12 @@ impl Nfs<'_> {
     }
 
     /// Makes a file.
-    pub fn create(
-        &self,
-        directory: &Handle,
-        name: &[u8],
-        how: CreateHow,
-    ) -> Result<Found, NfsError> {
+    pub fn create(&self, directory: &Handle, name: &[u8], how: &Create) -> Result<Entry, NfsError> {
         let place = DirectoryName {
             directory: directory.wire(),
             name,
         };
+        let how = how.into();
         self.make(&CREATE, &nfs3::CreateArgs { place, how }, place)
     }
 
@@ -232,13 +242,16 @@ impl Nfs<'_> {
         &self,
         directory: &Handle,
         name: &[u8],
-        attributes: nfs3::SetAttributes,
-    ) -> Result<Found, NfsError> {
+        attributes: &Changes,
+    ) -> Result<Entry, NfsError> {
         let place = DirectoryName {
             directory: directory.wire(),
             name,
         };
-        let arguments = nfs3::MakeDirectoryArgs { place, attributes };
+        let arguments = nfs3::MakeDirectoryArgs {
+            place,
+            attributes: attributes.into(),
+        };
         self.make(&MKDIR, &arguments, place)
     }
 
@@ -247,12 +260,14 @@ impl Nfs<'_> {
         &self,
         directory: &Handle,
         name: &[u8],
-        what: nfs3::MakeNode,
-    ) -> Result<Found, NfsError> {
+        node: Node,
+        attributes: &Changes,
+    ) -> Result<Entry, NfsError> {
         let place = DirectoryName {
             directory: directory.wire(),
             name,
         };
+        let what = convert::make_node(node, attributes);
         self.make(&MKNOD, &nfs3::MakeNodeArgs { place, what }, place)
     }
 
@@ -262,7 +277,7 @@ impl Nfs<'_> {
         directory: &Handle,
         name: &[u8],
         target: &[u8],
-    ) -> Result<Found, NfsError> {
+    ) -> Result<Entry, NfsError> {
         let place = DirectoryName {
             directory: directory.wire(),
             name,
@@ -285,10 +300,13 @@ impl Nfs<'_> {
         procedure: &Procedure,
         arguments: &dyn Encode,
         place: DirectoryName<'_>,
-    ) -> Result<Found, NfsError> {
+    ) -> Result<Entry, NfsError> {
         let made = self.ask(procedure, arguments, |r| {
             Ok(match nfs3::CreateResult::decode(r)? {
-                Ok(made) => Ok((made.file.map(Handle::from), made.attributes)),
+                Ok(made) => Ok((
+                    made.file.map(Handle::from),
+                    made.attributes.map(Attributes::from),
+                )),
                 Err(failed) => Err(failed.status),
             })
         })?;
@@ -351,14 +369,12 @@ impl Nfs<'_> {
     }
 
     /// Entries of a directory behind a cookie; with attributes and handles if `plus` says so.
-    pub fn list(
-        &self,
-        directory: &Handle,
-        cookie: u64,
-        verifier: [u8; 8],
-        plus: bool,
-    ) -> Result<Listing, NfsError> {
+    pub fn list(&self, directory: &Handle, from: Cookie, plus: bool) -> Result<Listing, NfsError> {
         let directory = directory.wire();
+        let Cookie {
+            value: cookie,
+            verifier,
+        } = from;
         if !plus {
             let arguments = nfs3::ReadDirArgs {
                 directory,
@@ -368,11 +384,13 @@ impl Nfs<'_> {
             };
             return self.ask(&READDIR, &arguments, |r| {
                 Ok(match nfs3::ReadDirResult::decode(r)? {
-                    Ok(listed) => Ok(Listing {
-                        entries: listed.entries.iter().map(ListedEntry::from).collect(),
-                        verifier: listed.verifier,
-                        eof: listed.eof,
-                    }),
+                    Ok(listed) => {
+                        let entry = |entry| named(entry, listed.verifier);
+                        Ok(Listing {
+                            entries: listed.entries.iter().map(entry).collect(),
+                            eof: listed.eof,
+                        })
+                    }
                     Err(failed) => Err(failed.status),
                 })
             });
@@ -387,46 +405,63 @@ impl Nfs<'_> {
         };
         self.ask(&READDIRPLUS, &arguments, |r| {
             Ok(match nfs3::ReadDirPlusResult::decode(r)? {
-                Ok(listed) => Ok(Listing {
-                    entries: listed.entries.iter().map(ListedEntry::from).collect(),
-                    verifier: listed.verifier,
-                    eof: listed.eof,
-                }),
+                Ok(listed) => {
+                    let entry = |plus: &nfs3::EntryPlus<'_>| DirEntry {
+                        handle: plus.file.map(Handle::from),
+                        attributes: plus.attributes.map(Attributes::from),
+                        ..named(&plus.entry, listed.verifier)
+                    };
+                    Ok(Listing {
+                        entries: listed.entries.iter().map(entry).collect(),
+                        eof: listed.eof,
+                    })
+                }
                 Err(failed) => Err(failed.status),
             })
         })
     }
 
     /// Room on the file system.
-    pub fn space(&self, root: &Handle) -> Result<nfs3::FsStatOk, NfsError> {
+    pub fn space(&self, root: &Handle) -> Result<Space, NfsError> {
         self.ask(&FSSTAT, &root.wire(), |r| {
-            Ok(nfs3::FsStatResult::decode(r)?.map_err(|f| f.status))
+            Ok(nfs3::FsStatResult::decode(r)?
+                .map(Space::from)
+                .map_err(|f| f.status))
         })
     }
 
     /// What the server can do.
-    pub fn limits(&self, root: &Handle) -> Result<nfs3::FsInfoOk, NfsError> {
+    pub fn limits(&self, root: &Handle) -> Result<FsInfo, NfsError> {
         self.ask(&FSINFO, &root.wire(), |r| {
-            Ok(nfs3::FsInfoResult::decode(r)?.map_err(|f| f.status))
+            Ok(nfs3::FsInfoResult::decode(r)?
+                .map(FsInfo::from)
+                .map_err(|f| f.status))
         })
     }
 
     /// Limits of a file or directory.
-    pub fn path_configuration(&self, file: &Handle) -> Result<nfs3::PathConfOk, NfsError> {
+    pub fn path_configuration(&self, file: &Handle) -> Result<PathConf, NfsError> {
         self.ask(&PATHCONF, &file.wire(), |r| {
-            Ok(nfs3::PathConfResult::decode(r)?.map_err(|f| f.status))
+            Ok(nfs3::PathConfResult::decode(r)?
+                .map(PathConf::from)
+                .map_err(|f| f.status))
         })
     }
 
     /// Brings what was written to stable storage.
-    pub fn commit(&self, file: &Handle) -> Result<nfs3::CommitOk, NfsError> {
+    pub fn commit(&self, file: &Handle) -> Result<Committed, NfsError> {
         let arguments = nfs3::CommitArgs {
             file: file.wire(),
             offset: 0,
             count: 0,
         };
         self.ask(&COMMIT, &arguments, |r| {
-            Ok(nfs3::CommitResult::decode(r)?.map_err(|f| f.status))
+            Ok(nfs3::CommitResult::decode(r)?
+                .map(|ok| Committed {
+                    changed: ok.wcc.into(),
+                    verifier: ok.verifier,
+                })
+                .map_err(|f| f.status))
         })
     }
 }
@@ -440,24 +475,16 @@ pub enum Removed {
     Directory,
 }
 
-impl From<&nfs3::Entry<'_>> for ListedEntry {
-    fn from(entry: &nfs3::Entry<'_>) -> Self {
-        Self {
-            name: entry.name.to_vec(),
-            file_id: entry.fileid,
-            attributes: None,
-            handle: None,
-            cookie: entry.cookie,
-        }
-    }
-}
-
-impl From<&nfs3::EntryPlus<'_>> for ListedEntry {
-    fn from(plus: &nfs3::EntryPlus<'_>) -> Self {
-        Self {
-            attributes: plus.attributes,
-            handle: plus.file.map(Handle::from),
-            ..Self::from(&plus.entry)
-        }
+/// An entry by its name alone. The verifier goes with its cookie.
+fn named(entry: &nfs3::Entry<'_>, verifier: [u8; 8]) -> DirEntry {
+    DirEntry {
+        name: OsString::from_vec(entry.name.to_vec()),
+        fileid: entry.fileid,
+        cookie: Cookie {
+            value: entry.cookie,
+            verifier,
+        },
+        handle: None,
+        attributes: None,
     }
 }

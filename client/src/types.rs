@@ -1,16 +1,30 @@
-//! What is told of files, and asked of them.
+//! The client's words for files, whatever the protocol: what a server tells of them, and what it is asked to do.
 
-use super::Handle;
-use crate::{
-    metadata::{Changes, FileKind},
-    nfs::Found,
-};
-use odafs_common::wire::nfs3::{self, CreateHow, Device, MakeNode, access, properties};
+use crate::handle::Handle;
 use std::{
     ffi::OsString,
     ops::{BitAnd, BitOr},
     time::{Duration, SystemTime},
 };
+
+/// Kind of a file (ftype3, RFC 1813 section 2.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A block device.
+    BlockDevice,
+    /// A character device.
+    CharacterDevice,
+    /// A symbolic link.
+    Symlink,
+    /// A socket.
+    Socket,
+    /// A named pipe.
+    Pipe,
+}
 
 /// Attributes of a file (fattr3, RFC 1813 section 2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +59,64 @@ pub struct Attributes {
     /// none of its own: this is made of `ctime`, of which an ODAFS server tells another after each change that goes through
     /// it; other servers have that of their clock.
     pub change: u64,
+}
+
+impl Attributes {
+    /// Which version of the file they are of.
+    pub(crate) fn version(&self) -> VersionTag {
+        VersionTag {
+            size: self.size,
+            mtime: self.mtime,
+            ctime: self.ctime,
+        }
+    }
+}
+
+/// What tells two versions of a file apart (wcc_attr, RFC 1813 section 2.6). An ODAFS server tells another ctime after
+/// each change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct VersionTag {
+    /// Size in bytes.
+    pub size: u64,
+    /// Last change of the data.
+    pub mtime: SystemTime,
+    /// Last change of data or attributes.
+    pub ctime: SystemTime,
+}
+
+/// What a reply tells of the file that it changed (wcc_data, RFC 1813 section 2.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Changed {
+    /// The version that was changed; `None` where the server cannot tell.
+    pub before: Option<VersionTag>,
+    /// Its attributes after the change; `None` where the server does not tell.
+    pub after: Option<Attributes>,
+}
+
+/// What to change about a file. A field that is `None` stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// User id of the owner.
+    pub uid: Option<u32>,
+    /// Group id.
+    pub gid: Option<u32>,
+    /// New size in bytes. The server fills a file that grows with zeros, and truncates one that shrinks.
+    pub size: Option<u64>,
+    /// Last access.
+    pub accessed: Option<When>,
+    /// Last change of its data.
+    pub modified: Option<When>,
+}
+
+/// A time to set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// The server's clock, now.
+    Now,
+    /// This time.
+    At(SystemTime),
 }
 
 /// A file that was found or made.
@@ -94,17 +166,17 @@ pub struct Access(u32);
 
 impl Access {
     /// Read the data of a file, or list a directory.
-    pub const READ: Self = Self(access::READ);
+    pub const READ: Self = Self(0x01);
     /// Look up a name in a directory.
-    pub const LOOKUP: Self = Self(access::LOOKUP);
+    pub const LOOKUP: Self = Self(0x02);
     /// Rewrite existing data, or change entries of a directory.
-    pub const MODIFY: Self = Self(access::MODIFY);
+    pub const MODIFY: Self = Self(0x04);
     /// Write new data, or add entries.
-    pub const EXTEND: Self = Self(access::EXTEND);
+    pub const EXTEND: Self = Self(0x08);
     /// Delete an entry of a directory.
-    pub const DELETE: Self = Self(access::DELETE);
+    pub const DELETE: Self = Self(0x10);
     /// Execute a file.
-    pub const EXECUTE: Self = Self(access::EXECUTE);
+    pub const EXECUTE: Self = Self(0x20);
     /// All of them.
     pub const ALL: Self = Self(0x3f);
 
@@ -149,11 +221,11 @@ pub enum Create {
     Guarded(Changes),
     /// What bears the name is an error, unless the same call made it: the verifier, eight bytes that nobody else uses, tells.
     /// So the call may be repeated when its answer was lost. The file's attributes, its mode and times at least, are to be set
-    /// by [`setattr`](super::FileSystem::setattr): until then the server may keep the verifier there.
+    /// by [`setattr`](crate::fs::FileSystem::setattr): until then the server may keep the verifier there.
     Exclusive([u8; 8]),
 }
 
-/// What [`mknod`](super::FileSystem::mknod) makes.
+/// What [`mknod`](crate::fs::FileSystem::mknod) makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Node {
     /// A character device, of this major and minor number.
@@ -164,19 +236,6 @@ pub enum Node {
     Socket,
     /// A named pipe.
     Pipe,
-}
-
-impl Node {
-    pub(super) fn with(self, attributes: nfs3::SetAttributes) -> MakeNode {
-        match self {
-            Self::CharacterDevice(major, minor) => {
-                MakeNode::Character(attributes, Device { major, minor })
-            }
-            Self::BlockDevice(major, minor) => MakeNode::Block(attributes, Device { major, minor }),
-            Self::Socket => MakeNode::Socket(attributes),
-            Self::Pipe => MakeNode::Fifo(attributes),
-        }
-    }
 }
 
 /// What a server can do, and likes best (FSINFO, RFC 1813 section 3.3.19). The reads and writes of this library are of any
@@ -212,10 +271,27 @@ pub struct Properties {
     pub link: bool,
     /// Symbolic links.
     pub symlink: bool,
-    /// [`pathconf`](super::FileSystem::pathconf) says the same of every file.
+    /// [`pathconf`](crate::fs::FileSystem::pathconf) says the same of every file.
     pub homogeneous: bool,
     /// Times can be set.
     pub cansettime: bool,
+}
+
+/// Room on the file system behind an export (FSSTAT, RFC 1813 section 3.3.18).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Size in bytes.
+    pub total_bytes: u64,
+    /// Free space in bytes.
+    pub free_bytes: u64,
+    /// Free space for this caller in bytes.
+    pub available_bytes: u64,
+    /// Number of files that it has room for.
+    pub total_files: u64,
+    /// Number of further files that it has room for.
+    pub free_files: u64,
+    /// Number of further files for this caller.
+    pub available_files: u64,
 }
 
 /// Limits of names and links (PATHCONF, RFC 1813 section 3.3.20).
@@ -233,96 +309,4 @@ pub struct PathConf {
     pub case_insensitive: bool,
     /// Names keep the case in which they were made.
     pub case_preserving: bool,
-}
-
-impl From<nfs3::Attributes> for Attributes {
-    fn from(from: nfs3::Attributes) -> Self {
-        Self {
-            kind: match from.kind {
-                nfs3::FileType::Regular => FileKind::Regular,
-                nfs3::FileType::Directory => FileKind::Directory,
-                nfs3::FileType::Block => FileKind::BlockDevice,
-                nfs3::FileType::Character => FileKind::CharacterDevice,
-                nfs3::FileType::Symlink => FileKind::Symlink,
-                nfs3::FileType::Socket => FileKind::Socket,
-                nfs3::FileType::Fifo => FileKind::Pipe,
-            },
-            mode: from.mode,
-            nlink: from.links,
-            uid: from.uid,
-            gid: from.gid,
-            size: from.size,
-            used: from.used,
-            rdev: (from.device.major, from.device.minor),
-            fsid: from.fsid,
-            fileid: from.fileid,
-            atime: time(from.atime),
-            mtime: time(from.mtime),
-            ctime: time(from.ctime),
-            change: u64::from(from.ctime.seconds) << 32 | u64::from(from.ctime.nanoseconds),
-        }
-    }
-}
-
-fn time(from: nfs3::Time) -> SystemTime {
-    SystemTime::UNIX_EPOCH + duration(from)
-}
-
-fn duration(from: nfs3::Time) -> Duration {
-    Duration::new(from.seconds.into(), from.nanoseconds.min(999_999_999))
-}
-
-impl From<Found> for Entry {
-    fn from(found: Found) -> Self {
-        Self {
-            handle: found.handle,
-            attributes: found.attributes.into(),
-        }
-    }
-}
-
-impl From<&Create> for CreateHow {
-    fn from(how: &Create) -> Self {
-        match how {
-            Create::Unchecked(attributes) => Self::Unchecked(attributes.into()),
-            Create::Guarded(attributes) => Self::Guarded(attributes.into()),
-            Create::Exclusive(verifier) => Self::Exclusive(*verifier),
-        }
-    }
-}
-
-impl From<nfs3::FsInfoOk> for FsInfo {
-    fn from(from: nfs3::FsInfoOk) -> Self {
-        let can = |property| from.properties & property != 0;
-        Self {
-            rtmax: from.read_max,
-            rtpref: from.read_preferred,
-            rtmult: from.read_multiple,
-            wtmax: from.write_max,
-            wtpref: from.write_preferred,
-            wtmult: from.write_multiple,
-            dtpref: from.directory_preferred,
-            maxfilesize: from.file_max,
-            time_delta: duration(from.time_delta),
-            properties: Properties {
-                link: can(properties::LINK),
-                symlink: can(properties::SYMLINK),
-                homogeneous: can(properties::HOMOGENEOUS),
-                cansettime: can(properties::CAN_SET_TIME),
-            },
-        }
-    }
-}
-
-impl From<nfs3::PathConfOk> for PathConf {
-    fn from(from: nfs3::PathConfOk) -> Self {
-        Self {
-            linkmax: from.link_max,
-            name_max: from.name_max,
-            no_trunc: from.no_truncate,
-            chown_restricted: from.chown_restricted,
-            case_insensitive: from.case_insensitive,
-            case_preserving: from.case_preserving,
-        }
-    }
 }

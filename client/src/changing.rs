@@ -2,19 +2,15 @@
 
 use crate::{
     handle::Handle,
-    nfs::{Found, NfsError},
+    nfs::NfsError,
     shared::Shared,
+    types::{Attributes, Changes, Create, Entry},
 };
-use odafs_common::wire::nfs3::{Attributes, CreateHow, SetAttributes, Time};
+use std::time::SystemTime;
 
 impl Shared {
     /// CREATE: what was there may have been cut.
-    pub fn create(
-        &self,
-        directory: &Handle,
-        name: &[u8],
-        how: CreateHow,
-    ) -> Result<Found, NfsError> {
+    pub fn create(&self, directory: &Handle, name: &[u8], how: &Create) -> Result<Entry, NfsError> {
         let made = self.nfs().create(directory, name, how)?;
         if let Some(known) = self.known_file(&made.handle) {
             known.drop_pages();
@@ -27,19 +23,21 @@ impl Shared {
     pub fn set_attributes(
         &self,
         file: &Handle,
-        new: SetAttributes,
-        guard: Option<Time>,
+        new: &Changes,
+        guard: Option<SystemTime>,
     ) -> Result<Attributes, NfsError> {
         let state = self.file(*file);
         state.mark_write();
-        let wcc = self.nfs().set_attributes(file, new, guard);
+        let changed = self.nfs().set_attributes(file, new, guard);
         state.mark_write();
-        if new.size.is_some() || wcc.is_err() {
+        if new.size.is_some() || changed.is_err() {
             state.drop_pages();
             self.directory.forget_range(&state.tree, 0, u64::MAX);
         }
-        let wcc = wcc?;
-        state.wrote(&wcc);
-        wcc.after.map_or_else(|| self.nfs().attributes(file), Ok)
+        let changed = changed?;
+        state.wrote(&changed);
+        changed
+            .after
+            .map_or_else(|| self.nfs().attributes(file), Ok)
     }
 }
