@@ -4,10 +4,11 @@ use crate::{
     error::{ConnectError, PathError, Status},
     facts::{FileReferences, Granted, PageReference, ServerFacts},
     file::File,
-    fs::{Cookie, FileSystem},
     link::{Dial, Link},
+    listing::Entries,
     metadata::{CreateOptions, Metadata},
     nfs::{Nfs, NfsError, Removed, references},
+    open_file::OpenFile,
     options::{Eager, Options},
     path::{EntryName, Walk},
     read_dir::ReadDir,
@@ -15,7 +16,7 @@ use crate::{
     route::{Choice, SizeClass},
     shared::Shared,
     statistics::{RdmaTerms, Statistics},
-    types::{Changes, Create, Entry, FileKind, Space, When},
+    types::{Changes, Cookie, Create, Entry, FileKind, Space, When},
     url::Url,
 };
 use odafs_fabric::{
@@ -69,7 +70,7 @@ impl Client {
         })
     }
 
-    pub(crate) fn shared(&self) -> &Shared {
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }
 
@@ -153,7 +154,7 @@ impl Client {
         let path = path.as_ref();
         let size = |file: &File| file.state().attributes().map_or(0, |known| known.size);
         let before = |file: &File| Initial::Bytes(size(file));
-        self.recorded(
+        self.shared.recorded(
             path,
             |file| Operation::Open { file },
             before,
@@ -181,7 +182,8 @@ impl Client {
         state.revalidate(&found.attributes);
         // The counter tells two versions apart that have the same times.
         let _ = crate::counter::unchanged_at_once(&self.shared, &state);
-        File::new(self.clone(), state, path.into())
+        let inner = OpenFile::new(self.shared.clone(), state, path.into());
+        File::new(self.clone(), inner)
     }
 
     /// Creates a file, or truncates an existing one to 0 bytes.
@@ -217,7 +219,8 @@ impl Client {
     ) -> Result<File, PathError> {
         let path = path.as_ref();
         let of = |file| Operation::Create { file };
-        self.recorded(path, of, |_| Initial::Absent, || self.make(path, options))
+        self.shared
+            .recorded(path, of, |_| Initial::Absent, || self.make(path, options))
     }
 
     fn make(&self, path: &Path, options: &CreateOptions) -> Result<File, PathError> {
@@ -269,7 +272,7 @@ impl Client {
 
     fn stat_at(&self, path: &Path, follows: bool) -> Result<Metadata, PathError> {
         let of = |file| Operation::Stat { file };
-        self.recorded(path, of, Metadata::initial, || {
+        self.shared.recorded(path, of, Metadata::initial, || {
             Ok(self.walk("stat").find(path, follows)?.attributes.into())
         })
     }
@@ -281,7 +284,8 @@ impl Client {
     pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir, PathError> {
         let path = path.as_ref();
         let of = |file| Operation::List { file };
-        self.recorded(path, of, |_| Initial::Directory, || self.list(path))
+        self.shared
+            .recorded(path, of, |_| Initial::Directory, || self.list(path))
     }
 
     fn list(&self, path: &Path) -> Result<ReadDir, PathError> {
@@ -290,8 +294,9 @@ impl Client {
         if directory.attributes.kind != FileKind::Directory {
             return Err(NfsError::from(Status::NOT_DIR).at(verb, &shown(path)));
         }
-        let files = FileSystem::new(self);
-        ReadDir::new(path, files.readdirplus(&directory.handle, Cookie::START))
+        let shared = self.shared.clone();
+        let entries = Entries::new(shared, directory.handle, Cookie::START, true);
+        ReadDir::new(path, entries)
     }
 
     /// Creates a directory with mode 0755.
@@ -305,7 +310,7 @@ impl Client {
             mode: Some(0o755),
             ..Default::default()
         };
-        self.recorded(
+        self.shared.recorded(
             path,
             of,
             |()| Initial::Absent,
@@ -325,7 +330,7 @@ impl Client {
     pub fn remove(&self, path: impl AsRef<Path>) -> Result<(), PathError> {
         let path = path.as_ref();
         let of = |file| Operation::Remove { file };
-        self.recorded(
+        self.shared.recorded(
             path,
             of,
             |()| Initial::Bytes(0),
@@ -344,7 +349,7 @@ impl Client {
     pub fn rmdir(&self, path: impl AsRef<Path>) -> Result<(), PathError> {
         let path = path.as_ref();
         let of = |file| Operation::Rmdir { file };
-        self.recorded(
+        self.shared.recorded(
             path,
             of,
             |()| Initial::Directory,
@@ -362,7 +367,7 @@ impl Client {
     /// There is no such file, or the call failed.
     pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<(), PathError> {
         let names = (from.as_ref(), to.as_ref());
-        self.recorded_pair(
+        self.shared.recorded_pair(
             names,
             |from, to| Operation::Rename { from, to },
             || {
@@ -413,7 +418,7 @@ impl Client {
         new: impl AsRef<Path>,
     ) -> Result<(), PathError> {
         let names = (existing.as_ref(), new.as_ref());
-        self.recorded_pair(
+        self.shared.recorded_pair(
             names,
             |from, to| Operation::Link { from, to },
             || {
@@ -449,7 +454,8 @@ impl Client {
             Some(length) => Operation::Truncate { file, length },
             None => Operation::Attributes { file },
         };
-        self.recorded(path, of, Metadata::initial, || self.change(path, changes))
+        self.shared
+            .recorded(path, of, Metadata::initial, || self.change(path, changes))
     }
 
     fn change(&self, path: &Path, changes: &Changes) -> Result<Metadata, PathError> {

@@ -5,21 +5,21 @@ use crate::{
     client::Client,
     counter, directory,
     error::{PathError, ReadError, WriteError},
-    fs::Attributes,
     metadata::Metadata,
     nfs::{
         NfsError, references,
         write::{self, Stability},
     },
+    open_file::OpenFile,
     read,
     record::{Operation, length_of},
+    request::{IntoRequest, ReadRequest},
     route::{RouteOrder, SizeClass},
-    session::Session,
     shared::Shared,
     state::{FileState, Moment},
     trace::ReadTrace,
+    types::Attributes,
 };
-use odafs_fabric::sync::Arc;
 use std::{ops::Range, path::Path};
 
 /// Pages of which references are asked for at once, at most: 256 MiB.
@@ -31,48 +31,26 @@ const WILL_NEED_PAGES: u64 = 65_536;
 #[derive(Clone)]
 pub struct File {
     client: Client,
-    state: Arc<FileState>,
-    path: Arc<str>,
-    /// The session in which it was opened: at hand without a lock as long as it is the present one. None where reads are
-    /// recorded: so that is looked at by no read that has a session at hand.
-    session: Option<Arc<Session>>,
+    inner: OpenFile,
 }
 
 impl File {
-    pub(crate) fn new(client: Client, state: Arc<FileState>, path: Arc<str>) -> Self {
-        let shared = client.shared();
-        let records = shared.options.record.is_some();
-        let session = shared.session().filter(|_| !records);
-        Self {
-            client,
-            state,
-            path,
-            session,
-        }
+    /// `inner` is a file of `client`.
+    pub(crate) fn new(client: Client, inner: OpenFile) -> Self {
+        Self { client, inner }
     }
 
-    /// Another file of this client, of which no path is known.
-    pub(crate) fn sibling(&self, state: Arc<FileState>) -> Self {
-        Self::new(self.client.clone(), state, "(written before)".into())
-    }
-
-    pub(crate) fn shared(&self) -> &Shared {
-        self.client.shared()
+    fn shared(&self) -> &Shared {
+        self.inner.shared()
     }
 
     pub(crate) fn state(&self) -> &FileState {
-        &self.state
-    }
-
-    /// The session in which it was opened, if that is the present one.
-    pub(crate) fn session_at_hand(&self) -> Option<&Arc<Session>> {
-        let session = self.session.as_ref()?;
-        self.shared().is_present(session).then_some(session)
+        self.inner.state()
     }
 
     /// The path with which the file was opened, as the caller gave it.
     pub fn path(&self) -> &str {
-        &self.path
+        self.inner.path()
     }
 
     /// The client that opened the file.
@@ -86,18 +64,18 @@ impl File {
     /// The file is gone, or the call failed.
     pub fn metadata(&self) -> Result<Metadata, PathError> {
         let of = |file| Operation::Stat { file };
-        let path = Path::new(&*self.path);
-        self.client
+        let path = Path::new(self.path());
+        self.shared()
             .recorded(path, of, Metadata::initial, || self.fetch_metadata())
     }
 
     fn fetch_metadata(&self) -> Result<Metadata, PathError> {
-        match self.shared().nfs().attributes(&self.state.handle) {
+        match self.shared().nfs().attributes(&self.state().handle) {
             Ok(attributes) => {
-                self.state.revalidate(&attributes);
+                self.state().revalidate(&attributes);
                 Ok(attributes.into())
             }
-            Err(error) => Err(error.at("stat", &self.path)),
+            Err(error) => Err(error.at("stat", self.path())),
         }
     }
 
@@ -108,12 +86,12 @@ impl File {
     /// # Errors
     /// The file is gone, or the call failed.
     pub fn revalidate(&self) -> Result<bool, PathError> {
-        if let Some(same) = counter::unchanged(self.shared(), &self.state) {
+        if let Some(same) = counter::unchanged(self.shared(), self.state()) {
             return Ok(same);
         }
-        let before = self.state.moment();
+        let before = self.state().moment();
         self.metadata()?;
-        Ok(self.state.still(before))
+        Ok(self.state().still(before))
     }
 
     /// The attributes of the file, fetched now (GETATTR), with what [`is_still`](Self::is_still) needs to tell later
@@ -122,12 +100,12 @@ impl File {
     /// # Errors
     /// The file is gone, or the call failed.
     pub fn snapshot(&self) -> Result<Snapshot, PathError> {
-        match self.shared().nfs().attributes(&self.state.handle) {
+        match self.shared().nfs().attributes(&self.state().handle) {
             Ok(attributes) => Ok(Snapshot {
-                moment: self.state.revalidate(&attributes),
-                attributes: attributes.into(),
+                moment: self.state().revalidate(&attributes),
+                attributes,
             }),
-            Err(error) => Err(error.at("stat", &self.path)),
+            Err(error) => Err(error.at("stat", self.path())),
         }
     }
 
@@ -138,19 +116,19 @@ impl File {
     /// # Errors
     /// The file is gone, or the call failed.
     pub fn is_still(&self, snapshot: &Snapshot) -> Result<bool, PathError> {
-        Ok(self.state.still(snapshot.moment)
+        Ok(self.state().still(snapshot.moment)
             && self.revalidate()?
-            && self.state.still(snapshot.moment))
+            && self.state().still(snapshot.moment))
     }
 
     /// As [`is_still`](Self::is_still), without waiting: it answers where the change counter lies in shared memory.
     /// `None` if it would have to wait.
     pub fn try_is_still(&self, snapshot: &Snapshot) -> Option<bool> {
-        if !self.state.still(snapshot.moment) {
+        if !self.state().still(snapshot.moment) {
             return Some(false);
         }
-        let same = counter::unchanged_at_once(self.shared(), &self.state)?;
-        Some(same && self.state.still(snapshot.moment))
+        let same = counter::unchanged_at_once(self.shared(), self.state())?;
+        Some(same && self.state().still(snapshot.moment))
     }
 
     /// Reads into `buf` from `offset` on, in bytes, and returns how many bytes it read: fewer than `buf` has only at
@@ -159,7 +137,7 @@ impl File {
     /// # Errors
     /// The server refused the read, or the call failed.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
-        read::read_at(self, buf, offset)
+        read::read_at(&self.inner, buf, offset)
     }
 
     /// Reads into a range of registered memory from `offset` on, in bytes, and returns how many bytes it read: fewer
@@ -203,7 +181,7 @@ impl File {
             requests.iter().all(|r| within(&r.range)),
             "beyond the buffer"
         );
-        read::read_into(self, buffer, requests)
+        read::read_into(&self.inner, buffer, requests)
     }
 
     /// Fills `buf` from `offset` on, in bytes.
@@ -216,7 +194,7 @@ impl File {
             return Ok(());
         }
         Err(ReadError::EndOfFile {
-            path: self.path.to_string(),
+            path: self.path().to_owned(),
             offset,
             bytes,
             wanted: buf.len(),
@@ -228,7 +206,7 @@ impl File {
     /// # Errors
     /// The error of the first read that failed. The other reads may or may not have been served.
     pub fn read_batch(&self, requests: &mut [ReadRequest<'_>]) -> Result<(), ReadError> {
-        read::read_many(self, requests, None)
+        read::read_many(&self.inner, requests, None)
     }
 
     /// Reads as [`read_at`](Self::read_at) does, and tells which route each part took and why.
@@ -238,7 +216,7 @@ impl File {
     pub fn read_traced(&self, buf: &mut [u8], offset: u64) -> Result<ReadTrace, ReadError> {
         let mut steps = Vec::new();
         let mut request = [ReadRequest::new(offset, buf)];
-        read::read_many(self, &mut request, Some(&mut steps))?;
+        read::read_many(&self.inner, &mut request, Some(&mut steps))?;
         Ok(ReadTrace {
             bytes: request[0].bytes,
             steps,
@@ -248,7 +226,7 @@ impl File {
     /// Reads only what needs no waiting: within one page, from the data cache, or one-sided from shared memory.
     /// `None` if it would have to wait.
     pub fn try_read_at(&self, buf: &mut [u8], offset: u64) -> Option<usize> {
-        read::at_once(self, buf, offset)
+        read::at_once(&self.inner, buf, offset)
     }
 
     /// Reads the whole file. If others change it meanwhile, the result may mix versions.
@@ -258,7 +236,7 @@ impl File {
     pub fn read_to_end(&self) -> Result<Vec<u8>, ReadError> {
         const STEP: u64 = 1 << 20;
         // The server's word, and no reason to take memory for what has not come yet.
-        let size = self.state.attributes().map_or(0, |known| known.size);
+        let size = self.state().attributes().map_or(0, |known| known.size);
         let mut all = Vec::new();
         loop {
             let start = all.len();
@@ -302,7 +280,8 @@ impl File {
             offset,
             length,
         };
-        self.recorded_change(of, || write::write(self, data, offset, stable))
+        self.inner
+            .recorded_change(of, || write::write(&self.inner, data, offset, stable))
     }
 
     /// Brings all that was written to this file through this client to stable storage, and sends again what a restart
@@ -312,7 +291,8 @@ impl File {
     /// # Errors
     /// The server refused the commit, the call failed, or lost data could not be sent again.
     pub fn sync(&self) -> Result<(), WriteError> {
-        self.recorded_change(|file| Operation::Sync { file }, || write::sync(self))
+        self.inner
+            .recorded_change(|file| Operation::Sync { file }, || write::sync(&self.inner))
     }
 
     /// Says that the program will soon read these ranges, in bytes. The client asks for the references of those of
@@ -327,7 +307,7 @@ impl File {
         let size = shared.page(shared.session().as_deref());
         let direct = |order: Option<RouteOrder>| order.is_none_or(|order| order.choice.is_direct());
         let class = SizeClass::of(size.bytes());
-        if shared.session().is_none() || !direct(self.state.orders.get(class)) {
+        if shared.session().is_none() || !direct(self.state().orders.get(class)) {
             return Ok(0);
         }
         let (mut left, mut room) = (WILL_NEED_PAGES, shared.directory.room() / 2);
@@ -341,7 +321,7 @@ impl File {
             }
             left -= pages.end - pages.start;
             room = room.saturating_sub(directory::room_of(&pages));
-            wanted.push(references::Wanted::pages(&self.state, &pages, size));
+            wanted.push(references::Wanted::pages(self.state(), &pages, size));
         }
         self.ask(&wanted)
     }
@@ -353,7 +333,7 @@ impl File {
     /// The server has no ODAFS program, or the call failed.
     pub fn learn(&self, offset: u64, length: u64) -> Result<u64, ReadError> {
         let range = references::Wanted {
-            file: &self.state,
+            file: self.state(),
             offset,
             length,
         };
@@ -362,7 +342,7 @@ impl File {
 
     fn ask(&self, ranges: &[references::Wanted<'_>]) -> Result<u64, ReadError> {
         let offset = ranges.first().map_or(0, |range| range.offset);
-        let path = || self.path.to_string();
+        let path = || self.path().to_owned();
         match references::query(self.shared(), ranges) {
             Ok(answers) => Ok(answers.iter().map(|answer| answer.learned).sum()),
             Err(NfsError::Status(status)) => Err(ReadError::Server {
@@ -381,7 +361,7 @@ impl File {
 
 impl std::fmt::Debug for File {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "File({})", self.path)
+        write!(f, "File({})", self.path())
     }
 }
 
@@ -396,49 +376,5 @@ impl Snapshot {
     /// The attributes of this version.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
-    }
-}
-
-/// One read of a batch.
-#[derive(Debug)]
-pub struct ReadRequest<'a> {
-    /// First byte, as an offset in the file.
-    pub offset: u64,
-    /// Memory for the bytes; its length is how many are asked for.
-    pub buf: &'a mut [u8],
-    /// Length read in bytes; [`File::read_batch`] sets it.
-    pub bytes: usize,
-}
-
-impl<'a> ReadRequest<'a> {
-    /// A read of `buf.len()` bytes from `offset` on.
-    pub fn new(offset: u64, buf: &'a mut [u8]) -> Self {
-        Self {
-            offset,
-            buf,
-            bytes: 0,
-        }
-    }
-}
-
-/// One read into registered memory.
-#[derive(Debug, Clone)]
-pub struct IntoRequest {
-    /// Range of the buffer for the bytes; its length is how many are asked for.
-    pub range: Range<usize>,
-    /// First byte, as an offset in the file.
-    pub offset: u64,
-    /// Length read in bytes; [`File::read_batch_into`] sets it.
-    pub bytes: usize,
-}
-
-impl IntoRequest {
-    /// A read of as many bytes as `range` has, from `offset` on.
-    pub fn new(range: Range<usize>, offset: u64) -> Self {
-        Self {
-            range,
-            offset,
-            bytes: 0,
-        }
     }
 }

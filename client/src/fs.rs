@@ -35,19 +35,18 @@
 //! | `ETIMEDOUT`, `ECONNABORTED` | the server does not answer; the call was not made, or may be repeated |
 //! | `ECONNRESET` | the connection was lost, and the call may have taken effect or not |
 
-mod listing;
-
-pub use self::listing::Entries;
 use crate::{
     client::Client,
     error::{PathError, ReadError, Status, WriteError},
     file::File,
     nfs::{Nfs, NfsError, Removed},
+    open_file::OpenFile,
     types::{Changes, FileKind, Space},
     url::NAME_MAX,
 };
 pub use crate::{
     handle::Handle,
+    listing::Entries,
     types::{
         Access, Attributes, Cookie, Create, DirEntry, Entry, FsInfo, Node, PathConf, Properties,
     },
@@ -159,14 +158,15 @@ impl FileSystem {
             handle: *file,
             attributes,
         };
-        Ok(self.client.file(shown(file), &found))
+        Ok(self.client.file(file.shown(), &found))
     }
 
     /// The file without a call: nothing is checked, neither that it exists nor what is cached of it.
     /// [`File::snapshot`] does both.
     pub fn file(&self, file: &Handle) -> File {
-        let state = self.client.shared().file(*file);
-        File::new(self.client.clone(), state, shown(file).into())
+        let shared = self.client.shared();
+        let inner = OpenFile::new(shared.clone(), shared.file(*file), file.shown().into());
+        File::new(self.client.clone(), inner)
     }
 
     /// Reads into `buf` from `offset` on, in bytes: fewer than asked for only at the end of the file. What is cached is taken
@@ -341,7 +341,7 @@ impl FileSystem {
     /// The iterator's items are results, and its last one may be an error. `ESTALE`: the cookie is none that the server takes
     /// any more. `ENOTDIR`: not a directory. See the [module](self#errors) for the others.
     pub fn readdir(&self, dir: &Handle, from: Cookie) -> Entries {
-        Entries::new(self.client.clone(), *dir, from, false)
+        Entries::new(self.client.shared().clone(), *dir, from, false)
     }
 
     /// As [`readdir`](Self::readdir), each entry with its handle and attributes (READDIRPLUS).
@@ -349,7 +349,7 @@ impl FileSystem {
     /// # Errors
     /// As [`readdir`](Self::readdir). `EOPNOTSUPP`: the server lists names only.
     pub fn readdirplus(&self, dir: &Handle, from: Cookie) -> Entries {
-        Entries::new(self.client.clone(), *dir, from, true)
+        Entries::new(self.client.shared().clone(), *dir, from, true)
     }
 
     /// Room on the file system that holds a file (FSSTAT), in bytes and in files.
@@ -426,12 +426,7 @@ fn checked<'n>(verb: &'static str, name: &'n OsStr) -> Result<&'n [u8], PathErro
     Ok(bytes)
 }
 
-/// What a handle is called in messages.
-fn shown(file: &Handle) -> String {
-    format!("handle {file:?}")
-}
-
 fn of(verb: &'static str, file: &Handle) -> impl Fn(NfsError) -> PathError + use<> {
     let file = *file;
-    move |error| error.at(verb, &shown(&file))
+    move |error| error.at(verb, &file.shown())
 }

@@ -26,6 +26,11 @@ impl Handle {
         Some(handle)
     }
 
+    /// What it is called in messages.
+    pub(crate) fn shown(&self) -> String {
+        format!("handle {self:?}")
+    }
+
     /// The bytes of the handle, for a program to keep.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]

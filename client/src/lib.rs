@@ -73,16 +73,16 @@
 //! # Inside
 //! | module | what lives there |
 //! |---|---|
-//! | `read`, `read_page`, `read_pair`, `read_rpc`, `steps`, `part`, `write` | the data path: all branching of a read, top to bottom |
-//! | `buffer`, `read_into` | memory that is read into without a copy |
-//! | `client`, `facts`, `file`, `path`, `read_dir`, `references` | what callers hold, and what they ask for |
+//! | `read`, `read_page`, `read_pair`, `steps`, `part` | the path of a read: all its branching, top to bottom |
+//! | `client`, `file`, `buffer`, `request`, `read_dir`, `listing`, `metadata`, `types`, `facts` | what callers hold, give and get |
+//! | `open_file`, `path`, `changing` | an open file as reads and writes see it; from a path to a file; changes of what is cached |
 //! | `shared`, `shard`, `state` | what handles share, what a thread reads with, what is kept of a file |
 //! | `directory`, `cache`, `budget`, `route`, `ahead` | cores without IO, clock or chance of their own |
 //! | `session`, `direct` | sessions, and connections for direct reads |
-//! | `calls`, `pipeline`, `pool`, `procedure`, `silence` | RPC: one call, many calls, servers that do not answer |
+//! | `nfs` | the protocols: NFS version 3, MOUNT, the reads and references of the ODAFS program, writes. Alone in knowing `wire::nfs3` |
+//! | `calls`, `pool`, `silence` | RPC: connections, calls, servers that do not answer |
 //! | `link`, `transport`, `tcp`, `rdma` | connections that carry calls: messages of a fabric, TCP, RPC-over-RDMA |
-//! | [`fs`] | the file system by handle |
-//! | `nfs`, `mount`, `handle` | NFS version 3 and MOUNT |
+//! | [`fs`], `handle` | the file system by handle |
 //! | `record` | traces of what a client does, and their text |
 //! | `url`, `default_socket`, `error`, `errno` | addresses, and what goes wrong |
 #![forbid(unsafe_code)]
@@ -113,8 +113,10 @@ mod handle;
 #[cfg(test)]
 mod judge;
 mod link;
+mod listing;
 mod metadata;
 mod nfs;
+mod open_file;
 mod options;
 mod part;
 mod path;
@@ -126,6 +128,7 @@ mod read_dir;
 mod read_page;
 mod read_pair;
 pub mod record;
+mod request;
 mod route;
 mod session;
 mod shard;
@@ -147,7 +150,7 @@ pub use buffer::Buffer;
 pub use client::Client;
 pub use error::{CallError, ConnectError, PathError, ReadError, Status, UrlError, WriteError};
 pub use facts::{FileReferences, Granted, PageReference, ServerFacts};
-pub use file::{File, IntoRequest, ReadRequest, Snapshot};
+pub use file::{File, Snapshot};
 pub use link::{Dial, RpcOver};
 pub use metadata::{CreateOptions, DirEntry, Metadata};
 pub use odafs_common::exception::Exception;
@@ -156,6 +159,7 @@ pub use options::{
     Route, Transfer, Wait, public_key,
 };
 pub use read_dir::ReadDir;
+pub use request::{IntoRequest, ReadRequest};
 pub use statistics::{RdmaTerms, Statistics};
 pub use trace::{ReadTrace, RouteReason, RouteTaken, TracedPart};
 pub use types::{Changes, FileKind, Space, When};

@@ -3,15 +3,46 @@
 use crate::{
     directory::Location,
     error::{CallError, ReadError, Status},
-    file::{File, ReadRequest},
-    read::Reading,
-    route::Choice,
-    state::Moment,
+    open_file::OpenFile,
+    request::ReadRequest,
+    route::{Choice, SizeClass},
+    session::Session,
+    shared::{Shared, TimedRead},
+    state::{FileState, Moment},
     trace::{self, RouteReason, RouteTaken},
 };
 use odafs_common::{exception::Exception, page::PageSize, reference::Reference};
-use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::{
+    clock::{self, Nanos},
+    sync::Arc,
+};
 use std::ops::Range;
+
+/// What a read works with.
+pub struct Reading<'a> {
+    /// The client.
+    pub shared: &'a Shared,
+    /// The file.
+    pub file: &'a FileState,
+    /// The session, if there is one.
+    pub session: Option<Arc<Session>>,
+    /// Page size.
+    pub size: PageSize,
+    /// What the read is to do.
+    pub asked: TimedRead,
+    /// Its class.
+    pub class: SizeClass,
+    /// The policy was told how what was asked has ended.
+    pub told: bool,
+    /// Its pages are kept, and asked for as a whole.
+    pub keeps: bool,
+    /// Somebody wants to know which way it went.
+    pub traced: bool,
+    /// Why the first part was refused, if it was, and how long that took in nanoseconds.
+    pub refused: Option<(Exception, u64)>,
+    /// Something was on the way that is no part of a route's cost: a connection was made, references were asked for.
+    pub disturbed: bool,
+}
 
 /// A part of a read: what it wants of one page.
 pub struct Part<'b> {
@@ -262,7 +293,7 @@ pub enum Failed {
 
 impl Failed {
     /// What the caller is told.
-    pub fn of(self, file: &File, offset: u64) -> ReadError {
+    pub fn of(self, file: &OpenFile, offset: u64) -> ReadError {
         let path = file.path().to_owned();
         let source = match self {
             Self::Status(status) => {

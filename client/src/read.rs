@@ -20,22 +20,22 @@ use crate::{
     buffer::Buffer,
     direct::DirectPair,
     error::ReadError,
-    file::{File, IntoRequest, ReadRequest},
     nfs::{self, read_into},
-    part::{Failed, Part, ReadStep, contiguous},
+    open_file::OpenFile,
+    part::{Failed, Part, ReadStep, Reading, contiguous},
     pool::TakeError,
     read_page::{self, Ended, Waits},
     read_pair::PairFailed,
     record,
+    request::{IntoRequest, ReadRequest},
     route::SizeClass,
     session::Session,
-    shared::{Shared, TimedRead},
-    state::FileState,
+    shared::TimedRead,
     steps::{Found, Steps},
     trace::{self, RouteReason, RouteTaken},
 };
 use odafs_common::{exception::Exception, page::PageSize, reference::Epoch};
-use odafs_fabric::{clock, sync::Arc};
+use odafs_fabric::clock;
 
 /// Parts that are worked on together: 4 MiB of 4 KiB pages.
 const PARTS_MAX: usize = 1024;
@@ -46,34 +46,8 @@ const PREFETCH_LINES: usize = 8;
 /// Bytes of the parts that are copied between fetching one ahead and copying it: several, where they are small.
 const PREFETCH_BYTES: usize = 2048;
 
-/// What a read works with.
-pub struct Reading<'a> {
-    /// The client.
-    pub shared: &'a Shared,
-    /// The file.
-    pub file: &'a FileState,
-    /// The session, if there is one.
-    pub session: Option<Arc<Session>>,
-    /// Page size.
-    pub size: PageSize,
-    /// What the read is to do.
-    pub asked: TimedRead,
-    /// Its class.
-    class: SizeClass,
-    /// The policy was told how what was asked has ended.
-    told: bool,
-    /// Its pages are kept, and asked for as a whole.
-    pub keeps: bool,
-    /// Somebody wants to know which way it went.
-    pub traced: bool,
-    /// Why the first part was refused, if it was, and how long that took in nanoseconds.
-    refused: Option<(Exception, u64)>,
-    /// Something was on the way that is no part of a route's cost: a connection was made, references were asked for.
-    pub disturbed: bool,
-}
-
 /// Reads into `buf` from `offset` on.
-pub fn read_at(file: &File, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
+pub fn read_at(file: &OpenFile, buf: &mut [u8], offset: u64) -> Result<usize, ReadError> {
     let (asked, refused) = match read_page::read(file, buf, offset, Waits::Yes) {
         Ended::Read(bytes) => return Ok(bytes),
         Ended::Failed(failed) => return Err(failed.of(file, offset)),
@@ -86,7 +60,7 @@ pub fn read_at(file: &File, buf: &mut [u8], offset: u64) -> Result<usize, ReadEr
 }
 
 /// A read that needs no waiting: within one page, from the data cache or the server's memory.
-pub fn at_once(file: &File, buf: &mut [u8], offset: u64) -> Option<usize> {
+pub fn at_once(file: &OpenFile, buf: &mut [u8], offset: u64) -> Option<usize> {
     match read_page::read(file, buf, offset, Waits::No) {
         Ended::Read(bytes) => Some(bytes),
         _ => None,
@@ -96,7 +70,7 @@ pub fn at_once(file: &File, buf: &mut [u8], offset: u64) -> Option<usize> {
 /// Reads all requests into registered memory: what is long and comes by RDMA is written there by the server, all else is
 /// copied there as by any read.
 pub fn read_into(
-    file: &File,
+    file: &OpenFile,
     buffer: &mut Buffer,
     requests: &mut [IntoRequest],
 ) -> Result<(), ReadError> {
@@ -117,7 +91,7 @@ pub fn read_into(
 
 /// Reads all requests, together.
 pub fn read_many(
-    file: &File,
+    file: &OpenFile,
     requests: &mut [ReadRequest<'_>],
     trace: Option<&mut Vec<trace::TracedPart>>,
 ) -> Result<(), ReadError> {
@@ -126,7 +100,7 @@ pub fn read_many(
 
 /// The same, for a read that has asked already, or whose first part was read directly and `refused`.
 fn read_on(
-    file: &File,
+    file: &OpenFile,
     requests: &mut [ReadRequest<'_>],
     trace: Option<&mut Vec<trace::TracedPart>>,
     asked: Option<TimedRead>,
@@ -141,7 +115,7 @@ fn read_on(
 }
 
 fn in_batches(
-    file: &File,
+    file: &OpenFile,
     requests: &mut [ReadRequest<'_>],
     mut trace: Option<&mut Vec<trace::TracedPart>>,
     asked: Option<TimedRead>,
@@ -195,7 +169,7 @@ fn batch_of(requests: &[ReadRequest<'_>], size: PageSize) -> usize {
 impl Reading<'_> {
     fn batch(
         &mut self,
-        file: &File,
+        file: &OpenFile,
         requests: &mut [ReadRequest<'_>],
         mut trace: Option<&mut Vec<trace::TracedPart>>,
     ) -> Result<(), ReadError> {
@@ -222,7 +196,7 @@ impl Reading<'_> {
     /// The steps, each for all parts that have come to it.
     fn together(
         &mut self,
-        file: &File,
+        file: &OpenFile,
         requests: &mut [ReadRequest<'_>],
         trace: Option<&mut Vec<trace::TracedPart>>,
     ) -> Result<(), ReadError> {

@@ -1,6 +1,6 @@
 //! Listing a directory by its path.
 
-use crate::{error::PathError, fs::Entries, metadata::DirEntry};
+use crate::{error::PathError, listing::Entries, metadata::DirEntry};
 use std::path::{Path, PathBuf};
 
 /// The entries of a directory; see [`Client::read_dir`](crate::Client::read_dir).

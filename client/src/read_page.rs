@@ -4,8 +4,8 @@
 use crate::{
     cache::Put,
     direct::Alone,
-    file::File,
     nfs,
+    open_file::OpenFile,
     part::{Failed, ReadStep},
     route::{Choice, SizeClass},
     session::Session,
@@ -57,7 +57,7 @@ pub struct Fetched {
 
 /// Reads, if one page holds all that is wanted.
 #[inline]
-pub fn read(file: &File, buf: &mut [u8], offset: u64, waits: Waits) -> Ended {
+pub fn read(file: &OpenFile, buf: &mut [u8], offset: u64, waits: Waits) -> Ended {
     if buf.is_empty() {
         return Ended::Read(0);
     }
@@ -68,7 +68,7 @@ pub fn read(file: &File, buf: &mut [u8], offset: u64, waits: Waits) -> Ended {
 }
 
 /// The same where a session has to be looked for, there is none, or reads are recorded.
-fn without_session_at_hand(file: &File, buf: &mut [u8], offset: u64, waits: Waits) -> Ended {
+fn without_session_at_hand(file: &OpenFile, buf: &mut [u8], offset: u64, waits: Waits) -> Ended {
     let session = file.shared().session();
     let began = file.records_from();
     let asked = (offset, buf.len());
@@ -86,7 +86,7 @@ fn without_session_at_hand(file: &File, buf: &mut [u8], offset: u64, waits: Wait
 
 #[inline(always)]
 fn read_in(
-    file: &File,
+    file: &OpenFile,
     session: Option<&Session>,
     buf: &mut [u8],
     offset: u64,

@@ -3,8 +3,7 @@
 
 use crate::{
     direct::{DirectPair, NotPosted},
-    part::{Part, ReadStep},
-    read::Reading,
+    part::{Part, ReadStep, Reading},
     session::Session,
     trace::RouteTaken,
     transport::Broken,

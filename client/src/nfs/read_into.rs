@@ -5,7 +5,6 @@ use crate::{
     buffer::Buffer,
     calls::misbehaved,
     error::{CallError, ReadError, Status},
-    file::{File, IntoRequest},
     link::RpcOver,
     nfs::{
         self,
@@ -13,7 +12,9 @@ use crate::{
         procedure::Asks,
         read::{Data, READ, ReadResults, decode, odafs_or_plain},
     },
+    open_file::OpenFile,
     part::Failed,
+    request::IntoRequest,
     shard::Shard,
     shared::Shared,
     state::FileState,
@@ -38,7 +39,7 @@ pub fn pays(shared: &Shared, requests: &[IntoRequest]) -> bool {
 
 /// Reads all requests into `buffer` together, by RPC; it is lent meanwhile.
 pub fn read(
-    file: &File,
+    file: &OpenFile,
     buffer: &mut Buffer,
     requests: &mut [IntoRequest],
 ) -> Result<(), ReadError> {

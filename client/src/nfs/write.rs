@@ -3,11 +3,11 @@
 use crate::{
     calls::misbehaved,
     error::{CallError, Status, WriteError},
-    file::File,
     nfs::{
         NfsError, WRITE,
         pipeline::{self, Next, Work},
     },
+    open_file::OpenFile,
     shared::Shared,
     state::{Fate, FileState, KeptWrite},
     transport::{Broken, PlacedData},
@@ -68,7 +68,12 @@ struct Send<'w> {
 }
 
 /// Writes all of `data`.
-pub fn write(file: &File, data: &[u8], offset: u64, stable: Stability) -> Result<(), WriteError> {
+pub fn write(
+    file: &OpenFile,
+    data: &[u8],
+    offset: u64,
+    stable: Stability,
+) -> Result<(), WriteError> {
     if data.is_empty() {
         return Ok(());
     }
@@ -254,7 +259,7 @@ impl Send<'_> {
 }
 
 /// Commits other files, until half of what may be kept is left. Nobody may ever sync those: they may be closed, or removed.
-fn settle(file: &File) {
+fn settle(file: &OpenFile) {
     let shared = file.shared();
     let is_gone = Status::STALE;
     for state in shared.unstable_files() {
@@ -284,7 +289,7 @@ fn is_open(file: &Arc<FileState>) -> bool {
 
 /// Commits all that is unstable; sends again what a server that started anew has lost. One at a time: who finds
 /// nothing to commit must not return before another has committed it.
-pub fn sync(file: &File) -> Result<(), WriteError> {
+pub fn sync(file: &OpenFile) -> Result<(), WriteError> {
     let state = file.state();
     let _one = state.syncing.lock();
     state.unstable.lock().committing = true;
@@ -293,7 +298,7 @@ pub fn sync(file: &File) -> Result<(), WriteError> {
     synced
 }
 
-fn sync_all(file: &File, state: &FileState) -> Result<(), WriteError> {
+fn sync_all(file: &OpenFile, state: &FileState) -> Result<(), WriteError> {
     for _ in 0..RESENDS_MAX {
         let writes = state.unstable.lock().take();
         if writes.is_empty() {
@@ -327,7 +332,7 @@ fn sync_all(file: &File, state: &FileState) -> Result<(), WriteError> {
 
 /// Sends again what was lost of `writes`: of each the bytes that no later write, lost or not, has replaced. What is stable
 /// is not sent again: others may have written there since.
-fn send_again(file: &File, writes: &[KeptWrite], verifier: [u8; 8]) -> Result<(), WriteError> {
+fn send_again(file: &OpenFile, writes: &[KeptWrite], verifier: [u8; 8]) -> Result<(), WriteError> {
     let state = file.state();
     let _alone = state.order.write();
     let mut covered = Ranges::default();
@@ -389,7 +394,7 @@ impl Ranges {
     }
 }
 
-fn told(verb: &'static str, file: &File, offset: u64, error: NfsError) -> WriteError {
+fn told(verb: &'static str, file: &OpenFile, offset: u64, error: NfsError) -> WriteError {
     let path = file.path().to_owned();
     match error {
         NfsError::Status(status) => WriteError::Server {

@@ -5,10 +5,9 @@ use super::{
     recorder::{Recorder, length_of},
 };
 use crate::{
-    client::Client,
     error::{PathError, ReadError, WriteError},
-    file::File,
     metadata::Metadata,
+    open_file::OpenFile,
     shared::Shared,
     types::FileKind,
 };
@@ -41,9 +40,7 @@ impl Shared {
             false => [&self.url.path, path].join(&b'/'),
         }
     }
-}
 
-impl Client {
     /// Calls, and records that an operation was done on the name. What bore it before is told if the call succeeds.
     pub(crate) fn recorded<T>(
         &self,
@@ -52,15 +49,14 @@ impl Client {
         before: impl FnOnce(&T) -> Initial,
         call: impl FnOnce() -> Result<T, PathError>,
     ) -> Result<T, PathError> {
-        let shared = self.shared();
-        let Some(recorder) = &shared.options.record else {
+        let Some(recorder) = &self.options.record else {
             return call();
         };
         let began = clock::now();
         let result = call();
         recorder.note(began, result.is_err(), 1, |names| {
             let initial = result.as_ref().map_or(Initial::Absent, before);
-            Some([of(names.number(&shared.rooted(path), initial)?)])
+            Some([of(names.number(&self.rooted(path), initial)?)])
         });
         result
     }
@@ -72,8 +68,7 @@ impl Client {
         of: fn(u32, u32) -> Operation,
         call: impl FnOnce() -> Result<T, PathError>,
     ) -> Result<T, PathError> {
-        let shared = self.shared();
-        let Some(recorder) = &shared.options.record else {
+        let Some(recorder) = &self.options.record else {
             return call();
         };
         let began = clock::now();
@@ -83,15 +78,15 @@ impl Client {
                 Ok(_) => Initial::Bytes(0),
                 Err(_) => Initial::Absent,
             };
-            let from = names.number(&shared.rooted(from), initial)?;
-            let to = names.number(&shared.rooted(to), Initial::Absent)?;
+            let from = names.number(&self.rooted(from), initial)?;
+            let to = names.number(&self.rooted(to), Initial::Absent)?;
             Some([of(from, to)])
         });
         result
     }
 }
 
-impl File {
+impl OpenFile {
     fn recorder(&self) -> Option<&Recorder> {
         self.shared().options.record.as_ref()
     }

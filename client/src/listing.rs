@@ -1,12 +1,16 @@
 //! Listing a directory.
 
-use super::{Cookie, DirEntry, Handle, of};
-use crate::{client::Client, error::PathError};
+use crate::{
+    error::PathError,
+    handle::Handle,
+    shared::Shared,
+    types::{Cookie, DirEntry},
+};
+use odafs_fabric::sync::Arc;
 
-/// The entries of a directory; see [`FileSystem::readdir`](super::FileSystem::readdir).
-#[derive(Debug)]
+/// The entries of a directory; see [`FileSystem::readdir`](crate::fs::FileSystem::readdir).
 pub struct Entries {
-    client: Client,
+    shared: Arc<Shared>,
     directory: Handle,
     plus: bool,
     /// Listed, and not yet asked for.
@@ -17,9 +21,9 @@ pub struct Entries {
 }
 
 impl Entries {
-    pub(super) fn new(client: Client, directory: Handle, from: Cookie, plus: bool) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, directory: Handle, from: Cookie, plus: bool) -> Self {
         Self {
-            client,
+            shared,
             directory,
             plus,
             ahead: Vec::new().into_iter(),
@@ -34,11 +38,11 @@ impl Entries {
             return Ok(());
         }
         let listing = self
-            .client
+            .shared
             .nfs()
             .list(&self.directory, self.next, self.plus)
             .inspect_err(|_| self.done = true)
-            .map_err(of("list", &self.directory))?;
+            .map_err(|error| error.at("list", &self.directory.shown()))?;
         // A listing that has neither entries nor an end would be asked for for ever.
         self.done = listing.eof || listing.entries.is_empty();
         if let Some(last) = listing.entries.last() {
@@ -57,5 +61,11 @@ impl Iterator for Entries {
             return Some(Err(error));
         }
         self.ahead.next().map(Ok)
+    }
+}
+
+impl std::fmt::Debug for Entries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Entries({:?})", self.directory)
     }
 }
