@@ -1,0 +1,79 @@
+//! Clients of minor version 0, which have no sessions (RFC 7530, sections 16.29, 16.33, 16.34 and 16.37). RENEW,
+//! DELEGPURGE and DESTROY_CLIENTID take a client id alone, RELEASE_LOCKOWNER a [`super::StateOwner`].
+
+use super::Status;
+use super::types::{ClientOwner, NetAddress, Verifier};
+use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
+
+record! {
+    /// `cb_client4`: where callbacks go.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CallbackClient<'a> {
+        /// The RPC program.
+        pub program: u32,
+        /// The address.
+        pub address: NetAddress<'a>,
+    }
+}
+
+record! {
+    /// SETCLIENTID
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SetClientIdArgs<'a> {
+        /// Who.
+        pub client: ClientOwner<'a>,
+        /// Where callbacks go.
+        pub callback: CallbackClient<'a>,
+        /// What they carry as `callback_ident`.
+        pub callback_ident: u32,
+    }
+}
+
+record! {
+    /// A client id that SETCLIENTID_CONFIRM has to confirm; also the argument of that.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ClientIdConfirm {
+        /// The client id.
+        pub client_id: u64,
+        /// Shows that the client has got the reply.
+        pub verifier: Verifier,
+    }
+}
+
+/// Why SETCLIENTID failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetClientIdFailed<'a> {
+    /// [`Status::ClidInUse`], with the address of the client that uses the name.
+    InUse(NetAddress<'a>),
+    /// Any other reason.
+    Other(Status),
+}
+
+impl<'a, T: Encode> Encode for Result<T, SetClientIdFailed<'a>> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        match self {
+            Ok(done) => {
+                Status::Ok.encode(w);
+                done.encode(w);
+            }
+            Err(SetClientIdFailed::InUse(address)) => {
+                Status::ClidInUse.encode(w);
+                address.encode(w);
+            }
+            Err(SetClientIdFailed::Other(status)) => status.encode(w),
+        }
+    }
+}
+
+impl<'a, T: Decode<'a>> Decode<'a> for Result<T, SetClientIdFailed<'a>> {
+    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
+        Ok(match Status::decode(r)? {
+            Status::Ok => Ok(T::decode(r)?),
+            Status::ClidInUse => Err(SetClientIdFailed::InUse(Decode::decode(r)?)),
+            status => Err(SetClientIdFailed::Other(status)),
+        })
+    }
+}
+
+/// SETCLIENTID
+pub type SetClientIdResult<'a> = Result<ClientIdConfirm, SetClientIdFailed<'a>>;

@@ -1,0 +1,321 @@
+//! COMPOUND: operations read one by one, results written one by one (RFC 7530, section 15.2; RFC 8881, section 16.2).
+
+use super::{Bitmap, OpCode, Opaque, Operation, OperationResult, Status};
+use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
+
+record! {
+    /// What stands before the operations of a COMPOUND.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CompoundHeader<'a> {
+        /// Anything; the reply brings it back.
+        pub tag: Opaque<'a>,
+        /// The minor version.
+        pub minor_version: u32,
+        /// Operations that follow. A claim: nothing has been allocated for them, nor need they be there.
+        pub operations: u32,
+    }
+}
+
+/// Why the next operation of a compound cannot be executed. Its result is [`code`](Self::code) and
+/// [`status`](Self::status), and is the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadOperation {
+    /// The minor version has no operation of this number.
+    Illegal(u32),
+    /// An operation that is refused, arguments unseen: of layouts, SET_SSV, or of minor version 0 alone.
+    Refused(OpCode),
+    /// The arguments are none.
+    Arguments(OpCode, XdrError),
+    /// Not even a number is there.
+    Missing(XdrError),
+}
+
+impl BadOperation {
+    /// The number that stands in the result.
+    pub const fn code(&self) -> OpCode {
+        match self {
+            Self::Illegal(_) | Self::Missing(_) => OpCode::Illegal,
+            Self::Refused(code) | Self::Arguments(code, _) => *code,
+        }
+    }
+
+    /// The status that stands in the result, and in that of the compound.
+    pub const fn status(&self) -> Status {
+        match self {
+            Self::Illegal(_) => Status::OpIllegal,
+            Self::Refused(_) => Status::NotSupp,
+            Self::Arguments(..) | Self::Missing(_) => Status::BadXdr,
+        }
+    }
+}
+
+/// Reads a COMPOUND, each operation when it is asked for, so that those before it can be executed first.
+#[derive(Clone, Debug)]
+pub struct Operations<'a> {
+    r: Reader<'a>,
+    header: CompoundHeader<'a>,
+    left: u32,
+}
+
+impl<'a> Operations<'a> {
+    /// Reads what stands before the operations. The minor version and the number of operations are for the caller to
+    /// check.
+    ///
+    /// # Errors
+    /// The bytes are no COMPOUND: the call gets GARBAGE_ARGS.
+    pub fn begin(mut r: Reader<'a>) -> Result<Self, XdrError> {
+        let header = CompoundHeader::decode(&mut r)?;
+        Ok(Self {
+            r,
+            header,
+            left: header.operations,
+        })
+    }
+
+    /// What stands before the operations.
+    pub fn header(&self) -> &CompoundHeader<'a> {
+        &self.header
+    }
+
+    /// Operations that have not been read.
+    pub fn left(&self) -> u32 {
+        self.left
+    }
+
+    fn read(&mut self) -> Result<Operation<'a>, BadOperation> {
+        let number = self.r.u32().map_err(BadOperation::Missing)?;
+        let minor = self.header.minor_version;
+        let code = OpCode::from_code(number)
+            .filter(|code| *code != OpCode::Illegal && code.minor_version() <= minor)
+            .ok_or(BadOperation::Illegal(number))?;
+        if minor > 0 && code.is_of_minor_version_0_alone() {
+            return Err(BadOperation::Refused(code));
+        }
+        Operation::arguments(code, &mut self.r)
+            .map_err(|error| BadOperation::Arguments(code, error))?
+            .ok_or(BadOperation::Refused(code))
+    }
+
+    /// Checks that nothing follows the last operation.
+    ///
+    /// # Errors
+    /// [`XdrError::Trailing`] otherwise.
+    pub fn finish(&self) -> Result<(), XdrError> {
+        self.r.finish()
+    }
+}
+
+/// There is no operation after one that cannot be executed.
+impl<'a> Iterator for Operations<'a> {
+    type Item = Result<Operation<'a>, BadOperation>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let operation = self.read();
+        if operation.is_err() {
+            self.left = 0;
+        }
+        Some(operation)
+    }
+}
+
+/// Writes a COMPOUND or CB_COMPOUND reply, result by result.
+#[derive(Debug)]
+pub struct ResultWriter<'w, 'v> {
+    w: &'w mut Writer<'v>,
+    start: usize,
+    count_at: usize,
+    count: u32,
+    last: usize,
+}
+
+impl<'w, 'v> ResultWriter<'w, 'v> {
+    /// Writes what stands before the results.
+    pub fn begin(w: &'w mut Writer<'v>, tag: Opaque<'_>) -> Self {
+        let start = w.position();
+        Status::Ok.encode(w);
+        tag.encode(w);
+        let count_at = w.position();
+        w.u32(0);
+        let last = w.position();
+        Self {
+            w,
+            start,
+            count_at,
+            count: 0,
+            last,
+        }
+    }
+
+    /// Writes an operation's number. Its result, from the status on, has to follow: [`super::ReadReply`],
+    /// [`super::EntryWriter`] and the like write it in place.
+    pub fn start(&mut self, code: impl Encode) -> &mut Writer<'v> {
+        self.last = self.w.position();
+        self.count += 1;
+        code.encode(self.w);
+        self.w
+    }
+
+    /// Writes an operation's number and result.
+    pub fn push(&mut self, code: impl Encode, result: &impl Encode) {
+        result.encode(self.start(code));
+    }
+
+    /// Writes the result of an operation that failed and says nothing more. LOCK with [`Status::Denied`] and the like
+    /// say more, and have types of their own.
+    pub fn fail(&mut self, code: OpCode, status: Status) {
+        let w = self.start(code);
+        status.encode(w);
+        if code == OpCode::SetAttributes {
+            Bitmap::EMPTY.encode(w);
+        }
+    }
+
+    /// Takes back the last operation's number and result, so that another can be written. To do so twice in a row
+    /// takes back nothing more.
+    pub fn take_back(&mut self) {
+        if self.w.position() > self.last {
+            self.w.truncate(self.last);
+            self.count -= 1;
+        }
+    }
+
+    /// Bytes of the reply so far, from the status of the compound on.
+    pub fn bytes(&self) -> usize {
+        self.w.position() - self.start
+    }
+
+    /// Results so far.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Ends the reply; `status` is that of the last operation.
+    pub fn finish(self, status: Status) {
+        self.w.patch_u32(self.start, status.code());
+        self.w.patch_u32(self.count_at, self.count);
+    }
+}
+
+record! {
+    /// What stands before the results of a COMPOUND or CB_COMPOUND.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ResultsHeader<'a> {
+        /// That of the last result.
+        pub status: Status,
+        /// That of the call.
+        pub tag: Opaque<'a>,
+        /// Results that follow.
+        pub results: u32,
+    }
+}
+
+/// Reads the reply of a COMPOUND (or, with a [`super::CallbackResult`], of a CB_COMPOUND), result by result.
+#[derive(Clone, Debug)]
+pub struct Results<'a> {
+    r: Reader<'a>,
+    header: ResultsHeader<'a>,
+    left: u32,
+}
+
+impl<'a> Results<'a> {
+    /// Reads what stands before the results.
+    ///
+    /// # Errors
+    /// The bytes are no reply.
+    pub fn begin(mut r: Reader<'a>) -> Result<Self, XdrError> {
+        let header = ResultsHeader::decode(&mut r)?;
+        Ok(Self {
+            r,
+            header,
+            left: header.results,
+        })
+    }
+
+    /// What stands before the results.
+    pub fn header(&self) -> &ResultsHeader<'a> {
+        &self.header
+    }
+
+    /// The next result of either kind, or `None` behind the last one.
+    ///
+    /// # Errors
+    /// The bytes are none. There is no result after that.
+    pub fn next_as<T: Decode<'a>>(&mut self) -> Option<Result<T, XdrError>> {
+        self.left = self.left.checked_sub(1)?;
+        let result = T::decode(&mut self.r);
+        if result.is_err() {
+            self.left = 0;
+        }
+        Some(result)
+    }
+
+    /// Checks that nothing follows the last result.
+    ///
+    /// # Errors
+    /// [`XdrError::Trailing`] otherwise.
+    pub fn finish(&self) -> Result<(), XdrError> {
+        self.r.finish()
+    }
+}
+
+/// The results of a COMPOUND. There is none after an error.
+impl<'a> Iterator for Results<'a> {
+    type Item = Result<OperationResult<'a>, XdrError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_as()
+    }
+}
+
+/// Writes the arguments of a COMPOUND or CB_COMPOUND, operation by operation.
+#[derive(Debug)]
+pub struct CallWriter<'w, 'v> {
+    w: &'w mut Writer<'v>,
+    count_at: usize,
+    count: u32,
+}
+
+impl<'w, 'v> CallWriter<'w, 'v> {
+    /// Starts a COMPOUND.
+    pub fn compound(w: &'w mut Writer<'v>, tag: Opaque<'_>, minor_version: u32) -> Self {
+        tag.encode(w);
+        w.u32(minor_version);
+        Self::counted(w)
+    }
+
+    /// Starts a CB_COMPOUND; `ident` is that of SETCLIENTID (4.0), else 0.
+    pub fn callback(
+        w: &'w mut Writer<'v>,
+        tag: Opaque<'_>,
+        minor_version: u32,
+        ident: u32,
+    ) -> Self {
+        tag.encode(w);
+        w.words([minor_version, ident]);
+        Self::counted(w)
+    }
+
+    fn counted(w: &'w mut Writer<'v>) -> Self {
+        let count_at = w.position();
+        w.u32(0);
+        Self {
+            w,
+            count_at,
+            count: 0,
+        }
+    }
+
+    /// Adds an [`Operation`] or a [`super::CallbackOperation`].
+    #[must_use]
+    pub fn push(mut self, operation: &impl Encode) -> Self {
+        operation.encode(self.w);
+        self.count += 1;
+        self
+    }
+
+    /// Ends the call.
+    pub fn finish(self) {
+        self.w.patch_u32(self.count_at, self.count);
+    }
+}

@@ -1,0 +1,183 @@
+//! Locks on ranges of bytes (RFC 7530, sections 16.10 to 16.12; RFC 8881, sections 18.10 to 18.12).
+
+use super::Status;
+use super::types::{StateId, StateOwner};
+use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
+
+enumeration! {
+    /// `nfs_lock_type4`
+    pub enum LockType ("nfs_lock_type4") {
+        /// Shared.
+        Read = 1,
+        /// Exclusive.
+        Write = 2,
+        /// Shared, and the client waits for it.
+        ReadWait = 3,
+        /// Exclusive, and the client waits for it.
+        WriteWait = 4,
+    }
+}
+
+/// `locker4`: whose lock it will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locker<'a> {
+    /// An owner new to this open.
+    New(OpenToLockOwner<'a>),
+    /// The owner of a lock of this open.
+    Existing(ExistingLockOwner),
+}
+
+record! {
+    /// `open_to_lock_owner4`
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct OpenToLockOwner<'a> {
+        /// Counts the open owner's operations (4.0).
+        pub open_sequence: u32,
+        /// The open.
+        pub open: StateId,
+        /// Counts the lock owner's operations (4.0).
+        pub lock_sequence: u32,
+        /// The lock owner.
+        pub owner: StateOwner<'a>,
+    }
+}
+
+record! {
+    /// `exist_lock_owner4`
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ExistingLockOwner {
+        /// The owner's locks of the file.
+        pub lock: StateId,
+        /// Counts the lock owner's operations (4.0).
+        pub lock_sequence: u32,
+    }
+}
+
+impl Encode for Locker<'_> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::New(owner) => {
+                w.bool(true);
+                owner.encode(w);
+            }
+            Self::Existing(owner) => {
+                w.bool(false);
+                owner.encode(w);
+            }
+        }
+    }
+}
+
+impl<'a> Decode<'a> for Locker<'a> {
+    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
+        Ok(if r.bool()? {
+            Self::New(Decode::decode(r)?)
+        } else {
+            Self::Existing(Decode::decode(r)?)
+        })
+    }
+}
+
+record! {
+    /// LOCK
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct LockArgs<'a> {
+        /// How.
+        pub kind: LockType,
+        /// The client held it before the server started anew.
+        pub reclaim: bool,
+        /// First byte.
+        pub offset: u64,
+        /// Bytes; `u64::MAX` for everything from there on.
+        pub length: u64,
+        /// Whose.
+        pub locker: Locker<'a>,
+    }
+}
+
+record! {
+    /// `LOCK4denied`: a lock that conflicts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct LockDenied<'a> {
+        /// First byte.
+        pub offset: u64,
+        /// Bytes; `u64::MAX` for everything from there on.
+        pub length: u64,
+        /// How.
+        pub kind: LockType,
+        /// Whose.
+        pub owner: StateOwner<'a>,
+    }
+}
+
+/// Why LOCK or LOCKT failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockFailed<'a> {
+    /// [`Status::Denied`], with the lock that conflicts.
+    Denied(LockDenied<'a>),
+    /// Any other reason.
+    Other(Status),
+}
+
+impl<'a, T: Encode> Encode for Result<T, LockFailed<'a>> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        match self {
+            Ok(done) => {
+                Status::Ok.encode(w);
+                done.encode(w);
+            }
+            Err(LockFailed::Denied(denied)) => {
+                Status::Denied.encode(w);
+                denied.encode(w);
+            }
+            Err(LockFailed::Other(status)) => status.encode(w),
+        }
+    }
+}
+
+impl<'a, T: Decode<'a>> Decode<'a> for Result<T, LockFailed<'a>> {
+    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
+        Ok(match Status::decode(r)? {
+            Status::Ok => Ok(T::decode(r)?),
+            Status::Denied => Err(LockFailed::Denied(Decode::decode(r)?)),
+            status => Err(LockFailed::Other(status)),
+        })
+    }
+}
+
+record! {
+    /// LOCKT
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct LockTestArgs<'a> {
+        /// How.
+        pub kind: LockType,
+        /// First byte.
+        pub offset: u64,
+        /// Bytes; `u64::MAX` for everything from there on.
+        pub length: u64,
+        /// Whose it would be.
+        pub owner: StateOwner<'a>,
+    }
+}
+
+record! {
+    /// LOCKU
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct UnlockArgs {
+        /// Means nothing.
+        pub kind: LockType,
+        /// Counts the lock owner's operations (4.0).
+        pub sequence: u32,
+        /// The owner's locks of the file.
+        pub lock: StateId,
+        /// First byte.
+        pub offset: u64,
+        /// Bytes; `u64::MAX` for everything from there on.
+        pub length: u64,
+    }
+}
+
+/// LOCK
+pub type LockResult<'a> = Result<StateId, LockFailed<'a>>;
+/// LOCKT
+pub type LockTestResult<'a> = Result<(), LockFailed<'a>>;

@@ -1,0 +1,154 @@
+//! Attributes that are set: SETATTR, CREATE and OPEN (RFC 7530, section 16.32; RFC 8881, section 18.30).
+
+use super::acl::{Acl, Acl41};
+use super::types::{Opaque, RawAttributes, SetTime, Time};
+use super::{Attribute, Bitmap, Status};
+use crate::wire::xdr::{Decode as _, Encode, Reader, Writer};
+
+record! {
+    /// `mode_masked4` (RFC 8881, section 6.2.4): a part of the mode.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ModeMasked {
+        /// The bits' values.
+        pub value: u32,
+        /// The bits to change.
+        pub mask: u32,
+    }
+}
+
+record! {
+    /// `mode_umask4` (RFC 8275, section 3.1): how the mode of a new object comes about.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ModeUmask {
+        /// The mode asked for.
+        pub mode: u32,
+        /// Bits to take from it, unless the directory has a list that is inherited.
+        pub umask: u32,
+    }
+}
+
+/// The struct, and what goes through its fields in the order of their numbers.
+macro_rules! settable {
+    ($($(#[$meta:meta])* $field:ident: $type:ty = $attribute:ident,)*) => {
+        /// The attributes to set; what is `None` stays.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct SetAttributes<'a> {
+            $($(#[$meta])* pub $field: Option<$type>,)*
+        }
+
+        /// The attributes that [`SetAttributes`] holds. No others can be set.
+        pub const SETTABLE: Bitmap = Bitmap::of(&[$(Attribute::$attribute,)*]);
+
+        impl<'a> SetAttributes<'a> {
+            /// The attributes that are there: what SETATTR, CREATE and OPEN return where all have been set.
+            pub fn mask(&self) -> Bitmap {
+                let mut mask = Bitmap::EMPTY;
+                $(if self.$field.is_some() {
+                    mask.insert(Attribute::$attribute);
+                })*
+                mask
+            }
+
+            fn encode_values(&self, w: &mut Writer<'_>) {
+                $(if let Some(value) = &self.$field {
+                    value.encode(w);
+                })*
+            }
+
+            fn decode_values(mask: &Bitmap, r: &mut Reader<'a>) -> Result<Self, Status> {
+                let mut attributes = Self::default();
+                $(if mask.contains(Attribute::$attribute) {
+                    let value = <$type>::decode(r).map_err(|_| Status::BadXdr)?;
+                    attributes.$field = Some(value);
+                })*
+                Ok(attributes)
+            }
+        }
+    };
+}
+
+settable! {
+    /// Bytes in the file.
+    size: u64 = Size,
+    /// Access control list.
+    acl: Acl<'a> = Acl,
+    /// Permissions, set-id and sticky bits: the lower twelve.
+    mode: u32 = Mode,
+    /// Owner: `user@domain`, or a number in digits.
+    owner: Opaque<'a> = Owner,
+    /// Group: `group@domain`, or a number in digits.
+    group: Opaque<'a> = OwnerGroup,
+    /// Last access.
+    time_access: SetTime = TimeAccessSet,
+    /// Creation.
+    time_create: Time = TimeCreate,
+    /// Last change of the data.
+    time_modify: SetTime = TimeModifySet,
+    /// Discretionary part of the list (4.1).
+    dacl: Acl41<'a> = Dacl,
+    /// A part of the mode (4.1).
+    mode_masked: ModeMasked = ModeSetMasked,
+    /// How the mode of a new object comes about (4.2); SETATTR answers it with [`Status::Inval`].
+    mode_umask: ModeUmask = ModeUmask,
+}
+
+impl<'a> SetAttributes<'a> {
+    /// Reads what a client wants to set. `supported` is what the object's `supported_attrs` says, or, for an exclusive
+    /// creation, its `suppattr_exclcreat`.
+    ///
+    /// # Errors
+    /// - [`Status::AttrNotSupp`]: an attribute is not supported.
+    /// - [`Status::Inval`]: an attribute can only be read, a time has 1,000,000,000 nanoseconds or more, or two
+    ///   attributes set the mode.
+    /// - [`Status::BadXdr`]: the values are not those of the attributes.
+    pub fn parse(raw: &RawAttributes<'a>, supported: &Bitmap) -> Result<Self, Status> {
+        if !raw.mask.without(supported).is_empty() {
+            return Err(Status::AttrNotSupp);
+        }
+        if !raw.mask.without(&SETTABLE).is_empty() {
+            return Err(Status::Inval);
+        }
+        let mut r = Reader::new(raw.values.0);
+        let attributes = Self::decode_values(&raw.mask, &mut r)?;
+        r.finish().map_err(|_| Status::BadXdr)?;
+        attributes.check()?;
+        Ok(attributes)
+    }
+
+    fn check(&self) -> Result<(), Status> {
+        let set = [self.time_access, self.time_modify].map(|time| match time {
+            Some(SetTime::To(time)) => Some(time),
+            _ => None,
+        });
+        let times = set.iter().chain([&self.time_create]).flatten();
+        let invalid_time = times
+            .map(|time| time.nanoseconds)
+            .any(|nanoseconds| nanoseconds >= 1_000_000_000);
+        let modes = [
+            self.mode.is_some(),
+            self.mode_masked.is_some(),
+            self.mode_umask.is_some(),
+        ];
+        let many_modes = modes.iter().filter(|mode| **mode).count() > 1;
+        if invalid_time || many_modes {
+            Err(Status::Inval)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A `fattr4`.
+impl Encode for SetAttributes<'_> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        self.mask().encode(w);
+        let length = w.position();
+        w.u32(0);
+        self.encode_values(w);
+        let values = w.position() - length - 4;
+        w.patch_u32(
+            length,
+            u32::try_from(values).expect("no message holds 4 GiB"),
+        );
+    }
+}

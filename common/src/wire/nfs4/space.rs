@@ -1,0 +1,474 @@
+//! Operations of minor version 2 on the bytes of files (RFC 7862, section 15): ALLOCATE, CLONE, COPY, COPY_NOTIFY,
+//! DEALLOCATE, IO_ADVISE, OFFLOAD_CANCEL, OFFLOAD_STATUS, READ_PLUS, SEEK and WRITE_SAME.
+
+use super::types::{AtMostOne, List, NetAddress, Opaque, StateId, Time, Verifier};
+use super::{Bitmap, ReadArgs, Stable, Status};
+use crate::wire::nfs3::MAX_DATA;
+use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError, padding};
+
+/// The most servers that decoders take in one list.
+pub const MAX_SERVERS: u32 = 64;
+/// The most contents that decoders take in one READ_PLUS result.
+pub const MAX_CONTENTS: u32 = 1 << 16;
+
+record! {
+    /// ALLOCATE, DEALLOCATE
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct RangeArgs {
+        /// The open, lock or delegation, or a special stateid.
+        pub state: StateId,
+        /// First byte.
+        pub offset: u64,
+        /// Bytes.
+        pub length: u64,
+    }
+}
+
+record! {
+    /// CLONE, from the saved to the current file handle.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CloneArgs {
+        /// Of the source.
+        pub source: StateId,
+        /// Of the destination.
+        pub destination: StateId,
+        /// First byte of the source.
+        pub source_offset: u64,
+        /// First byte of the destination.
+        pub destination_offset: u64,
+        /// Bytes; 0 for everything from there on.
+        pub count: u64,
+    }
+}
+
+/// `netloc4`: a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetLocation<'a> {
+    /// By name.
+    Name(Opaque<'a>),
+    /// By URL.
+    Url(Opaque<'a>),
+    /// By address.
+    Address(NetAddress<'a>),
+}
+
+impl Encode for NetLocation<'_> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::Name(name) => {
+                w.u32(1);
+                name.encode(w);
+            }
+            Self::Url(url) => {
+                w.u32(2);
+                url.encode(w);
+            }
+            Self::Address(address) => {
+                w.u32(3);
+                address.encode(w);
+            }
+        }
+    }
+}
+
+impl<'a> Decode<'a> for NetLocation<'a> {
+    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
+        match r.u32()? {
+            1 => Opaque::decode(r).map(Self::Name),
+            2 => Opaque::decode(r).map(Self::Url),
+            3 => NetAddress::decode(r).map(Self::Address),
+            value => Err(XdrError::BadValue {
+                what: "netloc_type4",
+                value,
+            }),
+        }
+    }
+}
+
+record! {
+    /// COPY, from the saved to the current file handle.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct CopyArgs<'a> {
+        /// Of the source.
+        pub source: StateId,
+        /// Of the destination.
+        pub destination: StateId,
+        /// First byte of the source.
+        pub source_offset: u64,
+        /// First byte of the destination.
+        pub destination_offset: u64,
+        /// Bytes; 0 for everything from there on.
+        pub count: u64,
+        /// In order.
+        pub consecutive: bool,
+        /// Before the reply.
+        pub synchronous: bool,
+        /// The server of the source; none where it is this one.
+        pub source_servers: List<NetLocation<'a>, MAX_SERVERS>,
+    }
+}
+
+record! {
+    /// `write_response4`: what COPY or WRITE_SAME wrote.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct WriteResponse {
+        /// The copy that goes on; none where it is done.
+        pub callback: AtMostOne<StateId>,
+        /// Bytes written.
+        pub count: u64,
+        /// How far they got.
+        pub committed: Stable,
+        /// Changes whenever unstable data may have been lost.
+        pub verifier: Verifier,
+    }
+}
+
+record! {
+    /// `copy_requirements4`: how a copy is done.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CopyRequirements {
+        /// In order.
+        pub consecutive: bool,
+        /// Before the reply.
+        pub synchronous: bool,
+    }
+}
+
+record! {
+    /// What COPY did, or has begun.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CopyOk {
+        /// What was written.
+        pub response: WriteResponse,
+        /// How.
+        pub requirements: CopyRequirements,
+    }
+}
+
+/// Why COPY failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyFailed {
+    /// [`Status::OffloadNoReqs`], with what the server can do.
+    Requirements(CopyRequirements),
+    /// Any other reason.
+    Other(Status),
+}
+
+impl<T: Encode> Encode for Result<T, CopyFailed> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        match self {
+            Ok(done) => {
+                Status::Ok.encode(w);
+                done.encode(w);
+            }
+            Err(CopyFailed::Requirements(requirements)) => {
+                Status::OffloadNoReqs.encode(w);
+                requirements.encode(w);
+            }
+            Err(CopyFailed::Other(status)) => status.encode(w),
+        }
+    }
+}
+
+impl<'a, T: Decode<'a>> Decode<'a> for Result<T, CopyFailed> {
+    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
+        Ok(match Status::decode(r)? {
+            Status::Ok => Ok(T::decode(r)?),
+            Status::OffloadNoReqs => Err(CopyFailed::Requirements(Decode::decode(r)?)),
+            status => Err(CopyFailed::Other(status)),
+        })
+    }
+}
+
+record! {
+    /// COPY_NOTIFY
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct CopyNotifyArgs<'a> {
+        /// Of the source.
+        pub source: StateId,
+        /// The server that will read it.
+        pub destination: NetLocation<'a>,
+    }
+}
+
+record! {
+    /// What the destination needs to read the source.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct CopyNotifyOk<'a> {
+        /// How long it is good for.
+        pub lease: Time,
+        /// What the destination reads with.
+        pub state: StateId,
+        /// Where it reads.
+        pub source_servers: List<NetLocation<'a>, MAX_SERVERS>,
+    }
+}
+
+/// Bits of [`IoAdviseArgs::hints`], by number.
+pub mod io_advice {
+    /// Nothing in particular.
+    pub const NORMAL: u32 = 0;
+    /// From front to back.
+    pub const SEQUENTIAL: u32 = 1;
+    /// From back to front.
+    pub const SEQUENTIAL_BACKWARDS: u32 = 2;
+    /// In no order.
+    pub const RANDOM: u32 = 3;
+    /// Soon.
+    pub const WILL_NEED: u32 = 4;
+    /// Soon, if it costs nothing.
+    pub const WILL_NEED_OPPORTUNISTIC: u32 = 5;
+    /// Not soon.
+    pub const DONT_NEED: u32 = 6;
+    /// Once.
+    pub const NO_REUSE: u32 = 7;
+    /// To read.
+    pub const READ: u32 = 8;
+    /// To write.
+    pub const WRITE: u32 = 9;
+    /// Near other clients that do.
+    pub const INIT_PROXIMITY: u32 = 10;
+}
+
+record! {
+    /// IO_ADVISE
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct IoAdviseArgs {
+        /// The open, lock or delegation, or a special stateid.
+        pub state: StateId,
+        /// First byte.
+        pub offset: u64,
+        /// Bytes; 0 for everything from there on.
+        pub count: u64,
+        /// Of [`io_advice`].
+        pub hints: Bitmap,
+    }
+}
+
+record! {
+    /// How far a copy is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct OffloadStatusOk {
+        /// Bytes copied.
+        pub count: u64,
+        /// What became of it, once it is through.
+        pub complete: AtMostOne<Status>,
+    }
+}
+
+enumeration! {
+    /// `data_content4`
+    pub enum ContentType ("data_content4") {
+        /// Data.
+        Data = 0,
+        /// Hole.
+        Hole = 1,
+    }
+}
+
+record! {
+    /// SEEK
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SeekArgs {
+        /// The open, lock or delegation, or a special stateid.
+        pub state: StateId,
+        /// Where to begin.
+        pub offset: u64,
+        /// What to look for.
+        pub what: ContentType,
+    }
+}
+
+record! {
+    /// What SEEK found.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SeekOk {
+        /// The end of the file.
+        pub eof: bool,
+        /// Where.
+        pub offset: u64,
+    }
+}
+
+record! {
+    /// `app_data_block4`: a pattern to repeat.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct DataBlock<'a> {
+        /// First byte in the file.
+        pub offset: u64,
+        /// Bytes of a block.
+        pub block_size: u64,
+        /// Blocks.
+        pub block_count: u64,
+        /// Where in a block its number stands.
+        pub number_offset: u64,
+        /// The first block's number.
+        pub number: u32,
+        /// Where in a block the pattern stands.
+        pub pattern_offset: u64,
+        /// The pattern.
+        pub pattern: Data<'a>,
+    }
+}
+
+record! {
+    /// WRITE_SAME
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct WriteSameArgs<'a> {
+        /// The open, lock or delegation, or a special stateid.
+        pub state: StateId,
+        /// How far the data shall get before the reply.
+        pub stable: Stable,
+        /// What to write.
+        pub block: DataBlock<'a>,
+    }
+}
+
+/// Data that stay in their message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data<'a>(pub &'a [u8]);
+
+impl Encode for Data<'_> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.opaque(self.0);
+    }
+}
+
+impl<'a> Decode<'a> for Data<'a> {
+    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
+        r.opaque("data", MAX_DATA).map(Self)
+    }
+}
+
+/// `read_plus_content`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content<'a> {
+    /// Data from this offset on.
+    Data(u64, Data<'a>),
+    /// A hole from this offset on, of so many bytes.
+    Hole(u64, u64),
+}
+
+impl Encode for Content<'_> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::Data(offset, data) => {
+                ContentType::Data.encode(w);
+                w.u64(*offset);
+                data.encode(w);
+            }
+            Self::Hole(offset, length) => {
+                ContentType::Hole.encode(w);
+                w.u64(*offset);
+                w.u64(*length);
+            }
+        }
+    }
+}
+
+impl<'a> Decode<'a> for Content<'a> {
+    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
+        Ok(match ContentType::decode(r)? {
+            ContentType::Data => Self::Data(r.u64()?, Data::decode(r)?),
+            ContentType::Hole => Self::Hole(r.u64()?, r.u64()?),
+        })
+    }
+}
+
+record! {
+    /// What READ_PLUS read. A server writes it in place with [`ReadPlusReply`].
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ReadPlusOk<'a> {
+        /// The last byte is the last of the file, or the offset is behind that.
+        pub eof: bool,
+        /// Data and holes, ascending.
+        pub contents: List<Content<'a>, MAX_CONTENTS>,
+    }
+}
+
+/// A successful READ_PLUS result made in place, content by content.
+#[derive(Debug)]
+pub struct ReadPlusReply<'w, 'v> {
+    w: &'w mut Writer<'v>,
+    start: usize,
+    contents: u32,
+}
+
+impl<'w, 'v> ReadPlusReply<'w, 'v> {
+    /// Starts with no content.
+    pub fn begin(w: &'w mut Writer<'v>) -> Self {
+        let start = w.position();
+        w.words([Status::Ok.code(), 0, 0]);
+        Self {
+            w,
+            start,
+            contents: 0,
+        }
+    }
+
+    /// Adds a hole.
+    pub fn hole(&mut self, offset: u64, length: u64) {
+        Content::Hole(offset, length).encode(self.w);
+        self.contents += 1;
+    }
+
+    /// Adds data: room for `max` bytes, which `fill` fills and says how many it has. Where that is none, nothing is
+    /// added.
+    ///
+    /// # Errors
+    /// What `fill` says; nothing is added.
+    ///
+    /// # Panics
+    /// `fill` says more than there is room for.
+    pub fn data<E>(
+        &mut self,
+        offset: u64,
+        max: u32,
+        fill: impl FnOnce(&mut [u8]) -> Result<u32, E>,
+    ) -> Result<u32, E> {
+        let start = self.w.position();
+        Content::Data(offset, Data(&[])).encode(self.w);
+        let data = self.w.position();
+        self.w.zeros(max as usize);
+        let filled = fill(self.w.written(data));
+        let count = *filled.as_ref().unwrap_or(&0);
+        assert!(count <= max, "more data than there is room for");
+        if count == 0 {
+            self.w.truncate(start);
+            return filled;
+        }
+        self.w.truncate(data + count as usize);
+        self.w.zeros(padding(count as usize));
+        self.w.patch_u32(data - 4, count);
+        self.contents += 1;
+        filled
+    }
+
+    /// Ends the list.
+    pub fn finish(self, eof: bool) {
+        self.w.patch_u32(self.start + 4, eof.into());
+        self.w.patch_u32(self.start + 8, self.contents);
+    }
+
+    /// Takes everything back: another result is written instead.
+    pub fn cancel(self) {
+        self.w.truncate(self.start);
+    }
+}
+
+/// READ_PLUS takes what READ takes.
+pub type ReadPlusArgs = ReadArgs;
+/// COPY
+pub type CopyResult = Result<CopyOk, CopyFailed>;
+/// COPY_NOTIFY
+pub type CopyNotifyResult<'a> = Result<CopyNotifyOk<'a>, Status>;
+/// IO_ADVISE: the hints that count.
+pub type IoAdviseResult = Result<Bitmap, Status>;
+/// OFFLOAD_STATUS
+pub type OffloadStatusResult = Result<OffloadStatusOk, Status>;
+/// READ_PLUS
+pub type ReadPlusResult<'a> = Result<ReadPlusOk<'a>, Status>;
+/// SEEK
+pub type SeekResult = Result<SeekOk, Status>;
+/// WRITE_SAME
+pub type WriteSameResult = Result<WriteResponse, Status>;

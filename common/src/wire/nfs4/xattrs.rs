@@ -1,0 +1,80 @@
+//! Extended attributes (RFC 8276, section 8.4). GETXATTR and REMOVEXATTR take a [`Name`] alone.
+
+use super::Status;
+use super::types::{List, Name};
+use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
+
+/// The longest value that decoders take (`XATTR_SIZE_MAX` of Linux), in bytes.
+pub const MAX_XATTR: u32 = 1 << 16;
+/// The most names that decoders take in one list.
+pub const MAX_XATTRS: u32 = 1 << 16;
+
+/// `xattrvalue4`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XattrValue<'a>(pub &'a [u8]);
+
+impl Encode for XattrValue<'_> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.opaque(self.0);
+    }
+}
+
+impl<'a> Decode<'a> for XattrValue<'a> {
+    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
+        r.opaque("extended attribute", MAX_XATTR).map(Self)
+    }
+}
+
+enumeration! {
+    /// `setxattr_option4`
+    pub enum SetXattrOption ("setxattr_option4") {
+        /// Make or replace it.
+        Either = 0,
+        /// It must not be there.
+        Create = 1,
+        /// It must be there.
+        Replace = 2,
+    }
+}
+
+record! {
+    /// SETXATTR
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct SetXattrArgs<'a> {
+        /// Whether it is there.
+        pub option: SetXattrOption,
+        /// Its name.
+        pub name: Name<'a>,
+        /// Its value.
+        pub value: XattrValue<'a>,
+    }
+}
+
+record! {
+    /// LISTXATTRS
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct ListXattrsArgs {
+        /// Where an earlier list ended; 0 for the first.
+        pub cookie: u64,
+        /// The most bytes of [`ListXattrsOk`].
+        pub max_count: u32,
+    }
+}
+
+record! {
+    /// A part of the names.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ListXattrsOk<'a> {
+        /// Where a further LISTXATTRS goes on.
+        pub cookie: u64,
+        /// The names.
+        pub names: List<Name<'a>, MAX_XATTRS>,
+        /// There are no more behind them.
+        pub eof: bool,
+    }
+}
+
+/// GETXATTR
+pub type GetXattrResult<'a> = Result<XattrValue<'a>, Status>;
+/// LISTXATTRS
+pub type ListXattrsResult<'a> = Result<ListXattrsOk<'a>, Status>;
