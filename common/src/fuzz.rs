@@ -5,6 +5,7 @@
 
 mod direct;
 mod nfs3;
+mod nfs4;
 mod odafs;
 mod rpc;
 mod rpcrdma;
@@ -19,6 +20,9 @@ pub const TARGETS: &[Target] = &[
     ("mount3", rpc::mount3),
     ("nfs3_args", nfs3::args),
     ("nfs3_results", nfs3::results),
+    ("nfs4_attributes", nfs4::attributes),
+    ("nfs4_calls", nfs4::calls),
+    ("nfs4_replies", nfs4::replies),
     ("noise", sessions::noise),
     ("odafs_args", odafs::args),
     ("odafs_results", odafs::results),

@@ -1,0 +1,163 @@
+use super::*;
+use crate::wire::testing::hex;
+use crate::wire::xdr::{Reader, Writer, XdrError};
+
+/// A COMPOUND of these operations.
+pub fn call(minor_version: u32, operations: &[Operation<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut w = Writer::new(&mut bytes);
+    let call = CallWriter::compound(&mut w, Opaque(b"tag"), minor_version);
+    let call = operations
+        .iter()
+        .fold(call, |call, operation| call.push(operation));
+    call.finish();
+    bytes
+}
+
+fn begin(bytes: &[u8]) -> Operations<'_> {
+    Operations::begin(Reader::new(bytes)).expect("a compound")
+}
+
+#[test]
+fn a_compound_is_the_bytes_of_the_rfc() {
+    let bytes = call(1, &[Operation::PutRootFileHandle, Operation::GetFileHandle]);
+    let digits = "00000003 74616700 00000001 00000002 00000018 0000000a";
+    assert_eq!(bytes, hex(digits));
+
+    let mut operations = begin(&bytes);
+    assert_eq!(operations.header().tag, Opaque(b"tag"));
+    assert_eq!(operations.header().minor_version, 1);
+    assert_eq!(operations.left(), 2);
+    assert_eq!(operations.next(), Some(Ok(Operation::PutRootFileHandle)));
+    assert_eq!(operations.next(), Some(Ok(Operation::GetFileHandle)));
+    assert_eq!(operations.next(), None);
+    assert_eq!(operations.finish(), Ok(()));
+}
+
+#[test]
+fn a_reply_is_the_bytes_of_the_rfc() {
+    let mut bytes = vec![7];
+    let mut w = Writer::new(&mut bytes);
+    let mut reply = ResultWriter::begin(&mut w, Opaque(b"tag"));
+    reply.push(OpCode::PutRootFileHandle, &StatusResult::Ok(()));
+    reply.push(
+        OpCode::GetFileHandle,
+        &GetFileHandleResult::Ok(FileHandle(b"long")),
+    );
+    reply.take_back();
+    reply.take_back();
+    assert_eq!((reply.count(), reply.bytes()), (1, 24));
+    reply.fail(OpCode::SetAttributes, Status::Delay);
+    assert_eq!(reply.count(), 2);
+    reply.finish(Status::Delay);
+    let digits = "00002718 00000003 74616700 00000002 00000018 00000000 00000022 00002718 00000000";
+    assert_eq!(bytes[1..], hex(digits));
+
+    let mut results = Results::begin(Reader::new(&bytes[1..])).unwrap();
+    assert_eq!(results.header().status, Status::Delay);
+    let first = OperationResult::PutRootFileHandle(Ok(()));
+    assert_eq!(results.next(), Some(Ok(first)));
+    let set = SetAttributesResult {
+        status: Status::Delay,
+        set: Bitmap::EMPTY,
+    };
+    assert_eq!(
+        results.next(),
+        Some(Ok(OperationResult::SetAttributes(set)))
+    );
+    assert_eq!(results.next(), None);
+    assert_eq!(results.finish(), Ok(()));
+}
+
+#[test]
+fn callbacks_have_frames_of_their_own() {
+    let mut bytes = Vec::new();
+    let mut w = Writer::new(&mut bytes);
+    let slot = CallbackOperation::RecallSlot(RecallSlotArgs {
+        target_highest_slot: 7,
+    });
+    CallWriter::callback(&mut w, Opaque(b""), 1, 9)
+        .push(&slot)
+        .finish();
+    let digits = "00000000 00000001 00000009 00000001 0000000a 00000007";
+    assert_eq!(bytes, hex(digits));
+    let mut r = Reader::new(&bytes);
+    let header = CallbackHeader {
+        tag: Opaque(b""),
+        minor_version: 1,
+        ident: 9,
+        operations: 1,
+    };
+    assert_eq!(CallbackHeader::decode(&mut r), Ok(header));
+    assert_eq!(CallbackOperation::decode(&mut r), Ok(slot));
+
+    let reply = hex("00000000 00000000 00000001 0000000a 00000000");
+    let mut results = Results::begin(Reader::new(&reply)).unwrap();
+    let expected = CallbackResult::RecallSlot(Ok(()));
+    assert_eq!(results.next_as(), Some(Ok(expected)));
+    assert_eq!(results.next_as::<CallbackResult<'_>>(), None);
+}
+
+/// The result that ends a compound whose second operation has this number.
+fn refusal(minor_version: u32, number: u32) -> (OpCode, Status) {
+    let mut bytes = call(minor_version, &[Operation::PutRootFileHandle]);
+    bytes[15] = 9;
+    bytes.extend(number.to_be_bytes());
+    let mut operations = begin(&bytes);
+    assert!(operations.next().unwrap().is_ok());
+    let bad = operations.next().unwrap().unwrap_err();
+    assert_eq!(operations.next(), None);
+    (bad.code(), bad.status())
+}
+
+#[test]
+fn operations_that_a_minor_version_lacks_are_illegal() {
+    let illegal = (OpCode::Illegal, Status::OpIllegal);
+    for (minor, number) in [(0, 2), (0, 40), (1, 59), (2, 76), (2, 10044), (2, u32::MAX)] {
+        assert_eq!(refusal(minor, number), illegal, "{number}");
+    }
+}
+
+#[test]
+fn operations_that_are_not_implemented_are_refused() {
+    for code in [OpCode::LayoutGet, OpCode::GetDeviceInfo, OpCode::SetSsv] {
+        assert_eq!(refusal(1, code.code()), (code, Status::NotSupp));
+    }
+    for code in OpCode::ALL {
+        if code.is_of_minor_version_0_alone() {
+            assert_eq!(refusal(1, code.code()), (*code, Status::NotSupp));
+            assert_eq!(refusal(0, code.code()), (*code, Status::BadXdr));
+        }
+    }
+}
+
+#[test]
+fn arguments_that_are_none_come_after_the_operations_before_them() {
+    assert_eq!(
+        refusal(0, OpCode::Read.code()),
+        (OpCode::Read, Status::BadXdr)
+    );
+    let bytes = hex("00000000 00000000 00000002 00000018");
+    let mut operations = begin(&bytes);
+    assert!(operations.next().unwrap().is_ok());
+    let missing = BadOperation::Missing(XdrError::Short);
+    assert_eq!(operations.next(), Some(Err(missing)));
+    assert_eq!(missing.status(), Status::BadXdr);
+}
+
+#[test]
+fn a_claim_of_a_million_operations_costs_nothing() {
+    let bytes = hex("00000000 00000002 000f4240");
+    let operations = begin(&bytes);
+    assert_eq!(operations.left(), 1_000_000);
+}
+
+#[test]
+fn every_golden_operation_goes_through_a_compound() {
+    for (operation, _) in operations() {
+        let code = operation.code();
+        let minor = code.minor_version();
+        let bytes = call(minor, std::slice::from_ref(&operation));
+        assert_eq!(begin(&bytes).next(), Some(Ok(operation)));
+    }
+}
