@@ -1,4 +1,5 @@
-//! CB_COMPOUND: what a server asks of its clients (RFC 7530, section 16; RFC 8881, section 20; RFC 7862, section 16).
+//! CB_COMPOUND: what a server asks of its clients (RFC 7530 and RFC 7531; RFC 8881,
+//! section 20; RFC 7862, section 16).
 
 use super::*;
 use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};

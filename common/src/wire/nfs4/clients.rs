@@ -1,4 +1,4 @@
-//! Clients of minor version 0, which have no sessions (RFC 7530, sections 16.29, 16.33, 16.34 and 16.37). RENEW,
+//! Clients of minor version 0, which have no sessions (RFC 7530, sections 16.28, 16.33, 16.34 and 16.37). RENEW,
 //! DELEGPURGE and DESTROY_CLIENTID take a client id alone, RELEASE_LOCKOWNER a [`super::StateOwner`].
 
 use super::Status;
