@@ -1,4 +1,4 @@
-//! A stranger reads our NFS, MOUNT and portmapper messages: the golden inputs of the fuzz corpus, as the calls and
+//! A stranger reads our NFS (versions 3 and 4), MOUNT and portmapper messages: the golden inputs of the fuzz corpus, as the calls and
 //! replies that they are, through tshark. Without tshark there is nothing to test (apt-get install tshark).
 
 use std::collections::BTreeMap;
@@ -7,8 +7,8 @@ use std::path::Path;
 
 use odafs_common::wire::record::RecordMark;
 use odafs_common::wire::rpc::{Auth, AuthSys, Groups, call, reply_success};
-use odafs_common::wire::xdr::Writer;
-use odafs_common::wire::{mount3, nfs3, portmap};
+use odafs_common::wire::xdr::{Reader, Writer};
+use odafs_common::wire::{mount3, nfs3, nfs4, portmap};
 use odafs_tests::pcap::{Capture, Connection};
 
 /// The golden inputs of a fuzz target by their first byte, which is the procedure.
@@ -94,6 +94,79 @@ fn nfs(messages: &mut Messages) {
     }
 }
 
+/// The program of callbacks that a dissector takes for one without having seen the client name it.
+const CALLBACK_PROGRAM: u32 = 0x4000_0000;
+
+/// Whether tshark (4.0) takes the operation apart; of GET_DIR_DELEGATION, WANT_DELEGATION, CB_RECALL_ANY and
+/// CB_RECALL_SLOT it knows the names alone, and in WRITE_SAME it takes lengths for words.
+fn is_dissected(program: u32, operation: u32) -> bool {
+    match program {
+        nfs4::PROGRAM => ![46, 56, 70].contains(&operation),
+        _ => ![8, 10].contains(&operation),
+    }
+}
+
+/// Whether this is an OPEN by file handle and delegation, whose stateid tshark leaves.
+fn is_open_by_delegation(call: &[u8]) -> bool {
+    let operations = nfs4::Operations::begin(Reader::new(call)).unwrap();
+    let claim = |operation| match operation {
+        nfs4::Operation::Open(open) => Some(open.claim),
+        _ => None,
+    };
+    let mut claims = operations.flatten().filter_map(claim);
+    claims.any(|claim| matches!(claim, nfs4::Claim::DelegateCurrentFile(_)))
+}
+
+/// Whether this is the reply to an OPEN that promises to tell of a delegation; tshark leaves the promise.
+fn is_open_with_promise(reply: &[u8]) -> bool {
+    use nfs4::{Delegation, WhyNone};
+    let results = nfs4::Results::begin(Reader::new(reply)).unwrap();
+    let delegation = |result| match result {
+        nfs4::OperationResult::Open(open) => Some(open.ok()?.delegation),
+        _ => None,
+    };
+    let mut delegations = results.flatten().filter_map(delegation);
+    delegations.any(|delegation| {
+        let Delegation::NoneBecause(why) = delegation else {
+            return false;
+        };
+        matches!(why, WhyNone::Contention(_) | WhyNone::Resource(_))
+    })
+}
+
+/// Every golden call with every golden reply of its operation: each has one operation behind the tag `tag`.
+fn nfs4(messages: &mut Messages) {
+    let (calls, replies) = (golden("nfs4_calls"), golden("nfs4_replies"));
+    let word = |bytes: &[u8], at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
+    for (kind, program, code_at) in [(0, nfs4::PROGRAM, 16), (1, CALLBACK_PROGRAM, 20)] {
+        for call in &calls[&kind] {
+            let operation = word(call, code_at);
+            let is_nfs = program == nfs4::PROGRAM;
+            if !is_dissected(program, operation) || is_nfs && is_open_by_delegation(call) {
+                continue;
+            }
+            let of = |reply: &&Vec<u8>| {
+                word(reply, 16) == operation && !(is_nfs && is_open_with_promise(reply))
+            };
+            let mut answers = 0;
+            for reply in replies[&kind].iter().filter(of) {
+                messages.exchange(program, version(program), 1, call, reply);
+                answers += 1;
+            }
+            assert!(answers > 0, "no reply for operation {operation}");
+        }
+    }
+}
+
+/// That of NFS, or the only one of callbacks.
+fn version(program: u32) -> u32 {
+    if program == nfs4::PROGRAM {
+        nfs4::VERSION
+    } else {
+        1
+    }
+}
+
 fn mount(messages: &mut Messages) {
     let golden = golden("mount3");
     let path = &golden[&3][0];
@@ -122,6 +195,7 @@ fn port_map(messages: &mut Messages) {
 fn tshark_understands_every_message() {
     let mut messages = Messages::new();
     nfs(&mut messages);
+    nfs4(&mut messages);
     mount(&mut messages);
     port_map(&mut messages);
     let (capture, xids) = (messages.capture, messages.xid);
