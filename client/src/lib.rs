@@ -74,9 +74,9 @@
 //! | module | what lives there |
 //! |---|---|
 //! | `read`, `read_page`, `read_pair`, `steps`, `part` | the path of a read: all its branching, top to bottom |
-//! | `client`, `file`, `buffer`, `request`, `read_dir`, `listing`, `metadata`, `types`, `facts` | what callers hold, give and get |
+//! | `client`, `file`, `table`, `buffer`, `request`, `read_dir`, `listing`, `metadata`, `types`, `facts` | what callers hold, give and get |
 //! | `open_file`, `path`, `changing` | an open file as reads and writes see it; from a path to a file; changes of what is cached |
-//! | `shared`, `shard`, `state` | what handles share, what a thread reads with, what is kept of a file |
+//! | `shared`, `shard`, `reuse`, `state` | what handles share, what a thread reads with and uses again, what is kept of a file |
 //! | `directory`, `cache`, `budget`, `route`, `ahead` | cores without IO, clock or chance of their own |
 //! | `session`, `direct` | sessions, and connections for direct reads |
 //! | `nfs` | the protocols: NFS version 3, MOUNT, the reads and references of the ODAFS program, writes. Alone in knowing `wire::nfs3` |
@@ -129,6 +129,7 @@ mod read_page;
 mod read_pair;
 pub mod record;
 mod request;
+mod reuse;
 mod route;
 mod session;
 mod shard;
@@ -137,6 +138,7 @@ mod silence;
 mod state;
 mod statistics;
 mod steps;
+mod table;
 mod tcp;
 #[cfg(all(feature = "tokio", not(shuttle)))]
 pub mod tokio;
@@ -161,6 +163,7 @@ pub use options::{
 pub use read_dir::ReadDir;
 pub use request::{IntoRequest, ReadRequest};
 pub use statistics::{RdmaTerms, Statistics};
+pub use table::Table;
 pub use trace::{ReadTrace, RouteReason, RouteTaken, TracedPart};
 pub use types::{Changes, FileKind, Space, When};
 pub use url::{Host, ServerAddress, Url};

@@ -110,15 +110,15 @@ impl Reading<'_> {
             .tell_batch(self.file, &self.asked, &told, took_ns);
     }
 
-    /// The parts of all requests, and which are whose.
+    /// The parts of all requests, and which are whose. Both vectors are empty before.
     pub fn cut<'b>(
         &self,
         requests: &'b mut [ReadRequest<'_>],
         began: Nanos,
-    ) -> (Vec<Part<'b>>, Vec<Range<usize>>) {
+        parts: &mut Vec<Part<'b>>,
+        ranges: &mut Vec<Range<usize>>,
+    ) {
         let moment = self.file.moment();
-        let mut parts = Vec::new();
-        let mut ranges = Vec::with_capacity(requests.len());
         for request in requests {
             let first = parts.len();
             let mut offset = request.offset;
@@ -145,7 +145,6 @@ impl Reading<'_> {
             }
             ranges.push(first..parts.len());
         }
-        (parts, ranges)
     }
 }
 

@@ -28,6 +28,7 @@ use crate::{
     read_pair::PairFailed,
     record,
     request::{IntoRequest, ReadRequest},
+    reuse::{self, BatchMemory},
     route::SizeClass,
     session::Session,
     shared::TimedRead,
@@ -207,7 +208,10 @@ impl Reading<'_> {
         }
         self.told = true;
         let began = clock::now();
-        let (mut parts, ranges) = self.cut(requests, began);
+        let BatchMemory { parts, mut ranges } = BatchMemory::take();
+        // They borrow the requests for as long as the batch takes.
+        let mut parts: Vec<Part<'_>> = parts;
+        self.cut(requests, began, &mut parts, &mut ranges);
         self.look(&mut parts);
         self.by_loads(&mut parts);
         let failed = self
@@ -220,14 +224,15 @@ impl Reading<'_> {
         if let Some(trace) = trace {
             trace.extend(parts.iter().map(|part| part.traced(self.size)));
         }
-        let gained: Vec<usize> = ranges
-            .into_iter()
-            .map(|range| contiguous(&parts[range]))
-            .collect();
-        drop(parts);
-        for (request, bytes) in requests.iter_mut().zip(gained) {
-            request.bytes = bytes;
+        // Until the parts have given the requests back, a range tells what its request gained.
+        for range in &mut ranges {
+            *range = 0..contiguous(&parts[range.clone()]);
         }
+        let parts = reuse::emptied(parts);
+        for (request, gained) in requests.iter_mut().zip(&ranges) {
+            request.bytes = gained.len();
+        }
+        BatchMemory { parts, ranges }.give_back();
         Ok(())
     }
 
