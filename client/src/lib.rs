@@ -55,7 +55,7 @@
 //!
 //! # Examples
 //! Each example in `client/examples` is a program of a screen: `read` (that of the README), `write` (unstable writes
-//! and one sync), `batch` (many reads in flight), `asynchronous` (tokio), `will_need` (references ahead of direct
+//! and one sync), `batch` (many reads in flight), `rows` (rows of one length by number), `asynchronous` (tokio), `will_need` (references ahead of direct
 //! reads), `trace` (the route of a read, and why), `statistics` (how reads were served), `watch` (waiting for a
 //! change) and `by_handle` (files by handle, without paths).
 //!

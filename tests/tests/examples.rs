@@ -99,6 +99,15 @@ fn every_example_does_what_it_says() {
         ],
     );
     shows(
+        "rows",
+        &[
+            "4096 rows of 256 bytes\n",
+            "row 7 begins with [7, 14, 21, 28]\n",
+            "row 42 begins with [42, 49, 56, 63]\n",
+            "row 4096: read data.bin at 1048576: ",
+        ],
+    );
+    shows(
         "by_handle",
         &[
             "data.bin: 1048576 bytes, inode ",

@@ -4,6 +4,7 @@
 mod libnfs;
 mod memory;
 pub(crate) mod nfs;
+mod rows;
 mod setting;
 mod stream;
 
@@ -193,6 +194,9 @@ fn measure(candidate: &Candidate, setting: &Setting, time: Duration) -> Result<R
             client_cpu: figures.cpu_ns / figures.reads,
             server_cpu: server.map(|(before, after)| after.saturating_sub(before) / figures.reads),
         });
+    }
+    if let Some(rows) = setting.rows(candidate)? {
+        return rows::measure(rows, candidate, setting, time);
     }
     let mut offsets = Offsets::new(&candidate.spec, setting.file_bytes());
     let mut asks = setting.connect(candidate)?;

@@ -10,6 +10,7 @@ use odafs::{Cache, Options, Url, Wait};
 use super::libnfs::Reader;
 use super::memory::{PAGE, Pages, Store};
 use super::nfs::NfsFile;
+use super::rows::{MANY, ROW, Rows};
 use super::{Asks, Plan, Spec};
 use crate::cpu::{self, Placement};
 use crate::floors::memory::Mapping;
@@ -36,6 +37,10 @@ pub enum Route {
     Client(odafs::Route),
     /// Our client by RPC-over-RDMA, into registered memory.
     Iwarp,
+    /// Rows by number, from Redis over a Unix socket: GET of one, MGET of many.
+    RedisRows,
+    /// The same from our client's table, over shared memory by its default options.
+    Table,
 }
 
 impl Route {
@@ -53,6 +58,8 @@ impl Route {
             Self::Libnfs => Self::LIBNFS,
             Self::Iwarp => Self::RDMA,
             Self::Get(_) => "GET over a Unix socket",
+            Self::RedisRows => "rows over a Unix socket",
+            Self::Table => "table over shm",
             Self::Client(odafs::Route::Rpc) => "rpc over shm",
             Self::Client(odafs::Route::Guarded) => "guarded over shm",
             Self::Client(_) => "one-sided over shm",
@@ -114,6 +121,10 @@ impl Setting {
             tick(&format!("filling {store:?}"));
             Pages::connect(store, &socket, false)?.load(map.bytes())?;
         }
+        if let Some(socket) = &plan.redis {
+            tick("filling Redis with rows");
+            Rows::redis(socket, false)?.load(map.bytes())?;
+        }
         let name = name.to_string_lossy().into_owned();
         Ok(Self {
             map,
@@ -147,6 +158,24 @@ impl Setting {
                 odafs::Route::OneSided,
             ] {
                 all.push(candidate(OURS, Route::Client(route), wait));
+            }
+            for depth in [1, MANY] {
+                let row = |peer, route| {
+                    let one = candidate(peer, route, wait);
+                    let spec = Spec {
+                        size_bytes: ROW,
+                        depth,
+                        ..one.spec
+                    };
+                    Candidate { spec, ..one }
+                };
+                if plan.redis.is_some() {
+                    all.push(Candidate {
+                        socket: plan.redis.clone(),
+                        ..row("redis", Route::RedisRows)
+                    });
+                }
+                all.push(row(OURS, Route::Table));
             }
         }
         let servers = || {
@@ -212,6 +241,24 @@ impl Setting {
     /// The file on a server of ours, by NFS.
     fn nfs_url(&self, server: &ServerProcess) -> Result<Url> {
         server.nfs_url(format!("/{}", self.name).as_bytes())
+    }
+
+    /// What gives rows by number, if the candidate does.
+    pub fn rows(&self, candidate: &Candidate) -> Result<Option<Rows>> {
+        let spin = candidate.spec.wait == "spin";
+        match (&candidate.route, &candidate.socket) {
+            (Route::RedisRows, Some(socket)) => Rows::redis(socket, spin).map(Some),
+            (Route::Table, _) => {
+                let mut options = Options::default();
+                if spin {
+                    options.wait = Wait::Spin;
+                }
+                let url = self.server(candidate).url(Fabric::Shm)?;
+                let client = odafs::Client::connect_with(&url, options)?;
+                Ok(Some(Rows::table(client.table(&self.name, ROW)?)))
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Bytes of the file.
@@ -308,6 +355,7 @@ impl Setting {
                 }))
             }
             (Route::Get(_), _, None) => bail!("no socket"),
+            (Route::RedisRows | Route::Table, ..) => bail!("rows are no reads"),
         }
     }
 }

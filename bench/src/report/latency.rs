@@ -58,6 +58,7 @@ pub(super) fn peers(page: &mut Page, report: &Value, rows: &[Value]) {
             let name = match name.as_str() {
                 "NFSv3/TCP" => "nfs",
                 "READ" => "tcp",
+                "table" => "default",
                 name => name,
             };
             let label = format!("{peer}, {route}");

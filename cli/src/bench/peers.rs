@@ -18,14 +18,15 @@ use crate::{Usage, output, units};
       --nfs nfs-ganesha=nfs://127.0.0.1:12049/dev/shm/x/file?mountport=12048
 
 The script bench/peers/run installs the peers, starts them, and calls this. Every row is
-measured once a round, in turn, on a new connection. The client is bound to the first
+measured once a round, in turn, on a new connection. Rows of 256 bytes at depth 1 are GET,
+and at depth 1000 MGET; our client reads them as a table. The client is bound to the first
 processor and our servers to the second; the script does the same for the peers. Peers' servers
 sleep while they wait; ours does as its client does.")]
 pub struct Arguments {
     /// The file to read; our servers serve its directory, read-only
     #[arg(long, value_name = "FILE")]
     file: PathBuf,
-    /// Redis' Unix socket; its pages are put in as page:N
+    /// Redis' Unix socket; pages are put in as page:N, and rows of 256 bytes as row:N
     #[arg(long, value_name = "SOCKET")]
     redis: Option<PathBuf>,
     /// Memcached's Unix socket; its pages are put in as page:N
