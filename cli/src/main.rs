@@ -20,6 +20,7 @@ mod logs;
 mod ls;
 mod man;
 mod mkdir;
+mod mount;
 mod mv;
 mod notify;
 mod output;
@@ -50,6 +51,7 @@ use clap::{Parser, Subcommand};
   odafs serve /srv/data                           serve a directory to this machine
   odafs ls odafs+shm:///run/odafs.sock?/          list it, over shared memory
   odafs cat --why nfs://127.0.0.1/notes.txt       the route of each read, and why
+  odafs mount odafs+shm:///run/odafs.sock?/ /mnt  mount it, for all programs
   mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,nolock 127.0.0.1:/ /mnt
                                                   mount it with the kernel's own client
 
@@ -81,6 +83,7 @@ enum Command {
     Rm(rm::Arguments),
     Mkdir(mkdir::Arguments),
     Mv(mv::Arguments),
+    Mount(mount::Arguments),
     Refs(refs::Arguments),
     Devices(devices::Arguments),
     Doctor(doctor::Arguments),
@@ -103,6 +106,7 @@ fn main() -> ExitCode {
         Command::Rm(arguments) => rm::run(arguments),
         Command::Mkdir(arguments) => mkdir::run(arguments),
         Command::Mv(arguments) => mv::run(arguments),
+        Command::Mount(arguments) => mount::run(arguments),
         Command::Refs(arguments) => refs::run(arguments),
         Command::Devices(arguments) => devices::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),

@@ -1,0 +1,136 @@
+//! Attributes and errors, as the kernel wants them.
+
+use fuser::{Errno, FileAttr, FileType, INodeNo};
+use odafs::{FileKind, PathError, ReadError, WriteError, fs::Attributes};
+use std::time::SystemTime;
+
+/// What tells two versions of a file apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    size: u64,
+    mtime: SystemTime,
+    ctime: SystemTime,
+    change: u64,
+}
+
+impl Version {
+    /// The version that has these attributes.
+    pub fn of(attributes: &Attributes) -> Self {
+        Self {
+            size: attributes.size,
+            mtime: attributes.mtime,
+            ctime: attributes.ctime,
+            change: attributes.change,
+        }
+    }
+}
+
+/// The attributes of the file that the kernel knows by `number`. A hidden name is no name.
+pub fn shown(number: u64, attributes: &Attributes, hidden: bool) -> FileAttr {
+    let Attributes {
+        mode, nlink, rdev, ..
+    } = *attributes;
+    FileAttr {
+        ino: INodeNo(number),
+        size: attributes.size,
+        blocks: attributes.used.div_ceil(512),
+        atime: attributes.atime,
+        mtime: attributes.mtime,
+        ctime: attributes.ctime,
+        crtime: SystemTime::UNIX_EPOCH,
+        kind: kind(attributes.kind),
+        perm: (mode & 0o7777) as u16,
+        nlink: nlink.saturating_sub(u32::from(hidden)),
+        uid: attributes.uid,
+        gid: attributes.gid,
+        rdev: device(rdev),
+        blksize: 1 << 16,
+        flags: 0,
+    }
+}
+
+/// The kernel's word for a kind of file.
+pub fn kind(kind: FileKind) -> FileType {
+    match kind {
+        FileKind::Regular => FileType::RegularFile,
+        FileKind::Directory => FileType::Directory,
+        FileKind::BlockDevice => FileType::BlockDevice,
+        FileKind::CharacterDevice => FileType::CharDevice,
+        FileKind::Symlink => FileType::Symlink,
+        FileKind::Socket => FileType::Socket,
+        FileKind::Pipe => FileType::NamedPipe,
+    }
+}
+
+/// The kernel's number of a device: twelve bits of the major number between eight and twelve of the minor one.
+fn device((major, minor): (u32, u32)) -> u32 {
+    (minor & 0xff) | ((major & 0xfff) << 8) | ((minor & 0xfff00) << 12)
+}
+
+/// Major and minor number of the kernel's number of a device.
+pub fn major_minor(device: u32) -> (u32, u32) {
+    (
+        (device >> 8) & 0xfff,
+        (device & 0xff) | ((device >> 12) & 0xfff00),
+    )
+}
+
+/// An error that has the system's number.
+pub trait Numbered {
+    /// The number.
+    fn number(&self) -> i32;
+}
+
+impl Numbered for PathError {
+    fn number(&self) -> i32 {
+        self.errno()
+    }
+}
+
+impl Numbered for ReadError {
+    fn number(&self) -> i32 {
+        self.errno()
+    }
+}
+
+impl Numbered for WriteError {
+    fn number(&self) -> i32 {
+        self.errno()
+    }
+}
+
+/// What a program on the mount gets for an error. No local file gives it the numbers of connections: they are EIO.
+pub fn errno(error: impl Numbered + std::fmt::Display) -> Errno {
+    let number = error.number();
+    use rustix::io::Errno as System;
+    let of_connections = [
+        System::TIMEDOUT,
+        System::CONNABORTED,
+        System::CONNRESET,
+        System::CONNREFUSED,
+        System::PROTO,
+        System::REMOTEIO,
+    ];
+    if of_connections
+        .iter()
+        .any(|known| known.raw_os_error() == number)
+    {
+        tracing::warn!("{error}");
+        return Errno::EIO;
+    }
+    Errno::from_i32(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_those_of_the_kernel() {
+        for device_of in [(8, 1), (0xfff, 0xfffff), (1, 0x12345), (0, 0)] {
+            assert_eq!(major_minor(device(device_of)), device_of);
+        }
+        assert_eq!(device((8, 1)), 0x801);
+        assert_eq!(device((8, 0x100)), 0x10_0800);
+    }
+}

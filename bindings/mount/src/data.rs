@@ -1,0 +1,143 @@
+//! Open files: reads and writes.
+
+use crate::{
+    Cache,
+    attributes::errno,
+    files::{Files, Open},
+    inodes::Inode,
+};
+use fuser::{Errno, FileAttr, FopenFlags, TimeOrNow, WriteFlags};
+use odafs::{Changes, When, fs::Attributes};
+use rustix::fs::OFlags;
+use std::sync::{Arc, atomic::Ordering::SeqCst};
+
+/// Whether an open file's flags say that writes go to its end.
+fn appends(flags: i32) -> bool {
+    OFlags::from_bits_retain(flags as u32).contains(OFlags::APPEND)
+}
+
+/// What SETATTR asks for, in our words.
+pub struct Wanted {
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    pub atime: Option<TimeOrNow>,
+    pub mtime: Option<TimeOrNow>,
+}
+
+impl Files {
+    pub fn getattr(&self, number: u64) -> Result<FileAttr, Errno> {
+        let inode = self.inode(number)?;
+        let attributes = self.fs.getattr(&inode.handle).map_err(errno)?;
+        Ok(self.shown(&inode, &attributes))
+    }
+
+    pub fn setattr(&self, number: u64, wanted: Wanted) -> Result<FileAttr, Errno> {
+        let inode = self.inode(number)?;
+        let when = |time| match time {
+            TimeOrNow::Now => When::Now,
+            TimeOrNow::SpecificTime(time) => When::At(time),
+        };
+        let changes = Changes {
+            mode: wanted.mode.map(|mode| mode & 0o7777),
+            uid: wanted.uid,
+            gid: wanted.gid,
+            size: wanted.size,
+            accessed: wanted.atime.map(when),
+            modified: wanted.mtime.map(when),
+        };
+        if changes.size.is_some() {
+            inode.changes();
+        }
+        let set = self.fs.setattr(&inode.handle, &changes, None);
+        Ok(self.shown(&inode, &set.map_err(errno)?))
+    }
+
+    /// Opens a file. Its number, and how the kernel is to take it.
+    pub fn open(&self, number: u64, flags: i32) -> Result<(u64, FopenFlags), Errno> {
+        let inode = self.inode(number)?;
+        let attributes = self.fs.getattr(&inode.handle).map_err(errno)?;
+        Ok(self.opened_as(&inode, &attributes, flags))
+    }
+
+    pub fn opened_as(
+        &self,
+        inode: &Arc<Inode>,
+        attributes: &Attributes,
+        flags: i32,
+    ) -> (u64, FopenFlags) {
+        let (number, holds) = self.opened(inode, attributes);
+        // The kernel would put what is appended into its cache at the end that it knows, which may be another.
+        let past = self.cache == Cache::Off || (appends(flags) && self.maps_direct);
+        let how = match (past, holds) {
+            (true, _) => FopenFlags::FOPEN_DIRECT_IO,
+            (false, true) => FopenFlags::FOPEN_KEEP_CACHE,
+            (false, false) => FopenFlags::empty(),
+        };
+        (number, how)
+    }
+
+    pub fn read(&self, open: u64, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
+        let open = self.open_file(open)?;
+        open.file.read_at(buffer, offset).map_err(errno)
+    }
+
+    /// Writes. What the kernel writes out of its cache has its place; what a program appends goes to the file's end as the
+    /// server has it. The kernel lets one program at a time append to a file.
+    pub fn write(
+        &self,
+        open: u64,
+        offset: u64,
+        data: &[u8],
+        how: WriteFlags,
+        flags: i32,
+    ) -> Result<(), Errno> {
+        let open = self.open_file(open)?;
+        let inode = &open.inode;
+        inode.changes();
+        let from_cache = how.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let offset = if appends(flags) && !from_cache {
+            self.fs.getattr(&inode.handle).map_err(errno)?.size
+        } else {
+            offset
+        };
+        inode.unsynced.store(true, SeqCst);
+        let written = open.file.write_at(data, offset);
+        inode.changes();
+        written.map_err(errno)
+    }
+
+    /// Brings what was written to stable storage. What failed is tried again by the next one.
+    pub fn sync(&self, open: &Open) -> Result<(), Errno> {
+        if !open.inode.take_unsynced() {
+            return Ok(());
+        }
+        open.file.sync().map_err(|error| {
+            open.inode.unsynced.store(true, SeqCst);
+            errno(error)
+        })
+    }
+
+    /// A program closes one of its numbers for a file. A file without a name needs no sync: nobody opens it again.
+    pub fn flush(&self, open: u64) -> Result<(), Errno> {
+        let open = self.open_file(open)?;
+        match open.inode.hidden() {
+            Some(_) => Ok(()),
+            None => self.sync(&open),
+        }
+    }
+
+    /// The last number of an open file is closed. What a mapping wrote comes after the last flush.
+    pub fn release(&self, open: u64) {
+        let Some(open) = self.closed(open) else {
+            return;
+        };
+        if open.inode.hidden().is_none() && self.sync(&open).is_err() {
+            tracing::warn!("what a mapped file was written could not be synced");
+        }
+        if let Some(hidden) = open.inode.close() {
+            self.unhide(&hidden);
+        }
+    }
+}

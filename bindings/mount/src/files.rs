@@ -1,0 +1,178 @@
+//! The files of a mount: what the operations share.
+
+use crate::{
+    Cache, Options,
+    attributes::{Version, errno, shown},
+    inodes::{Hidden, Inode, Inodes, locked},
+};
+use fuser::{Errno, FileAttr, Request};
+use odafs::{
+    Changes, File,
+    fs::{Attributes, Entry, FileSystem, Handle},
+};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+/// How long the kernel takes names and attributes as they are, with [`Cache::CloseToOpen`].
+const KEPT: Duration = Duration::from_secs(1);
+
+/// The files of a mount.
+pub struct Files {
+    pub fs: FileSystem,
+    pub inodes: Inodes,
+    /// Names and attributes hold for so long.
+    pub kept: Duration,
+    pub cache: Cache,
+    /// The kernel maps files into memory that are read past its cache.
+    pub maps_direct: bool,
+    /// New files of other users are given to them.
+    gives: AtomicBool,
+    open: Mutex<HashMap<u64, Arc<Open>>>,
+    directories: Mutex<HashMap<u64, Arc<Mutex<[u8; 8]>>>>,
+    next: AtomicU64,
+}
+
+/// A file that a program has open.
+pub struct Open {
+    pub inode: Arc<Inode>,
+    pub file: File,
+}
+
+impl Files {
+    pub fn new(fs: FileSystem, root: Handle, options: &Options) -> Self {
+        Self {
+            fs,
+            inodes: Inodes::new(root),
+            kept: match options.cache {
+                Cache::CloseToOpen => KEPT,
+                Cache::Off => Duration::ZERO,
+            },
+            cache: options.cache,
+            maps_direct: false,
+            gives: AtomicBool::new(rustix::process::geteuid().is_root()),
+            open: Mutex::default(),
+            directories: Mutex::default(),
+            next: AtomicU64::new(1),
+        }
+    }
+
+    /// The file of a number.
+    pub fn inode(&self, number: u64) -> Result<Arc<Inode>, Errno> {
+        self.inodes.get(number).ok_or(Errno::ESTALE)
+    }
+
+    /// The kernel is told of a file.
+    pub fn told(&self, entry: &Entry) -> (Arc<Inode>, FileAttr) {
+        let inode = self.inodes.tell(&entry.handle, &entry.attributes);
+        let attributes = self.shown(&inode, &entry.attributes);
+        (inode, attributes)
+    }
+
+    /// Attributes, as the kernel wants them.
+    pub fn shown(&self, inode: &Inode, attributes: &Attributes) -> FileAttr {
+        shown(inode.number, attributes, inode.hidden().is_some())
+    }
+
+    /// A program opens a file of these attributes. Its number, and whether the kernel's pages of it hold.
+    pub fn opened(&self, inode: &Arc<Inode>, attributes: &Attributes) -> (u64, bool) {
+        let holds = inode.open(Version::of(attributes));
+        let open = Arc::new(Open {
+            inode: inode.clone(),
+            file: self.fs.file(&inode.handle),
+        });
+        let number = self.next.fetch_add(1, SeqCst);
+        locked(&self.open).insert(number, open);
+        (number, holds)
+    }
+
+    /// An open file by its number.
+    pub fn open_file(&self, number: u64) -> Result<Arc<Open>, Errno> {
+        locked(&self.open).get(&number).cloned().ok_or(Errno::EBADF)
+    }
+
+    /// A program closed a file.
+    pub fn closed(&self, number: u64) -> Option<Arc<Open>> {
+        locked(&self.open).remove(&number)
+    }
+
+    /// All that is open.
+    pub fn all_open(&self) -> Vec<Arc<Open>> {
+        locked(&self.open).values().cloned().collect()
+    }
+
+    /// Whether any file is open.
+    pub fn any_open(&self) -> bool {
+        !locked(&self.open).is_empty()
+    }
+
+    /// A directory is opened; what is kept is the verifier of its cookies.
+    pub fn opened_directory(&self) -> u64 {
+        let number = self.next.fetch_add(1, SeqCst);
+        locked(&self.directories).insert(number, Arc::default());
+        number
+    }
+
+    /// The verifier of an open directory's cookies.
+    pub fn verifier(&self, number: u64) -> Result<Arc<Mutex<[u8; 8]>>, Errno> {
+        let directories = locked(&self.directories);
+        directories.get(&number).cloned().ok_or(Errno::EBADF)
+    }
+
+    /// A directory is closed.
+    pub fn closed_directory(&self, number: u64) {
+        locked(&self.directories).remove(&number);
+    }
+
+    /// Makes a file that belongs to the caller. The server does what this process may do: what root's mount makes for
+    /// another user is given to them, where the server lets root do that.
+    pub fn owned<T>(
+        &self,
+        request: &Request,
+        dir: &Handle,
+        changes: Changes,
+        make: impl Fn(&Changes) -> Result<T, odafs::PathError>,
+    ) -> Result<T, Errno> {
+        let (uid, gid) = (request.uid(), request.gid());
+        if (uid, gid) == (0, 0) || !self.gives.load(SeqCst) {
+            return make(&changes).map_err(errno);
+        }
+        const SET_GROUP: u32 = 0o2000;
+        let inherits = self.fs.getattr(dir).map_err(errno)?.mode & SET_GROUP != 0;
+        let given = Changes {
+            uid: Some(uid),
+            gid: (!inherits).then_some(gid),
+            ..changes
+        };
+        match make(&given) {
+            Err(error) if error.errno() == Errno::EPERM.code() => {
+                let made = make(&changes).map_err(errno)?;
+                self.gives.store(false, SeqCst);
+                Ok(made)
+            }
+            made => made.map_err(errno),
+        }
+    }
+
+    /// Removes the name that stood in for one that was removed from an open file.
+    pub fn unhide(&self, hidden: &Hidden) {
+        if let Err(error) = self.fs.unlink(&hidden.dir, &hidden.name) {
+            tracing::warn!("a file that was removed while it was open stays: {error}");
+        }
+    }
+
+    /// What is left when the kernel has no more to ask: writes to sync, and hidden names to remove.
+    pub fn finish(&self) {
+        for open in self.all_open() {
+            match open.inode.abandon() {
+                Some(hidden) => self.unhide(&hidden),
+                None => drop(self.sync(&open)),
+            }
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! The kernel's numbers of files, and what is kept of each.
+
+use crate::attributes::Version;
+use odafs::fs::{Attributes, Handle};
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
+
+/// The kernel's number of the root.
+pub const ROOT: u64 = 1;
+/// Numbers from here on are ours; those below are the server's.
+const OWN: u64 = 1 << 63;
+
+/// A file that the kernel knows. All names of one file share it, since they share its handle.
+pub struct Inode {
+    /// The kernel's number, and what `stat` shows.
+    pub number: u64,
+    /// What the server calls it.
+    pub handle: Handle,
+    /// Something was written that is not on stable storage yet.
+    pub unsynced: AtomicBool,
+    opened: Mutex<Opened>,
+}
+
+#[derive(Default)]
+struct Opened {
+    times: u64,
+    /// The version that all pages in the kernel's cache are at least as new as.
+    seen: Option<Version>,
+    hidden: Option<Hidden>,
+}
+
+/// The name that stands in for the one that was removed from an open file.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hidden {
+    /// Where it is.
+    pub dir: Handle,
+    /// The name.
+    pub name: OsString,
+}
+
+impl Inode {
+    fn new(number: u64, handle: Handle) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            handle,
+            unsynced: AtomicBool::new(false),
+            opened: Mutex::default(),
+        })
+    }
+
+    /// The file was opened when the server had this version. True if the pages in the kernel's cache are of it.
+    pub fn open(&self, version: Version) -> bool {
+        let mut opened = locked(&self.opened);
+        opened.times += 1;
+        opened.seen.replace(version) == Some(version)
+    }
+
+    /// The file is about to be changed by this mount.
+    pub fn changes(&self) {
+        locked(&self.opened).seen = None;
+    }
+
+    /// One that had it open closed it. The name that goes with the last one.
+    pub fn close(&self) -> Option<Hidden> {
+        let mut opened = locked(&self.opened);
+        opened.times = opened.times.saturating_sub(1);
+        if opened.times > 0 {
+            return None;
+        }
+        opened.hidden.take()
+    }
+
+    /// Whether a program has it open.
+    pub fn is_open(&self) -> bool {
+        locked(&self.opened).times > 0
+    }
+
+    /// The hidden name, if its last name was removed.
+    pub fn hidden(&self) -> Option<Hidden> {
+        locked(&self.opened).hidden.clone()
+    }
+
+    /// Keeps the hidden name until the last close. Gives it back if that has been.
+    pub fn hide(&self, hidden: Hidden) -> Option<Hidden> {
+        let mut opened = locked(&self.opened);
+        if opened.times == 0 {
+            return Some(hidden);
+        }
+        opened.hidden = Some(hidden);
+        None
+    }
+
+    /// Takes the hidden name, whoever has the file open.
+    pub fn abandon(&self) -> Option<Hidden> {
+        locked(&self.opened).hidden.take()
+    }
+
+    /// Whether something is to be synced; it is no longer.
+    pub fn take_unsynced(&self) -> bool {
+        self.unsynced.swap(false, SeqCst)
+    }
+}
+
+/// The files that the kernel knows, each with how often it was told of it.
+pub struct Inodes {
+    table: Mutex<Table>,
+}
+
+struct Table {
+    by_number: HashMap<u64, Known>,
+    by_handle: HashMap<Handle, u64>,
+    next: u64,
+}
+
+struct Known {
+    inode: Arc<Inode>,
+    lookups: u64,
+}
+
+impl Inodes {
+    /// The root alone.
+    pub fn new(root: Handle) -> Self {
+        let inode = Inode::new(ROOT, root);
+        Self {
+            table: Mutex::new(Table {
+                by_number: HashMap::from([(ROOT, Known { inode, lookups: 1 })]),
+                by_handle: HashMap::from([(root, ROOT)]),
+                next: OWN,
+            }),
+        }
+    }
+
+    /// The file of a number.
+    pub fn get(&self, number: u64) -> Option<Arc<Inode>> {
+        let table = locked(&self.table);
+        table
+            .by_number
+            .get(&number)
+            .map(|known| known.inode.clone())
+    }
+
+    /// The file of a handle, if the kernel knows it.
+    pub fn of(&self, handle: &Handle) -> Option<Arc<Inode>> {
+        let table = locked(&self.table);
+        let number = table.by_handle.get(handle)?;
+        table.by_number.get(number).map(|known| known.inode.clone())
+    }
+
+    /// The kernel is told of a file once more. Its number is the server's, so that it is the same at the next mount, unless
+    /// another file has that.
+    pub fn tell(&self, handle: &Handle, attributes: &Attributes) -> Arc<Inode> {
+        let mut table = locked(&self.table);
+        let table = &mut *table;
+        if let Some(known) = table
+            .by_handle
+            .get(handle)
+            .and_then(|number| table.by_number.get_mut(number))
+        {
+            known.lookups += 1;
+            return known.inode.clone();
+        }
+        let wanted = attributes.fileid;
+        let number = if (ROOT + 1..OWN).contains(&wanted) && !table.by_number.contains_key(&wanted)
+        {
+            wanted
+        } else {
+            table.next += 1;
+            table.next
+        };
+        let inode = Inode::new(number, *handle);
+        let known = Known {
+            inode: inode.clone(),
+            lookups: 1,
+        };
+        table.by_number.insert(number, known);
+        table.by_handle.insert(*handle, number);
+        inode
+    }
+
+    /// The kernel forgets what it was told so many times.
+    pub fn forget(&self, number: u64, times: u64) {
+        if number == ROOT {
+            return;
+        }
+        let mut table = locked(&self.table);
+        let Some(known) = table.by_number.get_mut(&number) else {
+            return;
+        };
+        known.lookups = known.lookups.saturating_sub(times);
+        if known.lookups == 0 {
+            let handle = known.inode.handle;
+            table.by_number.remove(&number);
+            table.by_handle.remove(&handle);
+        }
+    }
+}
+
+/// A poisoned table is as whole as any: nothing that panics runs under these locks.
+pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use odafs::FileKind;
+    use std::time::SystemTime;
+
+    fn handle(byte: u8) -> Handle {
+        Handle::from_bytes(&[byte; 8]).unwrap()
+    }
+
+    fn attributes(fileid: u64) -> Attributes {
+        let now = SystemTime::UNIX_EPOCH;
+        Attributes {
+            kind: FileKind::Regular,
+            mode: 0o644,
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            used: 0,
+            rdev: (0, 0),
+            fsid: 0,
+            fileid,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            change: 0,
+        }
+    }
+
+    #[test]
+    fn names_of_one_file_share_its_number() {
+        let inodes = Inodes::new(handle(0));
+        let one = inodes.tell(&handle(1), &attributes(77));
+        assert_eq!(one.number, 77);
+        assert!(Arc::ptr_eq(&one, &inodes.tell(&handle(1), &attributes(77))));
+        inodes.forget(77, 1);
+        assert!(inodes.get(77).is_some());
+        inodes.forget(77, 1);
+        assert!(inodes.get(77).is_none() && inodes.of(&handle(1)).is_none());
+    }
+
+    #[test]
+    fn two_files_never_share_a_number() {
+        let inodes = Inodes::new(handle(0));
+        let numbers: Vec<u64> = [77, 77, ROOT, 0, u64::MAX, OWN + 1]
+            .iter()
+            .zip(1..)
+            .map(|(&fileid, n)| inodes.tell(&handle(n), &attributes(fileid)).number)
+            .collect();
+        let mut apart = numbers.clone();
+        apart.sort_unstable();
+        apart.dedup();
+        assert_eq!(apart.len(), numbers.len(), "{numbers:?}");
+        assert!(!numbers.contains(&ROOT) && !numbers.contains(&0));
+    }
+
+    #[test]
+    fn the_root_is_never_forgotten() {
+        let inodes = Inodes::new(handle(0));
+        inodes.forget(ROOT, u64::MAX);
+        inodes.forget(4711, 1);
+        assert!(inodes.get(ROOT).is_some());
+    }
+
+    #[test]
+    fn the_hidden_name_goes_with_the_last_close() {
+        let inode = Inode::new(2, handle(1));
+        let version = Version::of(&attributes(2));
+        let hidden = Hidden {
+            dir: handle(0),
+            name: "x".into(),
+        };
+        assert!(inode.hide(hidden.clone()) == Some(hidden.clone()));
+        assert!(!inode.open(version));
+        assert!(inode.open(version));
+        assert!(inode.hide(hidden.clone()).is_none());
+        assert!(inode.close().is_none());
+        assert!(inode.close() == Some(hidden));
+        inode.changes();
+        assert!(!inode.open(version));
+    }
+}

@@ -1,0 +1,218 @@
+//! Names: what makes, finds, moves and removes them.
+
+use crate::{
+    attributes::{errno, major_minor},
+    files::Files,
+    inodes::{Hidden, Inode},
+};
+use fuser::{Errno, FileAttr, FopenFlags, Request};
+use odafs::{
+    Changes,
+    fs::{Create, Entry, Handle, Node},
+};
+use rustix::fs::{FileType, OFlags};
+use std::{
+    ffi::{OsStr, OsString},
+    hash::{BuildHasher as _, RandomState},
+    path::Path,
+    sync::Arc,
+};
+
+fn mode(mode: u32) -> Changes {
+    Changes {
+        mode: Some(mode & 0o7777),
+        ..Changes::default()
+    }
+}
+
+/// A name that nobody has.
+fn hidden_name() -> OsString {
+    format!(".odafs{:016x}", RandomState::new().hash_one(0)).into()
+}
+
+impl Files {
+    pub fn lookup(&self, dir: u64, name: &OsStr) -> Result<FileAttr, Errno> {
+        let dir = self.inode(dir)?;
+        let entry = self.fs.lookup(&dir.handle, name).map_err(errno)?;
+        Ok(self.told(&entry).1)
+    }
+
+    /// Makes a regular file and opens it.
+    pub fn create(
+        &self,
+        request: &Request,
+        dir: u64,
+        name: &OsStr,
+        bits: u32,
+        flags: i32,
+    ) -> Result<(FileAttr, u64, FopenFlags), Errno> {
+        let dir = self.inode(dir)?;
+        let wanted = OFlags::from_bits_retain(flags as u32);
+        let entry = self.owned(request, &dir.handle, mode(bits), |changes| {
+            let how = if wanted.contains(OFlags::EXCL) {
+                Create::Guarded(*changes)
+            } else {
+                // The kernel saw no such name: another client may have made it since.
+                Create::Unchecked(Changes {
+                    size: wanted.contains(OFlags::TRUNC).then_some(0),
+                    ..*changes
+                })
+            };
+            self.fs.create(&dir.handle, name, &how)
+        })?;
+        let (inode, shown) = self.told(&entry);
+        let (number, how) = self.opened_as(&inode, &entry.attributes, flags);
+        Ok((shown, number, how))
+    }
+
+    pub fn mknod(
+        &self,
+        request: &Request,
+        dir: u64,
+        name: &OsStr,
+        bits: u32,
+        device: u32,
+    ) -> Result<FileAttr, Errno> {
+        let dir = self.inode(dir)?;
+        let (major, minor) = major_minor(device);
+        let node = match FileType::from_raw_mode(bits) {
+            FileType::RegularFile => None,
+            FileType::Fifo => Some(Node::Pipe),
+            FileType::Socket => Some(Node::Socket),
+            FileType::CharacterDevice => Some(Node::CharacterDevice(major, minor)),
+            FileType::BlockDevice => Some(Node::BlockDevice(major, minor)),
+            _ => return Err(Errno::EINVAL),
+        };
+        let entry = self.owned(request, &dir.handle, mode(bits), |changes| match node {
+            None => self
+                .fs
+                .create(&dir.handle, name, &Create::Guarded(*changes)),
+            Some(node) => self.fs.mknod(&dir.handle, name, node, changes),
+        })?;
+        Ok(self.told(&entry).1)
+    }
+
+    pub fn mkdir(
+        &self,
+        request: &Request,
+        dir: u64,
+        name: &OsStr,
+        bits: u32,
+    ) -> Result<FileAttr, Errno> {
+        let dir = self.inode(dir)?;
+        let entry = self.owned(request, &dir.handle, mode(bits), |changes| {
+            self.fs.mkdir(&dir.handle, name, changes)
+        })?;
+        Ok(self.told(&entry).1)
+    }
+
+    pub fn symlink(
+        &self,
+        request: &Request,
+        dir: u64,
+        name: &OsStr,
+        target: &Path,
+    ) -> Result<FileAttr, Errno> {
+        let dir = self.inode(dir)?;
+        let mut entry = self.fs.symlink(&dir.handle, name, target).map_err(errno)?;
+        let given = self.owned(request, &dir.handle, Changes::default(), |changes| {
+            match *changes == Changes::default() {
+                true => Ok(entry.attributes),
+                false => self.fs.setattr(&entry.handle, changes, None),
+            }
+        });
+        entry.attributes = given?;
+        Ok(self.told(&entry).1)
+    }
+
+    pub fn link(&self, file: u64, dir: u64, name: &OsStr) -> Result<FileAttr, Errno> {
+        let (file, dir) = (self.inode(file)?, self.inode(dir)?);
+        self.fs
+            .link(&file.handle, &dir.handle, name)
+            .map_err(errno)?;
+        let attributes = self.fs.getattr(&file.handle).map_err(errno)?;
+        let entry = Entry {
+            handle: file.handle,
+            attributes,
+        };
+        Ok(self.told(&entry).1)
+    }
+
+    pub fn rmdir(&self, dir: u64, name: &OsStr) -> Result<(), Errno> {
+        let dir = self.inode(dir)?;
+        self.fs.rmdir(&dir.handle, name).map_err(errno)
+    }
+
+    /// The open file whose last name this is. The server keeps no file without a name.
+    fn open_at(&self, dir: &Handle, name: &OsStr) -> Option<Arc<Inode>> {
+        if !self.any_open() {
+            return None;
+        }
+        let found = self.fs.lookup(dir, name).ok()?;
+        let inode = self.inodes.of(&found.handle)?;
+        (inode.is_open() && found.attributes.nlink <= 1).then_some(inode)
+    }
+
+    /// Removes a name. The last one of an open file is hidden until that is closed.
+    pub fn unlink(&self, dir: u64, name: &OsStr) -> Result<(), Errno> {
+        let dir = self.inode(dir)?.handle;
+        let Some(inode) = self.open_at(&dir, name) else {
+            return self.fs.unlink(&dir, name).map_err(errno);
+        };
+        if inode.hidden().is_some_and(|hidden| hidden.name == name) {
+            return Err(Errno::EBUSY);
+        }
+        let hidden = Hidden {
+            dir,
+            name: hidden_name(),
+        };
+        self.fs
+            .rename(&dir, name, &dir, &hidden.name)
+            .map_err(errno)?;
+        self.hide(&inode, hidden);
+        Ok(())
+    }
+
+    /// Keeps a hidden name until the last close, which may have been.
+    fn hide(&self, inode: &Inode, hidden: Hidden) {
+        if let Some(hidden) = inode.hide(hidden) {
+            self.unhide(&hidden);
+        }
+    }
+
+    /// Renames. The new name stands for one file or the other at each moment, even where it stood for an open one: that
+    /// first gets a hidden name besides.
+    pub fn rename(
+        &self,
+        (dir, name): (u64, &OsStr),
+        (new_dir, new_name): (u64, &OsStr),
+    ) -> Result<(), Errno> {
+        let (dir, new_dir) = (self.inode(dir)?.handle, self.inode(new_dir)?.handle);
+        let rename = || {
+            self.fs
+                .rename(&dir, name, &new_dir, new_name)
+                .map_err(errno)
+        };
+        let Some(inode) = self.open_at(&new_dir, new_name) else {
+            return rename();
+        };
+        if self.fs.lookup(&dir, name).map_err(errno)?.handle == inode.handle {
+            return rename();
+        }
+        let hidden = Hidden {
+            dir: new_dir,
+            name: hidden_name(),
+        };
+        self.fs
+            .link(&inode.handle, &new_dir, &hidden.name)
+            .map_err(errno)?;
+        match rename() {
+            Ok(()) => self.hide(&inode, hidden),
+            Err(error) => {
+                self.unhide(&hidden);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}

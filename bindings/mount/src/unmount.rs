@@ -1,0 +1,154 @@
+//! From the mount point to the end.
+
+use crate::{MountError, files::Files};
+use fuser::Session;
+use rustix::{
+    io::Errno,
+    mount::{UnmountFlags, unmount},
+};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    thread::JoinHandle,
+};
+
+/// The full path of a directory that can be mounted on.
+pub(crate) fn checked(dir: &Path) -> Result<PathBuf, MountError> {
+    let shown = || dir.display().to_string();
+    let full = dir.canonicalize().and_then(|full| {
+        let found = std::fs::metadata(&full)?;
+        match found.is_dir() {
+            true => Ok(full),
+            false => Err(Errno::NOTDIR.into()),
+        }
+    });
+    full.map_err(|why| match Errno::from_io_error(&why) {
+        Some(Errno::NOTCONN) => MountError::Stale { dir: shown() },
+        _ => MountError::NoDirectory { dir: shown(), why },
+    })
+}
+
+/// A mount that this process answers. If it is dropped, the directory is detached as by [`Unmounter::detach`].
+#[derive(Debug)]
+pub struct Mounted {
+    unmounter: Unmounter,
+    thread: Option<JoinHandle<io::Result<()>>>,
+}
+
+/// Unmounts, from any thread.
+#[derive(Debug, Clone)]
+pub struct Unmounter {
+    dir: PathBuf,
+    ended: Arc<AtomicBool>,
+}
+
+impl Mounted {
+    pub(crate) fn start(session: Session<Files>, dir: PathBuf) -> io::Result<Self> {
+        let ended = Arc::new(AtomicBool::new(false));
+        let unmounter = Unmounter {
+            dir,
+            ended: ended.clone(),
+        };
+        let thread = std::thread::Builder::new()
+            .name("odafs-mount".to_owned())
+            .spawn(move || {
+                let result = session.run();
+                ended.store(true, SeqCst);
+                result
+            })?;
+        Ok(Self {
+            unmounter,
+            thread: Some(thread),
+        })
+    }
+
+    /// What unmounts it, while [`wait`](Self::wait) waits.
+    pub fn unmounter(&self) -> Unmounter {
+        self.unmounter.clone()
+    }
+
+    /// Waits until it is unmounted, by whomever, and all that was open is closed.
+    ///
+    /// # Errors
+    /// The kernel's device failed.
+    pub fn wait(mut self) -> io::Result<()> {
+        self.join()
+    }
+
+    /// Unmounts it, and waits until that is done.
+    ///
+    /// # Errors
+    /// `EBUSY`: a program has a file open there, or works in it. Then the directory is detached: those programs go on, and
+    /// nobody else finds it.
+    pub fn unmount(mut self) -> io::Result<()> {
+        self.unmounter.unmount()?;
+        self.join()
+    }
+
+    fn join(&mut self) -> io::Result<()> {
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(_)) => Err(io::Error::other("a thread of the mount panicked")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            // There is nobody to tell.
+            let _ = self.unmounter.detach();
+        }
+    }
+}
+
+impl Unmounter {
+    /// Unmounts.
+    ///
+    /// # Errors
+    /// `EBUSY`: a program has a file open there, or works in it.
+    pub fn unmount(&self) -> io::Result<()> {
+        self.end(UnmountFlags::empty(), &[])
+    }
+
+    /// Takes the directory out of sight. Programs that have a file open there go on until they close it.
+    ///
+    /// # Errors
+    /// The system refused it.
+    pub fn detach(&self) -> io::Result<()> {
+        self.end(UnmountFlags::DETACH, &["-z"])
+    }
+
+    fn end(&self, flags: UnmountFlags, arguments: &[&str]) -> io::Result<()> {
+        // Another mount may be there by now.
+        if self.ended.load(SeqCst) {
+            return Ok(());
+        }
+        match unmount(&self.dir, flags) {
+            Err(Errno::PERM) => self.by_program(arguments),
+            // Somebody else was faster.
+            Err(Errno::INVAL) => Ok(()),
+            result => result.map_err(io::Error::from),
+        }
+    }
+
+    /// Users other than root unmount by a program with more rights.
+    fn by_program(&self, arguments: &[&str]) -> io::Result<()> {
+        let mut command = Command::new("fusermount3");
+        command
+            .args(["-u", "-q"])
+            .args(arguments)
+            .arg("--")
+            .arg(&self.dir);
+        match command.status()?.success() {
+            true => Ok(()),
+            false => Err(Errno::BUSY.into()),
+        }
+    }
+}

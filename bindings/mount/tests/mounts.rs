@@ -1,0 +1,174 @@
+//! A mount within this process, over a served directory. The script `run` beside this has the programs and the deaths.
+
+use odafs::{Client, Options};
+use odafs_mount::{Cache, MountError, Mounted, mount};
+use odafs_server::{
+    config::{ServerConfig, Squash},
+    server::Server,
+};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    os::unix::fs::MetadataExt as _,
+    path::PathBuf,
+};
+use tempfile::TempDir;
+
+struct World {
+    mounted: Option<Mounted>,
+    server: Option<Server>,
+    files: PathBuf,
+    here: PathBuf,
+    client: Client,
+    _scratch: TempDir,
+}
+
+impl World {
+    /// `None`, which it says, where nothing can be mounted.
+    fn new(cache: Cache) -> Option<Self> {
+        let can = fs::metadata("/dev/fuse").is_ok() && rustix::process::geteuid().is_root();
+        if !can {
+            eprintln!("SKIPPED: this needs /dev/fuse and root");
+            return None;
+        }
+        let scratch = tempfile::tempdir().unwrap();
+        let [files, here] = ["files", "here"].map(|name| scratch.path().join(name));
+        fs::create_dir(&files).unwrap();
+        fs::create_dir(&here).unwrap();
+        let socket = scratch.path().join("sock");
+        let server = Server::start(ServerConfig {
+            shm: Some(socket.clone()),
+            state: Some(scratch.path().join("state")),
+            squash: Squash::None,
+            cache_bytes: 8 << 20,
+            huge_pages: false,
+            ..ServerConfig::new(&files)
+        });
+        let url = format!("odafs+shm://{}?/", socket.display());
+        let options = Options {
+            cache: odafs::Cache::Off,
+            ..Options::default()
+        };
+        let client = Client::connect_with(&url.parse().unwrap(), options).unwrap();
+        let options = odafs_mount::Options {
+            cache,
+            ..odafs_mount::Options::default()
+        };
+        let mounted = match mount(&client, &here, &options) {
+            Err(MountError::System { why, .. }) if why.to_string().contains("EPERM") => {
+                eprintln!("SKIPPED: this root may not mount: {why}");
+                server.unwrap().shutdown();
+                return None;
+            }
+            mounted => mounted.unwrap(),
+        };
+        Some(Self {
+            mounted: Some(mounted),
+            server: Some(server.unwrap()),
+            files,
+            here,
+            client,
+            _scratch: scratch,
+        })
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        drop(self.mounted.take());
+        if let Some(server) = self.server.take() {
+            server.shutdown();
+        }
+    }
+}
+
+#[test]
+fn files_are_read_written_and_unmounted() {
+    for cache in [Cache::CloseToOpen, Cache::Off] {
+        let Some(mut world) = World::new(cache) else {
+            return;
+        };
+        fs::write(world.files.join("there"), vec![7; 300_000]).unwrap();
+        assert_eq!(fs::read(world.here.join("there")).unwrap(), [7; 300_000]);
+        fs::write(world.here.join("new"), vec![8; 300_000]).unwrap();
+        assert_eq!(fs::read(world.files.join("new")).unwrap(), [8; 300_000]);
+        fs::hard_link(world.here.join("new"), world.here.join("link")).unwrap();
+        let inode = |name| fs::metadata(world.here.join(name)).unwrap().ino();
+        assert_eq!(inode("new"), inode("link"));
+        world.mounted.take().unwrap().unmount().unwrap();
+        assert_eq!(fs::read_dir(&world.here).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn a_removed_file_stays_for_those_who_have_it_open() {
+    let Some(mut world) = World::new(Cache::CloseToOpen) else {
+        return;
+    };
+    let names = |dir: &PathBuf| fs::read_dir(dir).unwrap().count();
+    let path = world.here.join("file");
+    fs::write(&path, "all of it").unwrap();
+    let mut file = fs::File::open(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    assert_eq!(file.metadata().unwrap().nlink(), 0);
+    // Its hidden name.
+    assert_eq!(names(&world.files), 1);
+    let mut text = String::new();
+    file.read_to_string(&mut text).unwrap();
+    assert_eq!(text, "all of it");
+    drop(file);
+    // By then the kernel has told of the close, or there is nobody left who has it open.
+    world.mounted.take().unwrap().unmount().unwrap();
+    assert_eq!(names(&world.files), 0);
+}
+
+#[test]
+fn who_appends_writes_at_the_end_that_the_server_knows() {
+    let Some(world) = World::new(Cache::CloseToOpen) else {
+        return;
+    };
+    let path = world.here.join("log");
+    let mut log = fs::File::options()
+        .append(true)
+        .create(true)
+        .open(&path)
+        .unwrap();
+    log.write_all(b"mount\n").unwrap();
+    let other = world.client.open("log").unwrap();
+    other.write_at(b"other\n", 6).unwrap();
+    log.write_all(b"mount\n").unwrap();
+    drop(log);
+    assert_eq!(fs::read_to_string(path).unwrap(), "mount\nother\nmount\n");
+}
+
+#[test]
+fn a_busy_mount_is_detached_and_goes_on() {
+    let Some(mut world) = World::new(Cache::CloseToOpen) else {
+        return;
+    };
+    let path = world.here.join("file");
+    let mut file = fs::File::create(&path).unwrap();
+    let mounted = world.mounted.take().unwrap();
+    let unmounter = mounted.unmounter();
+    let busy = mounted.unmount().unwrap_err();
+    assert_eq!(busy.kind(), std::io::ErrorKind::ResourceBusy);
+    assert!(!path.exists(), "it is still mounted");
+    file.write_all(b"on").unwrap();
+    file.sync_all().unwrap();
+    drop(file);
+    assert_eq!(fs::read(world.files.join("file")).unwrap(), b"on");
+    unmounter.unmount().unwrap();
+}
+
+#[test]
+fn what_is_no_directory_is_not_mounted_on() {
+    let Some(world) = World::new(Cache::Off) else {
+        return;
+    };
+    let file = world.files.join("file");
+    fs::write(&file, "").unwrap();
+    for wrong in [file.clone(), file.join("x"), world.files.join("none")] {
+        let error = mount(&world.client, &wrong, &odafs_mount::Options::default()).unwrap_err();
+        assert!(matches!(error, MountError::NoDirectory { .. }), "{error}");
+    }
+}
