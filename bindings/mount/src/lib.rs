@@ -121,9 +121,9 @@ pub enum MountError {
         /// What the system says.
         why: io::Error,
     },
-    /// The kernel has no FUSE.
+    /// The kernel has no FUSE, or not for this user.
     #[error(
-        "/dev/fuse: {0} (`modprobe fuse` loads it; a container needs `--device /dev/fuse --cap-add SYS_ADMIN`)"
+        "/dev/fuse: {0} (`modprobe fuse` makes it, and `chmod 666 /dev/fuse` is for users other than root; a container needs `--device /dev/fuse --cap-add SYS_ADMIN`)"
     )]
     NoFuse(io::Error),
     /// The URL's path is not a directory.
@@ -152,7 +152,11 @@ pub enum MountError {
 pub fn mount(client: &Client, dir: &Path, options: &Options) -> Result<Mounted, MountError> {
     let shown = dir.display().to_string();
     let dir = unmount::checked(dir)?;
-    if let Err(why) = std::fs::metadata("/dev/fuse") {
+    let device = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse");
+    if let Err(why) = device {
         return Err(MountError::NoFuse(why));
     }
     let fs = FileSystem::new(client);
