@@ -16,7 +16,6 @@ impl Files {
         number: u64,
         open: u64,
         offset: u64,
-        plus: bool,
         mut add: impl FnMut(DirEntry) -> bool,
     ) -> Result<(), Errno> {
         let inode = self.inode(number)?;
@@ -28,12 +27,8 @@ impl Files {
                 verifier: *locked(&verifier),
             },
         };
-        let entries = match plus {
-            true => self.fs.readdirplus(&inode.handle, from),
-            false => self.fs.readdir(&inode.handle, from),
-        };
         let mut any = false;
-        for entry in entries {
+        for entry in self.fs.readdirplus(&inode.handle, from) {
             let entry = match entry {
                 Ok(entry) => entry,
                 // What was listed so far is given; the next call meets the error again.
@@ -56,7 +51,7 @@ impl Files {
         offset: u64,
         reply: &mut ReplyDirectory,
     ) -> Result<(), Errno> {
-        self.list(number, open, offset, true, |entry| {
+        self.list(number, open, offset, |entry| {
             let is = entry
                 .attributes
                 .map_or(FileType::RegularFile, |a| kind(a.kind));
@@ -73,7 +68,7 @@ impl Files {
     ) -> Result<(), Errno> {
         let dir = self.inode(number)?.handle;
         let none = Generation(0);
-        self.list(number, open, offset, true, |listed| {
+        self.list(number, open, offset, |listed| {
             let (cookie, name) = (listed.cookie.value, &listed.name);
             let own = name == "." || name == "..";
             let found = match (listed.handle, listed.attributes) {
