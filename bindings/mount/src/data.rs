@@ -4,7 +4,7 @@ use crate::{
     Cache,
     attributes::errno,
     files::{Files, Open},
-    inodes::Inode,
+    inodes::{Inode, locked},
 };
 use fuser::{Errno, FileAttr, FopenFlags, TimeOrNow, WriteFlags};
 use odafs::{Changes, When, fs::Attributes};
@@ -104,12 +104,16 @@ impl Files {
         };
         inode.unsynced.store(true, SeqCst);
         let written = open.file.write_at(data, offset);
+        // Who synced meanwhile may have done so before these data came.
+        inode.unsynced.store(true, SeqCst);
         inode.changes();
         written.map_err(errno)
     }
 
-    /// Brings what was written to stable storage. What failed is tried again by the next one.
+    /// Brings what was written to stable storage. What failed is tried again by the next one. Whoever comes while another
+    /// syncs waits for how that ends: their data may be among those.
     pub fn sync(&self, open: &Open) -> Result<(), Errno> {
+        let _alone = locked(&open.inode.syncing);
         if !open.inode.take_unsynced() {
             return Ok(());
         }

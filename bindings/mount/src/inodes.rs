@@ -24,6 +24,8 @@ pub struct Inode {
     pub handle: Handle,
     /// Something was written that is not on stable storage yet.
     pub unsynced: AtomicBool,
+    /// Held while it is brought there.
+    pub syncing: Mutex<()>,
     opened: Mutex<Opened>,
 }
 
@@ -50,6 +52,7 @@ impl Inode {
             number,
             handle,
             unsynced: AtomicBool::new(false),
+            syncing: Mutex::default(),
             opened: Mutex::default(),
         })
     }
