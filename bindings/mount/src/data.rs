@@ -68,6 +68,10 @@ impl Files {
         flags: i32,
     ) -> (u64, FopenFlags) {
         let (number, holds) = self.opened(inode, attributes);
+        if !holds {
+            // It would read up to the size that it knows.
+            self.forget_attributes(inode);
+        }
         // The kernel would put what is appended into its cache at the end that it knows, which may be another.
         let past = self.cache == Cache::Off || (appends(flags) && self.maps_direct);
         let how = match (past, holds) {
@@ -103,7 +107,12 @@ impl Files {
             offset
         };
         inode.unsynced.store(true, SeqCst);
-        let written = open.file.write_at(data, offset);
+        // Past its cache the kernel leaves it to us what O_SYNC promises.
+        let stable = OFlags::from_bits_retain(flags as u32).contains(OFlags::DSYNC);
+        let written = match stable {
+            true => open.file.write_stable_at(data, offset),
+            false => open.file.write_at(data, offset),
+        };
         // Who synced meanwhile may have done so before these data came.
         inode.unsynced.store(true, SeqCst);
         inode.changes();

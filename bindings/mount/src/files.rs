@@ -5,7 +5,7 @@ use crate::{
     attributes::{Version, errno, shown},
     inodes::{Hidden, Inode, Inodes, locked},
 };
-use fuser::{Errno, FileAttr, Request};
+use fuser::{Errno, FileAttr, INodeNo, Notifier, Request};
 use odafs::{
     Changes, File,
     fs::{Attributes, Entry, FileSystem, Handle},
@@ -13,7 +13,7 @@ use odafs::{
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
@@ -31,6 +31,10 @@ pub struct Files {
     pub cache: Cache,
     /// The kernel maps files into memory that are read past its cache.
     pub maps_direct: bool,
+    /// Tells the kernel what it did not ask for.
+    pub notifier: Arc<OnceLock<Notifier>>,
+    /// Directories in which a hidden name is, or may be in a moment; once for each name.
+    hiding: Mutex<Vec<Handle>>,
     /// New files of other users are given to them.
     gives: AtomicBool,
     open: Mutex<HashMap<u64, Arc<Open>>>,
@@ -55,6 +59,8 @@ impl Files {
             },
             cache: options.cache,
             maps_direct: false,
+            notifier: Arc::default(),
+            hiding: Mutex::default(),
             gives: AtomicBool::new(rustix::process::geteuid().is_root()),
             open: Mutex::default(),
             directories: Mutex::default(),
@@ -89,6 +95,37 @@ impl Files {
         let number = self.next.fetch_add(1, SeqCst);
         locked(&self.open).insert(number, open);
         (number, holds)
+    }
+
+    /// The kernel no longer takes a file's size and times for what they were.
+    pub fn forget_attributes(&self, inode: &Inode) {
+        if let Some(notifier) = self.notifier.get() {
+            // Of the attributes alone. A file that the kernel does not know yet has none there.
+            let _ = notifier.inval_inode(INodeNo(inode.number), -1, 0);
+        }
+    }
+
+    /// A name will be hidden in a directory.
+    pub fn hides_in(&self, dir: Handle) {
+        locked(&self.hiding).push(dir);
+    }
+
+    /// A name is no longer hidden there.
+    pub fn hid_in(&self, dir: &Handle) {
+        let mut hiding = locked(&self.hiding);
+        if let Some(at) = hiding.iter().position(|hidden| hidden == dir) {
+            hiding.swap_remove(at);
+        }
+    }
+
+    /// Whether any name is hidden.
+    pub fn any_hiding(&self) -> bool {
+        !locked(&self.hiding).is_empty()
+    }
+
+    /// Whether a name is hidden in a directory.
+    pub fn is_hiding_in(&self, dir: &Handle) -> bool {
+        locked(&self.hiding).contains(dir)
     }
 
     /// An open file by its number.
@@ -164,6 +201,7 @@ impl Files {
         if let Err(error) = self.fs.unlink(&hidden.dir, &hidden.name) {
             tracing::warn!("a file that was removed while it was open stays: {error}");
         }
+        self.hid_in(&hidden.dir);
     }
 
     /// What is left when the kernel has no more to ask: writes to sync, and hidden names to remove.

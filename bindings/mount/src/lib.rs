@@ -165,8 +165,13 @@ pub fn mount(client: &Client, dir: &Path, options: &Options) -> Result<Mounted, 
         return Err(MountError::NotADirectory);
     }
     let files = Files::new(fs, root.handle, options);
+    let notifier = files.notifier.clone();
     Session::new(files, &dir, &config(options))
-        .and_then(|session| Mounted::start(session, dir))
+        .and_then(|session| {
+            // Nobody has set it before.
+            let _ = notifier.set(session.notifier());
+            Mounted::start(session, dir)
+        })
         .map_err(|why| MountError::System { dir: shown, why })
 }
 

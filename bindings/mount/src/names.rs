@@ -16,7 +16,11 @@ use std::{
     hash::{BuildHasher as _, RandomState},
     path::Path,
     sync::Arc,
+    time::{Duration, Instant},
 };
+
+/// How long a directory that is to be removed waits for files in it that were removed and are being closed.
+const CLOSES_WITHIN: Duration = Duration::from_millis(200);
 
 fn mode(mode: u32) -> Changes {
     Changes {
@@ -139,8 +143,22 @@ impl Files {
     }
 
     pub fn rmdir(&self, dir: u64, name: &OsStr) -> Result<(), Errno> {
-        let dir = self.inode(dir)?;
-        self.fs.rmdir(&dir.handle, name).map_err(errno)
+        let dir = self.inode(dir)?.handle;
+        let began = Instant::now();
+        loop {
+            let hiding = self.any_hiding()
+                && (self.fs.lookup(&dir, name)).is_ok_and(|found| self.is_hiding_in(&found.handle));
+            let error = match self.fs.rmdir(&dir, name) {
+                Ok(()) => return Ok(()),
+                Err(error) => errno(error),
+            };
+            // The kernel tells of a last close when it likes: what was closed and removed just before may still be hidden.
+            let full = [Errno::ENOTEMPTY, Errno::EEXIST].contains(&error);
+            if !(full && hiding && began.elapsed() < CLOSES_WITHIN) {
+                return Err(error);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// The open file whose last name this is. The server keeps no file without a name.
@@ -166,9 +184,9 @@ impl Files {
             dir,
             name: hidden_name(),
         };
-        self.fs
-            .rename(&dir, name, &dir, &hidden.name)
-            .map_err(errno)?;
+        self.hides_in(dir);
+        let renamed = self.fs.rename(&dir, name, &dir, &hidden.name);
+        renamed.map_err(errno).inspect_err(|_| self.hid_in(&dir))?;
         self.hide(&inode, hidden);
         Ok(())
     }
@@ -203,9 +221,11 @@ impl Files {
             dir: new_dir,
             name: hidden_name(),
         };
-        self.fs
-            .link(&inode.handle, &new_dir, &hidden.name)
-            .map_err(errno)?;
+        self.hides_in(new_dir);
+        let linked = self.fs.link(&inode.handle, &new_dir, &hidden.name);
+        linked
+            .map_err(errno)
+            .inspect_err(|_| self.hid_in(&new_dir))?;
         match rename() {
             Ok(()) => self.hide(&inode, hidden),
             Err(error) => {

@@ -54,12 +54,16 @@ impl Mounted {
             dir,
             ended: ended.clone(),
         };
+        let mut running = session.spawn()?;
+        let guard = std::mem::replace(&mut running.guard, std::thread::spawn(|| Ok(())));
+        // It would unmount whatever is at the directory by the time that it is dropped.
+        std::mem::forget(running);
         let thread = std::thread::Builder::new()
             .name("odafs-mount".to_owned())
             .spawn(move || {
-                let result = session.run();
+                let result = guard.join();
                 ended.store(true, SeqCst);
-                result
+                result.unwrap_or_else(|_| Err(io::Error::other("a thread of the mount panicked")))
             })?;
         Ok(Self {
             unmounter,

@@ -142,6 +142,47 @@ fn who_appends_writes_at_the_end_that_the_server_knows() {
 }
 
 #[test]
+fn a_file_that_grew_on_the_server_is_read_to_its_end() {
+    let Some(world) = World::new(Cache::CloseToOpen) else {
+        return;
+    };
+    let (served, here) = (world.files.join("grows"), world.here.join("grows"));
+    for text in ["one", "longer", "the longest"] {
+        fs::write(&served, text).unwrap();
+        assert_eq!(fs::read_to_string(&here).unwrap(), text);
+    }
+}
+
+#[test]
+fn the_mount_below_stays_when_the_one_above_goes() {
+    let Some(world) = World::new(Cache::CloseToOpen) else {
+        return;
+    };
+    fs::write(world.files.join("file"), "below").unwrap();
+    let above = mount(&world.client, &world.here, &odafs_mount::Options::default());
+    above.unwrap().unmount().unwrap();
+    assert_eq!(
+        fs::read_to_string(world.here.join("file")).unwrap(),
+        "below"
+    );
+}
+
+#[test]
+fn a_directory_is_removed_after_files_that_were_just_closed() {
+    let Some(world) = World::new(Cache::CloseToOpen) else {
+        return;
+    };
+    let dir = world.here.join("dir");
+    for _ in 0..60 {
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("file"), "x").unwrap();
+        fs::read(dir.join("file")).unwrap();
+        fs::remove_file(dir.join("file")).unwrap();
+        fs::remove_dir(&dir).unwrap();
+    }
+}
+
+#[test]
 fn a_busy_mount_is_detached_and_goes_on() {
     let Some(mut world) = World::new(Cache::CloseToOpen) else {
         return;
