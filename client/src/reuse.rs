@@ -19,14 +19,15 @@ thread_local! {
 impl BatchMemory {
     /// That of this thread; a batch within a batch gets a fresh one.
     pub fn take() -> Self {
-        BATCH.take()
+        // A thread that ends has none any more.
+        BATCH.try_with(Cell::take).unwrap_or_default()
     }
 
     /// For the thread's next batch.
     pub fn give_back(mut self) {
         self.parts.clear();
         self.ranges.clear();
-        BATCH.set(self);
+        let _ = BATCH.try_with(|batch| batch.set(self));
     }
 }
 

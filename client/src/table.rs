@@ -117,9 +117,10 @@ impl Table {
         let together = rows.chunks(TOGETHER);
         for (rows, out) in together.zip(out.chunks_mut(TOGETHER * self.row_bytes)) {
             // They borrow `out` for as long as the batch takes.
-            let mut requests: Vec<ReadRequest<'_>> = REQUESTS.take();
+            let mut requests: Vec<ReadRequest<'_>> =
+                REQUESTS.try_with(Cell::take).unwrap_or_default();
             let read = self.read(rows, out, &mut requests);
-            REQUESTS.set(reuse::emptied(requests));
+            let _ = REQUESTS.try_with(|kept| kept.set(reuse::emptied(requests)));
             read?;
         }
         Ok(())

@@ -106,6 +106,10 @@ impl Files {
         } else {
             offset
         };
+        // It leaves the set-user-id bits to us too: they do not outlast a write of somebody else.
+        if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
+            self.drop_set_id(inode)?;
+        }
         inode.unsynced.store(true, SeqCst);
         // Past its cache the kernel leaves it to us what O_SYNC promises.
         let stable = OFlags::from_bits_retain(flags as u32).contains(OFlags::DSYNC);
@@ -117,6 +121,27 @@ impl Files {
         inode.unsynced.store(true, SeqCst);
         inode.changes();
         written.map_err(errno)
+    }
+
+    /// A file that is executed as its owner or group is so no longer.
+    fn drop_set_id(&self, inode: &Inode) -> Result<(), Errno> {
+        const SET_USER: u32 = 0o4000;
+        const SET_GROUP: u32 = 0o2000;
+        const GROUP_EXECUTES: u32 = 0o10;
+        let mode = self.fs.getattr(&inode.handle).map_err(errno)?.mode;
+        let gone = match mode & GROUP_EXECUTES {
+            0 => SET_USER,
+            _ => SET_USER | SET_GROUP,
+        };
+        if mode & gone != 0 {
+            let changes = Changes {
+                mode: Some(mode & !gone),
+                ..Changes::default()
+            };
+            let set = self.fs.setattr(&inode.handle, &changes, None);
+            set.map_err(errno)?;
+        }
+        Ok(())
     }
 
     /// Brings what was written to stable storage. What failed is tried again by the next one. Whoever comes while another

@@ -53,16 +53,13 @@ impl Files {
         let dir = self.inode(dir)?;
         let wanted = OFlags::from_bits_retain(flags as u32);
         let entry = self.owned(request, &dir.handle, mode(bits), |changes| {
-            let how = if wanted.contains(OFlags::EXCL) {
-                Create::Guarded(*changes)
-            } else {
-                // The kernel saw no such name: another client may have made it since.
-                Create::Unchecked(Changes {
-                    size: wanted.contains(OFlags::TRUNC).then_some(0),
-                    ..*changes
-                })
-            };
-            self.fs.create(&dir.handle, name, &how)
+            self.fs
+                .create(&dir.handle, name, &Create::Guarded(*changes))
+        });
+        // Another client has made it since the kernel saw no such name: the kernel looks again, and opens it as any other file.
+        let entry = entry.map_err(|error| match error {
+            Errno::EEXIST if !wanted.contains(OFlags::EXCL) => Errno::ESTALE,
+            error => error,
         })?;
         let (inode, shown) = self.told(&entry);
         let (number, how) = self.opened_as(&inode, &entry.attributes, flags);
