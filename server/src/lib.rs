@@ -14,6 +14,7 @@
 
 pub mod mount3;
 pub mod nfs3;
+pub mod nfs4;
 pub mod odafs;
 pub mod portmap;
 mod process;
