@@ -11,7 +11,8 @@ use ipnet::IpNet;
 use odafs_common::page::PageSize;
 use odafs_fabric::ReadOrder;
 use odafs_server::config::{
-    Costs, Credits, Direct, RdmaConfig, RegistrationConfig, ServerConfig, Squash, Strategy,
+    Costs, Credits, Direct, MinorVersions, RdmaConfig, RegistrationConfig, ServerConfig, Squash,
+    Strategy,
 };
 use odafs_server::memory;
 use serde::{Deserialize, Deserializer};
@@ -83,6 +84,14 @@ pub struct ServeOptions {
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
     metrics: Option<SocketAddr>,
+    /// Minor versions of NFS 4 to serve beside version 3: of 4.0, 4.1 and 4.2, or off [default: all three]
+    #[arg(long, value_name = "4.N,...|off", value_delimiter = ',')]
+    nfs4: Vec<Nfs4Version>,
+    /// How long opens and locks of NFS version 4 live without a sign of their client, and how long clients have to reclaim
+    /// them after a restart, 10s to 1h [default: 90s]
+    #[arg(long, value_name = "TIME", value_parser = units::short_duration)]
+    #[serde(deserialize_with = "duration")]
+    lease: Option<Duration>,
     /// What must survive a restart is kept here [default: below /var/lib/odafs or $XDG_STATE_HOME/odafs]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
@@ -198,6 +207,42 @@ impl TryFrom<String> for Allow {
     }
 }
 
+/// What `--nfs4` says.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize)]
+enum Nfs4Version {
+    /// RFC 7530
+    #[value(name = "4.0")]
+    #[serde(rename = "4.0")]
+    Minor0,
+    /// RFC 8881
+    #[value(name = "4.1")]
+    #[serde(rename = "4.1")]
+    Minor1,
+    /// RFC 7862
+    #[value(name = "4.2")]
+    #[serde(rename = "4.2")]
+    Minor2,
+    /// None of them
+    #[serde(rename = "off")]
+    Off,
+}
+
+impl Nfs4Version {
+    fn all_of(named: &[Self]) -> Result<MinorVersions> {
+        if named.contains(&Self::Off) && named.len() > 1 {
+            bail!(Usage("--nfs4: name versions, or off alone".to_owned()));
+        }
+        Ok(named
+            .iter()
+            .fold(MinorVersions::NONE, |all, version| match version {
+                Self::Minor0 => all.with(0),
+                Self::Minor1 => all.with(1),
+                Self::Minor2 => all.with(2),
+                Self::Off => all,
+            }))
+    }
+}
+
 #[derive(Clone, Copy, ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum SquashName {
@@ -246,6 +291,12 @@ impl ServeOptions {
             rdma: self.rdma.or(file.rdma),
             verbs: self.verbs.or(file.verbs),
             metrics: self.metrics.or(file.metrics),
+            nfs4: if self.nfs4.is_empty() {
+                file.nfs4
+            } else {
+                self.nfs4
+            },
+            lease: self.lease.or(file.lease),
             state: self.state.or(file.state),
             cache: self.cache.or(file.cache),
             page: self.page.or(file.page),
@@ -325,6 +376,10 @@ impl ServeOptions {
                 .admitted
                 .extend(keys(path).context("--admit names a file of public keys, one a line")?);
         }
+        if !self.nfs4.is_empty() {
+            config.nfs4 = Nfs4Version::all_of(&self.nfs4)?;
+        }
+        config.lease = self.lease.unwrap_or(config.lease);
         config.state = self.state;
         config.export = self.export.unwrap_or(config.export);
         config.read_only = self.read_only;

@@ -3,7 +3,7 @@
 //! | wing | what lives there | what it may use |
 //! |---|---|---|
 //! | `process` | options, listeners, threads; everything wired together | all the others |
-//! | [`nfs3`], [`mount3`], [`odafs`], [`portmap`] | a protocol each: from the wire to the [`vfs`] and back, no more | [`rpc`], [`vfs`] |
+//! | [`nfs3`], [`nfs4`], [`mount3`], [`odafs`], [`portmap`] | a protocol each: from the wire to the [`vfs`] and back, no more | [`rpc`], [`vfs`] |
 //! | [`rpc`] | calls: who may call and as whom, repetitions, the pool, TCP | of [`vfs`] the caller and its effort, and counters |
 //! | [`vfs`] | the page cache, references, reads, writes and names; the order of a change | [`store`] |
 //! | [`store`] | what holds the files, and the state directory; the types that files are told in | nothing |

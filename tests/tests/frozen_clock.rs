@@ -55,6 +55,7 @@ impl House {
                 direct: Direct::OneSided,
                 ..ExportConfig::default()
             },
+            nfs4: None,
             sessions: SessionPolicy {
                 serving_uid: UID,
                 ..SessionPolicy::default()

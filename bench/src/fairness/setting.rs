@@ -152,6 +152,7 @@ impl Here {
         })?;
         let serving = Credential::of_this_process();
         let parts = Parts {
+            nfs4: None,
             store,
             arena: Arc::new(arena),
             export: ExportConfig {

@@ -1,3 +1,208 @@
-//! NFS version 4, minor versions 0 to 2 (RFC 7530, RFC 8881, RFC 7862).
+//! NFS version 4, minor versions 0 to 2 (RFC 7530, RFC 8881, RFC 7862): a file for each operation, or for a few that
+//! belong together.
+//!
+//! A call is a COMPOUND ([`compound`]): its operations run one after the other until one fails. Like every procedure it
+//! is tried at once on the thread that polls, where only operations that change nothing run; at the first that would
+//! block or change something it is given up, its slot given back, and it runs again from the start on the pool. What
+//! clients hold (client ids, sessions, opens, locks) is kept by [`state`], a core without IO.
+//!
+//! There are no callbacks, and so no delegations yet.
 
+mod access;
+mod attributes;
+mod clients;
+mod commit;
+mod compound;
+mod convert;
+mod create;
+mod getattr;
+mod link;
+mod lock;
+mod lookup;
+mod object;
+mod open;
+mod read;
+mod readdir;
+mod readlink;
+mod records;
+mod remove;
+mod rename;
+mod secinfo;
+mod sessions;
+mod setattr;
+mod space;
 pub mod state;
+#[cfg(test)]
+mod tests;
+mod verify;
+mod write;
+
+use odafs_common::wire::nfs4::{
+    Bitmap, MAX_MINOR_VERSION, OpCode, Operations, PROGRAM, Procedure, VERSION,
+};
+use odafs_common::wire::xdr::{Reader, Writer};
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::sync::{Arc, Mutex};
+
+use crate::rpc::drc::Repeats;
+use crate::rpc::{Admission, Answer, Call, Program};
+use crate::vfs::export::Export;
+
+use object::Tree;
+pub use records::Records;
+use state::{Limits, State};
+
+/// The most data of one READ or WRITE, in bytes.
+pub const DATA_BYTES_MAX: u32 = 1 << 20;
+/// The most operations of a compound.
+pub const OPERATIONS_MAX: u32 = 128;
+
+/// Which of the minor versions 0, 1 and 2 a server speaks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MinorVersions([bool; MAX_MINOR_VERSION as usize + 1]);
+
+impl MinorVersions {
+    /// None of them.
+    pub const NONE: Self = Self([false; MAX_MINOR_VERSION as usize + 1]);
+    /// All of them.
+    pub const ALL: Self = Self([true; MAX_MINOR_VERSION as usize + 1]);
+
+    /// These and `minor`; what is above 2 adds nothing.
+    #[must_use]
+    pub const fn with(mut self, minor: u32) -> Self {
+        if minor <= MAX_MINOR_VERSION {
+            self.0[minor as usize] = true;
+        }
+        self
+    }
+
+    /// Whether `minor` is one of them.
+    pub fn has(self, minor: u32) -> bool {
+        self.0.get(minor as usize).copied().unwrap_or(false)
+    }
+
+    /// Whether there is one.
+    pub fn any(self) -> bool {
+        self.0.contains(&true)
+    }
+}
+
+/// What a server of version 4 is put together from.
+pub struct Config {
+    /// What it speaks.
+    pub minors: MinorVersions,
+    /// How long state lives without a sign of its client.
+    pub lease: Nanos,
+    /// Greater with each start of the server.
+    pub boot: u32,
+    /// Who may reclaim what it had before this start, and where that is kept.
+    pub records: Records,
+}
+
+/// The lease unless another is asked for. A server that starts anew makes clients wait as long.
+pub const LEASE: Nanos = Nanos::from_secs(90);
+
+/// NFS version 4 of one export.
+pub struct Nfs4 {
+    export: Arc<Export>,
+    minors: MinorVersions,
+    tree: Tree,
+    /// The attributes that clients may ask for or set, by minor version.
+    supported: [Bitmap; MAX_MINOR_VERSION as usize + 1],
+    state: Mutex<State>,
+    records: Mutex<Records>,
+    /// Names the server, the same after a restart.
+    owner: Vec<u8>,
+    lease: Nanos,
+}
+
+impl Nfs4 {
+    /// For `export`.
+    pub fn new(export: Arc<Export>, mut config: Config) -> Self {
+        let limits = Limits {
+            lease: config.lease,
+            clients: 1 << 14,
+            sessions: 16,
+            states: 1 << 16,
+            slots: 64,
+            message_bytes: DATA_BYTES_MAX + (64 << 10),
+            cached_bytes: 8 << 10,
+            operations: OPERATIONS_MAX,
+        };
+        let reclaiming = config.records.take_reclaiming();
+        let state = State::new(limits, config.boot, clock::now(), reclaiming);
+        Self {
+            tree: Tree::new(&export.config().name, export.root()),
+            minors: config.minors,
+            lease: config.lease,
+            supported: std::array::from_fn(|minor| attributes::supported(minor as u32)),
+            state: Mutex::new(state),
+            records: Mutex::new(config.records),
+            owner: format!("odafs-{:016x}", export.store().number()).into_bytes(),
+            export,
+        }
+    }
+
+    /// Brings to stable storage who may reclaim, as far as that has changed.
+    fn keep_records(&self) {
+        let mut records = self.records.lock();
+        let changes = self.state.lock().take_records();
+        records.apply(changes);
+    }
+}
+
+impl Program for Nfs4 {
+    fn number(&self) -> u32 {
+        PROGRAM
+    }
+
+    fn version(&self) -> u32 {
+        VERSION
+    }
+
+    fn admission(&self, _procedure: u32) -> Admission {
+        Admission::Listed
+    }
+
+    /// Minor version 0 has no slots. The later ones remember replies by theirs.
+    fn repeats<'a>(&self, procedure: u32, arguments: Reader<'a>) -> Repeats<'a> {
+        let is_compound = procedure == Procedure::Compound.code();
+        match Operations::begin(arguments) {
+            Ok(operations) if is_compound && operations.header().minor_version == 0 => {
+                compound::repeats(operations)
+            }
+            _ => Repeats::Harmless,
+        }
+    }
+
+    fn may_sync(&self, _procedure: u32, arguments: Reader<'_>) -> bool {
+        let Ok(operations) = Operations::begin(arguments) else {
+            return false;
+        };
+        let mut codes = operations
+            .map_while(Result::ok)
+            .map(|operation| operation.code());
+        codes.any(|code| {
+            !matches!(
+                code,
+                OpCode::Sequence | OpCode::PutFileHandle | OpCode::PutRootFileHandle
+            ) && !compound::changes_nothing(code)
+        })
+    }
+
+    fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {
+        match Procedure::from_code(call.procedure) {
+            Some(Procedure::Compound) => compound::run(self, call, results),
+            _ => Answer::NoProcedure,
+        }
+    }
+
+    fn closed(&self, connection: u64) {
+        self.state.lock().connection_closed(connection);
+    }
+
+    fn tick(&self, now: Nanos) {
+        self.state.lock().tick(now);
+        self.keep_records();
+    }
+}

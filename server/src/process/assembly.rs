@@ -15,6 +15,7 @@ use odafs_nic::engine::{Engine, EngineConfig, RdmaCounters, Serves, Stopper};
 
 use crate::mount3::MountProgram;
 use crate::nfs3::Nfs3;
+use crate::nfs4::{self, Nfs4};
 use crate::odafs::{Odafs, SessionPolicy};
 use crate::portmap::{Port, Portmap};
 use crate::rpc::access::Access;
@@ -36,6 +37,8 @@ pub struct Parts {
     pub export: ExportConfig,
     /// Sessions.
     pub sessions: SessionPolicy,
+    /// NFS version 4; `None`: not served.
+    pub nfs4: Option<nfs4::Config>,
     /// Who may call.
     pub access: Access,
     /// What one-sided clients check; without it none is granted one-sided access.
@@ -85,6 +88,7 @@ impl Assembly {
             &export,
             parts.access,
             parts.sessions,
+            parts.nfs4,
             parts.port,
             parts.offload,
         ));
@@ -107,8 +111,9 @@ impl Assembly {
 
     fn start_observer(&mut self) -> io::Result<()> {
         let (export, stopping) = (Arc::clone(&self.export), Arc::clone(&self.stopping));
+        let service = Arc::clone(&self.service);
         let observer = thread::Builder::new().name("odafs-observer".to_owned());
-        self.observer = Some(observer.spawn(move || observe(&export, &stopping))?);
+        self.observer = Some(observer.spawn(move || observe(&export, &service, &stopping))?);
         Ok(())
     }
 
@@ -215,6 +220,7 @@ fn service(
     export: &Arc<Export>,
     access: Access,
     sessions: SessionPolicy,
+    nfs4: Option<nfs4::Config>,
     port: Port,
     offload: bool,
 ) -> Service {
@@ -224,6 +230,9 @@ fn service(
         Box::new(MountProgram::new(Arc::clone(export), Arc::clone(&access))),
         Box::new(Odafs::new(Arc::clone(export), sessions)),
     ];
+    if let Some(config) = nfs4 {
+        programs.push(Box::new(Nfs4::new(Arc::clone(export), config)));
+    }
     let told: Vec<(u32, u32)> = programs
         .iter()
         .map(|program| (program.number(), program.version()))
@@ -238,7 +247,7 @@ fn service(
 }
 
 /// The observer: outside changes as they are reported, and every second what nobody reports.
-fn observe(export: &Export, stopping: &AtomicBool) {
+fn observe(export: &Export, service: &Service, stopping: &AtomicBool) {
     let mut next_tick = clock::now() + TICK;
     while !stopping.load(Ordering::Acquire) {
         change::observe(export, OBSERVED);
@@ -246,6 +255,7 @@ fn observe(export: &Export, stopping: &AtomicBool) {
         if now >= next_tick {
             next_tick = now + TICK;
             export.tick(now);
+            service.tick(now);
             change::check_unwatched(export);
         }
     }

@@ -1,13 +1,16 @@
 //! The options of a server, as those of `odafs serve`.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ipnet::IpNet;
 use odafs_common::page::PageSize;
 use odafs_common::session::PublicKey;
 use odafs_fabric::ReadOrder;
 
+pub use crate::nfs4::MinorVersions;
 pub use crate::odafs::Grantee;
 pub use crate::rpc::access::Squash;
 pub use crate::vfs::export::Direct;
@@ -23,6 +26,11 @@ pub struct ServerConfig {
     pub export: String,
     /// Address for NFS, MOUNT and portmapper over TCP; `None`: not served.
     pub nfs: Option<SocketAddr>,
+    /// The minor versions of NFS 4 that are served beside version 3, on all listeners; all of them by default.
+    pub nfs4: MinorVersions,
+    /// How long opens and locks of NFS version 4 live without a sign of their client, and how long clients have to
+    /// reclaim them after a restart; 90 s by default.
+    pub lease: Duration,
     /// Address for iWARP over TCP: RPC-over-RDMA and direct reads; `None`: not served.
     pub rdma: Option<SocketAddr>,
     /// Path of the shared-memory fabric's Unix socket; `None`: not served.
@@ -72,7 +80,7 @@ pub struct ServerConfig {
     pub offload: bool,
     /// How long an engine polls in vain before it sleeps, and how long a thread of NFS over TCP polls for the next
     /// call of a connection that makes one after the other. 50 us by default.
-    pub spin: std::time::Duration,
+    pub spin: Duration,
 }
 
 impl ServerConfig {
@@ -82,6 +90,8 @@ impl ServerConfig {
             directory: directory.into(),
             export: "/".to_owned(),
             nfs: None,
+            nfs4: MinorVersions::ALL,
+            lease: crate::nfs4::LEASE.duration(),
             rdma: None,
             shm: None,
             // Room for 1,000 clients of one user.
@@ -105,7 +115,7 @@ impl ServerConfig {
             rpc_rdma: RdmaConfig::default(),
             workers: 8,
             offload: false,
-            spin: std::time::Duration::from_micros(50),
+            spin: Duration::from_micros(50),
         }
     }
 
@@ -136,9 +146,23 @@ impl ServerConfig {
                 if self.workers == 0 { "few" } else { "many" }
             ));
         }
+        if !LEASES.contains(&self.lease) {
+            return Err(format!(
+                "a lease of {:?} is too {}: name 10s to 1h with --lease",
+                self.lease,
+                if self.lease < *LEASES.start() {
+                    "short"
+                } else {
+                    "long"
+                }
+            ));
+        }
         Ok(())
     }
 }
+
+/// Clients renew a lease twice in its time, and wait as long after a restart.
+const LEASES: RangeInclusive<Duration> = Duration::from_secs(10)..=Duration::from_secs(3600);
 
 /// Fewest pages of a cache.
 const FRAMES_MIN: u64 = 64;

@@ -15,6 +15,7 @@ use odafs_nic::calls::Transport;
 use odafs_nic::engine::EngineConfig;
 use odafs_nic::nic::NicConfig;
 
+use crate::nfs4;
 use crate::odafs::SessionPolicy;
 use crate::portmap::Port;
 use crate::process::assembly::{Assembly, Parts};
@@ -105,9 +106,11 @@ pub struct Server {
     tcp: Option<TcpServer>,
     metrics: Option<MetricsServer>,
     assembly: Assembly,
-    _state: StateDir,
+    _state: Arc<StateDir>,
 }
 
+/// In the state directory: which clients of NFS version 4 may reclaim what they held.
+const NFS4_CLIENTS: &str = "nfs4-clients";
 /// Threads that serve connections over TCP.
 const TCP_THREADS: usize = 2;
 
@@ -134,7 +137,7 @@ impl Server {
         if let Some(available) = memory::available().filter(|there| there.bytes < asked) {
             return Err(StartError::Memory { asked, available });
         }
-        let state = StateDir::open(config.state.as_deref(), &config.directory)?;
+        let state = Arc::new(StateDir::open(config.state.as_deref(), &config.directory)?);
         // We hold the lock: whoever held it before is dead, or its mappings soon will be worth nothing. Nothing
         // is accepted before that.
         let life = trying(
@@ -253,9 +256,31 @@ fn store(config: &ServerConfig, state: &StateDir) -> io::Result<Arc<dyn Store>> 
     Ok(Arc::new(LocalStore::open(path, state, options)?))
 }
 
+/// NFS version 4, if any of it is served.
+fn version_4(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<Option<nfs4::Config>> {
+    if !config.nfs4.any() {
+        return Ok(None);
+    }
+    let keeper = Arc::clone(state);
+    let keep = move |text: &str| {
+        let kept = keeper.replace(NFS4_CLIENTS, text.as_bytes());
+        kept.map_err(io::Error::other)
+    };
+    let text = match std::fs::read_to_string(state.path().join(NFS4_CLIENTS)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read?,
+    };
+    Ok(Some(nfs4::Config {
+        minors: config.nfs4,
+        lease: config.lease.into(),
+        boot: state.life() as u32,
+        records: nfs4::Records::read(&text, keep),
+    }))
+}
+
 fn parts(
     config: &ServerConfig,
-    state: &StateDir,
+    state: &Arc<StateDir>,
     store: Arc<dyn Store>,
     life: LifeWord,
     port: Port,
@@ -287,8 +312,13 @@ fn parts(
     if config.insecure {
         access = access.on_any_port();
     }
+    let nfs4 = trying(
+        format!("read {NFS4_CLIENTS} in {}", state.path().display()),
+        version_4(config, state),
+    )?;
     Ok(Parts {
         store,
+        nfs4,
         arena: Arc::new(arena),
         export: ExportConfig {
             name: config.export.clone(),

@@ -18,6 +18,7 @@ use odafs_common::rpcrdma::binding;
 use odafs_common::wire::rpc::{self, Auth, AuthStat, CallHeader};
 use odafs_common::wire::xdr::{Apart, Encode, Reader, Writer, XdrError, padding};
 use odafs_fabric::Peer;
+use odafs_fabric::clock::Nanos;
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicU64, Ordering};
@@ -99,6 +100,11 @@ pub trait Program: Send + Sync {
     /// The connection with this number is gone.
     fn closed(&self, connection: u64) {
         let _ = connection;
+    }
+
+    /// A second or so has passed.
+    fn tick(&self, now: Nanos) {
+        let _ = now;
     }
 }
 
@@ -192,6 +198,13 @@ impl Service {
     /// Who may call.
     pub fn access(&self) -> &Arc<Access> {
         &self.0.access
+    }
+
+    /// To be called every second or so.
+    pub fn tick(&self, now: Nanos) {
+        for program in &self.0.programs {
+            program.tick(now);
+        }
     }
 
     /// Calls so far.

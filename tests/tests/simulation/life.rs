@@ -63,6 +63,7 @@ impl Life {
                 },
                 ..ExportConfig::default()
             },
+            nfs4: None,
             sessions: SessionPolicy {
                 life: number,
                 serving_uid: UID,

@@ -180,6 +180,12 @@ impl<'w, 'v> ResultWriter<'w, 'v> {
         }
     }
 
+    /// The last result, from its status on.
+    pub fn result(&mut self) -> &[u8] {
+        let result = self.w.written(self.last);
+        &result[4.min(result.len())..]
+    }
+
     /// Bytes of the reply so far, from the status of the compound on.
     pub fn bytes(&self) -> usize {
         self.w.position() - self.start

@@ -1,0 +1,43 @@
+//! Clients of minor version 0 (RFC 7530, sections 16.30, 16.33, 16.34 and 16.37).
+
+use odafs_common::wire::nfs4::{
+    Operation, ResultWriter, SetClientIdFailed, SetClientIdResult, Status,
+};
+
+use super::compound::{Compound, Done};
+use super::state::Principal;
+
+pub(super) fn run(
+    c: &mut Compound<'_>,
+    operation: &Operation<'_>,
+    w: &mut ResultWriter<'_, '_>,
+) -> Done<Status> {
+    use Operation as O;
+    let code = operation.code();
+    let who = Principal(c.who.uid);
+    let mut state = c.server.state.lock();
+    match operation {
+        O::SetClientId(arguments) => {
+            let result: SetClientIdResult<'_> =
+                state
+                    .set_client_id(c.now, who, arguments)
+                    .map_err(|status| match status {
+                        // The address that is asked for is the client's own business.
+                        Status::ClidInUse => SetClientIdFailed::InUse(arguments.callback.address),
+                        status => SetClientIdFailed::Other(status),
+                    });
+            w.push(code, &result);
+            return Ok(match result {
+                Ok(_) => Status::Ok,
+                Err(SetClientIdFailed::InUse(_)) => Status::ClidInUse,
+                Err(SetClientIdFailed::Other(status)) => status,
+            });
+        }
+        O::SetClientIdConfirm(confirm) => state.confirm_client_id(c.now, who, confirm)?,
+        O::Renew(client) => state.renew(c.now, *client)?,
+        O::ReleaseLockOwner(owner) => state.release_lock_owner(c.now, owner)?,
+        _ => return Err(Status::ServerFault.into()),
+    }
+    w.push(code, &Ok::<_, Status>(()));
+    Ok(Status::Ok)
+}

@@ -1,0 +1,694 @@
+//! COMPOUND: operations one after the other until one fails (RFC 7530, section 15.2; RFC 8881, section 16.2).
+
+use odafs_common::wire::nfs4::{OpCode, Operation, Operations, ResultWriter, StateId, Status};
+use odafs_common::wire::xdr::{Encode, Writer};
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::memory::Gather;
+use odafs_fabric::sync::Arc;
+use odafs_nic::calls::Placed;
+
+use super::object::{Handle, Object, Tree};
+use super::state::{Sender, Sequenced, Slot, Turn};
+use super::{
+    Nfs4, OPERATIONS_MAX, access, clients, commit, create, getattr, link, lock, lookup, open, read,
+    readdir, readlink, remove, rename, secinfo, sessions, setattr, space, verify, write,
+};
+use crate::rpc::drc::Repeats;
+use crate::rpc::{Answer, Call};
+use crate::vfs::attributes::{attributes as attributes_of, attributes_at_hand};
+use crate::vfs::export::Export;
+use crate::vfs::file::File;
+use crate::vfs::read::Effort;
+use crate::vfs::{self, Attributes, Credential, FileType, ObjectId};
+
+/// What is in a reply besides the results, in bytes: the header of an RPC reply, and something to spare.
+const REPLY_OVERHEAD_BYTES: usize = 64;
+
+/// Why an operation has no result of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// It would have to wait, or change something, and [`Effort::ResidentOnly`] is all that it may do.
+    Blocks,
+    /// It failed with this status and says nothing more.
+    Status(Status),
+}
+
+impl From<Status> for Stop {
+    fn from(status: Status) -> Self {
+        Self::Status(status)
+    }
+}
+
+/// What an operation came to.
+pub(super) type Done<T> = Result<T, Stop>;
+/// The status of an operation whose result has been written.
+type Written = Done<Status>;
+
+/// A file handle and the stateid that goes with it (RFC 8881, section 16.2.3.1.2).
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    object: Option<Object>,
+    state: Option<StateId>,
+}
+
+/// A compound under way.
+pub(super) struct Compound<'a> {
+    pub server: &'a Nfs4,
+    pub export: &'a Export,
+    pub who: Credential,
+    pub effort: Effort,
+    pub minor: u32,
+    pub connection: u64,
+    pub now: Nanos,
+    /// Whose stateids and owners are meant.
+    pub sender: Sender,
+    /// Bytes of data that may go ahead of the reply instead of into it.
+    pub placement: Option<u32>,
+    /// Those that do.
+    pub placed: Option<Placed>,
+    apart: Option<Gather<'a>>,
+    current: Place,
+    saved: Place,
+    /// The longest reply, in bytes from the status of the compound on.
+    room: usize,
+}
+
+/// Runs a compound.
+pub(super) fn run<'a>(server: &'a Nfs4, call: Call<'a>, results: &mut Writer<'_>) -> Answer {
+    let bytes = call.arguments.rest().len() + call.apart.as_ref().map_or(0, Gather::len);
+    let mut operations = match Operations::begin(call.arguments) {
+        Ok(operations) => operations,
+        Err(error) => return Answer::Garbage(error),
+    };
+    let header = *operations.header();
+    if !server.minors.has(header.minor_version) {
+        ResultWriter::begin(results, header.tag).finish(Status::MinorVersMismatch);
+        return Answer::Replied;
+    }
+    let room = call.caller.reply_bytes_max as usize;
+    let mut compound = Compound {
+        server,
+        export: &server.export,
+        who: call.who,
+        effort: call.effort,
+        minor: header.minor_version,
+        connection: call.caller.connection,
+        now: clock::now(),
+        sender: Sender::Named,
+        placement: call.caller.placement,
+        placed: None,
+        apart: call.apart,
+        current: Place::default(),
+        saved: Place::default(),
+        room: room.saturating_sub(REPLY_OVERHEAD_BYTES),
+    };
+    let start = results.position();
+    let mut w = ResultWriter::begin(results, header.tag);
+    let slot = match compound.enter(&mut operations, bytes, &mut w) {
+        Ok(Entered::With(slot)) => slot,
+        Ok(Entered::Replayed(reply)) => {
+            drop(w);
+            results.truncate(start);
+            results.opaque_fixed(&reply);
+            return Answer::Replied;
+        }
+        Err(Stop::Status(status)) => {
+            w.finish(status);
+            return Answer::Replied;
+        }
+        Err(Stop::Blocks) => return Answer::Blocks,
+    };
+    let status = compound.all(operations, slot.as_ref(), &mut w);
+    let Compound { placed, .. } = compound;
+    match (status, slot) {
+        (None, slot) => {
+            if let Some(slot) = slot {
+                server.state.lock().abandon(&slot);
+            }
+            return Answer::Blocks;
+        }
+        (Some(status), slot) => {
+            w.finish(status);
+            if call.effort == Effort::MayBlock {
+                server.keep_records();
+            }
+            if let Some(mut slot) = slot {
+                // What went another way cannot be sent again from memory.
+                slot.cache &= placed.is_none();
+                let reply = &*results.written(start);
+                server.state.lock().finish(&slot, reply);
+            }
+        }
+    }
+    placed.map_or(Answer::Replied, Answer::Placed)
+}
+
+/// How the first operation of a compound was taken.
+enum Entered {
+    /// With a slot, or without a session.
+    With(Option<Slot>),
+    /// The compound was executed before, with this reply.
+    Replayed(Arc<[u8]>),
+}
+
+impl Compound<'_> {
+    /// Takes SEQUENCE, with which compounds of 4.1 and later begin, and writes its result. Where that fails, the result is
+    /// written too.
+    fn enter(
+        &mut self,
+        operations: &mut Operations<'_>,
+        bytes: usize,
+        w: &mut ResultWriter<'_, '_>,
+    ) -> Done<Entered> {
+        if self.minor == 0 || operations.left() == 0 {
+            return Ok(Entered::With(None));
+        }
+        let mut ahead = operations.clone();
+        let first = match ahead.next() {
+            Some(Ok(operation)) => operation,
+            // It fails by itself.
+            _ => return Ok(Entered::With(None)),
+        };
+        let code = first.code();
+        let count = operations.header().operations;
+        let Operation::Sequence(arguments) = first else {
+            let refusal = match (sessions::need_none(code), count) {
+                (true, 1) => return Ok(Entered::With(None)),
+                (true, _) => Status::NotOnlyOp,
+                (false, _) => Status::OpNotInSession,
+            };
+            w.fail(code, refusal);
+            return Err(refusal.into());
+        };
+        *operations = ahead;
+        let mut state = self.server.state.lock();
+        let taken = state.sequence(self.now, self.connection, &arguments, bytes, count);
+        drop(state);
+        match taken {
+            Ok(Sequenced::Execute(slot, ok)) => {
+                self.sender = Sender::Client(slot.client);
+                let room = slot.reply_bytes as usize;
+                self.room = self.room.min(room.saturating_sub(REPLY_OVERHEAD_BYTES));
+                w.push(code, &Ok::<_, Status>(ok));
+                Ok(Entered::With(Some(slot)))
+            }
+            Ok(Sequenced::Replay(reply)) => Ok(Entered::Replayed(reply)),
+            Err(status) => {
+                w.fail(code, status);
+                Err(status.into())
+            }
+        }
+    }
+
+    /// Runs what is left: the status of the last operation, or `None`, which is to give up and come again.
+    fn all(
+        &mut self,
+        operations: Operations<'_>,
+        slot: Option<&Slot>,
+        w: &mut ResultWriter<'_, '_>,
+    ) -> Option<Status> {
+        let kept = slot.filter(|slot| slot.cache);
+        let kept =
+            kept.map(|slot| (slot.cached_bytes as usize).saturating_sub(REPLY_OVERHEAD_BYTES));
+        let mut last = Status::Ok;
+        for (count, operation) in operations.enumerate() {
+            let operation = match operation {
+                Ok(operation) => operation,
+                Err(bad) => {
+                    w.fail(bad.code(), bad.status());
+                    return Some(bad.status());
+                }
+            };
+            let code = operation.code();
+            if self.effort == Effort::ResidentOnly && !changes_nothing(code) {
+                return None;
+            }
+            if count >= OPERATIONS_MAX as usize {
+                w.fail(code, Status::Resource);
+                return Some(Status::Resource);
+            }
+            last = match self.one(operation, w) {
+                Ok(status) => status,
+                Err(Stop::Blocks) => return None,
+                Err(Stop::Status(status)) => {
+                    w.fail(code, status);
+                    status
+                }
+            };
+            let too_big = match kept {
+                Some(kept) if w.bytes() > kept => Some(Status::RepTooBigToCache),
+                _ if w.bytes() > self.room && self.minor == 0 => Some(Status::Resource),
+                _ if w.bytes() > self.room => Some(Status::RepTooBig),
+                _ => None,
+            };
+            if let Some(status) = too_big {
+                w.take_back();
+                w.fail(code, status);
+                self.placed = None;
+                last = status;
+            }
+            if last != Status::Ok {
+                break;
+            }
+        }
+        Some(last)
+    }
+
+    /// Runs one operation and writes its result, but where that is a status alone.
+    fn one(&mut self, operation: Operation<'_>, w: &mut ResultWriter<'_, '_>) -> Written {
+        use Operation as O;
+        let code = operation.code();
+        match operation {
+            O::PutFileHandle(handle) => {
+                let object = self.object_of(handle.0)?;
+                self.set_current(object);
+                plain(w, code, ())
+            }
+            O::PutRootFileHandle | O::PutPublicFileHandle => {
+                self.set_current(self.server.tree.root());
+                plain(w, code, ())
+            }
+            O::GetFileHandle => {
+                let handle = self.handle(self.object()?);
+                plain(w, code, odafs_common::wire::nfs4::FileHandle(&handle))
+            }
+            O::SaveFileHandle => {
+                self.object()?;
+                self.saved = self.current;
+                plain(w, code, ())
+            }
+            O::RestoreFileHandle => {
+                if self.saved.object.is_none() {
+                    // RFC 8881 has dropped the status of its own (section 18.27).
+                    let missing = [Status::RestoreFh, Status::NoFileHandle];
+                    return Err(missing[usize::from(self.minor > 0)].into());
+                }
+                self.current = self.saved;
+                plain(w, code, ())
+            }
+            O::GetAttributes(arguments) => getattr::getattr(self, &arguments, w),
+            O::Access(arguments) => {
+                let granted = access::access(self, arguments)?;
+                plain(w, code, granted)
+            }
+            O::Lookup(name) => {
+                lookup::lookup(self, name)?;
+                plain(w, code, ())
+            }
+            O::LookupParent => {
+                lookup::parent(self)?;
+                plain(w, code, ())
+            }
+            O::Read(arguments) => read::read(self, &arguments, w),
+            O::ReadPlus(arguments) => read::read_plus(self, &arguments, w),
+            O::ReadDir(arguments) => readdir::readdir(self, &arguments, w),
+            O::ReadLink => readlink::readlink(self, w),
+            O::Verify(theirs) => {
+                verify::verify(self, &theirs, true)?;
+                plain(w, code, ())
+            }
+            O::VerifyNot(theirs) => {
+                verify::verify(self, &theirs, false)?;
+                plain(w, code, ())
+            }
+            O::Write(arguments) => {
+                let written = write::write(self, &arguments)?;
+                plain(w, code, written)
+            }
+            O::Commit(_) => {
+                let committed = commit::commit(self)?;
+                plain(w, code, committed)
+            }
+            O::SetAttributes(arguments) => {
+                let result = setattr::setattr(self, &arguments);
+                w.push(code, &result);
+                Ok(result.status)
+            }
+            O::Create(arguments) => {
+                let made = create::create(self, &arguments)?;
+                plain(w, code, made)
+            }
+            O::Link(name) => {
+                let change = link::link(self, name)?;
+                plain(w, code, change)
+            }
+            O::Remove(name) => {
+                let change = remove::remove(self, name)?;
+                plain(w, code, change)
+            }
+            O::Rename(arguments) => {
+                let changes = rename::rename(self, &arguments)?;
+                plain(w, code, changes)
+            }
+            O::SecInfo(name) => {
+                let flavors = secinfo::of_name(self, name)?;
+                plain(w, code, flavors)
+            }
+            O::SecInfoNoName(style) => {
+                let flavors = secinfo::of_place(self, style)?;
+                plain(w, code, flavors)
+            }
+            O::Open(..)
+            | O::OpenConfirm(..)
+            | O::OpenDowngrade(..)
+            | O::Close(..)
+            | O::Lock(..)
+            | O::Unlock(..) => self.in_turn(&operation, w),
+            O::LockTest(arguments) => lock::test(self, &arguments, w),
+            O::Seek(arguments) => {
+                let found = space::seek(self, &arguments)?;
+                plain(w, code, found)
+            }
+            O::IoAdvise(arguments) => {
+                let taken = space::advise(self, &arguments)?;
+                plain(w, code, taken)
+            }
+            O::ExchangeId(..)
+            | O::CreateSession(..)
+            | O::DestroySession(..)
+            | O::DestroyClientId(..)
+            | O::BindConnection(..)
+            | O::BackchannelCtl(..)
+            | O::ReclaimComplete(..)
+            | O::FreeStateId(..)
+            | O::TestStateId(..)
+            | O::Sequence(..) => sessions::run(self, &operation, w),
+            O::SetClientId(..)
+            | O::SetClientIdConfirm(..)
+            | O::Renew(..)
+            | O::ReleaseLockOwner(..) => clients::run(self, &operation, w),
+            // There are no delegations, named attributes, holes to make or copies.
+            O::DelegationReturn(..) => Err(Status::BadStateId.into()),
+            O::WantDelegation(..)
+            | O::GetDirDelegation(..)
+            | O::DelegationPurge(..)
+            | O::OpenAttributeDirectory(..)
+            | O::Allocate(..)
+            | O::Deallocate(..)
+            | O::Clone(..)
+            | O::Copy(..)
+            | O::CopyNotify(..)
+            | O::OffloadCancel(..)
+            | O::OffloadStatus(..)
+            | O::WriteSame(..)
+            | O::GetXattr(..)
+            | O::SetXattr(..)
+            | O::ListXattrs(..)
+            | O::RemoveXattr(..) => Err(Status::NotSupp.into()),
+        }
+    }
+
+    /// Runs an operation that minor version 0 counts by its owner: what was executed before is answered again. The file of
+    /// an OPEN is remembered with its result, since the operations behind it go on with that.
+    fn in_turn(&mut self, operation: &Operation<'_>, w: &mut ResultWriter<'_, '_>) -> Written {
+        if self.minor > 0 {
+            return self.stateful(operation, w);
+        }
+        let code = operation.code();
+        match self.turn(operation)? {
+            Turn::Replay(kept) => {
+                let Some((file, result)) = kept.split_first_chunk::<16>() else {
+                    return Err(Status::ServerFault.into());
+                };
+                let number = u128::from_be_bytes(*file);
+                if number != 0 {
+                    self.set_current(Object::Real(ObjectId {
+                        ino: (number >> 64) as u64,
+                        generation: number as u64,
+                    }));
+                }
+                w.start(code).opaque_fixed(result);
+                let status = result
+                    .first_chunk::<4>()
+                    .map(|code| u32::from_be_bytes(*code));
+                Ok(status.and_then(Status::from_code).unwrap_or(Status::Ok))
+            }
+            Turn::Execute(turn) => {
+                let status = match self.stateful(operation, w) {
+                    Ok(status) => status,
+                    Err(Stop::Status(status)) => {
+                        w.fail(code, status);
+                        status
+                    }
+                    Err(Stop::Blocks) => Status::Delay,
+                };
+                let file = match self.current.object {
+                    Some(Object::Real(file)) if code == OpCode::Open && status == Status::Ok => {
+                        u128::from(file.ino) << 64 | u128::from(file.generation)
+                    }
+                    _ => 0,
+                };
+                let kept = [&file.to_be_bytes(), w.result()].concat();
+                self.server.state.lock().end_turn(turn, status, &kept);
+                Ok(status)
+            }
+        }
+    }
+
+    fn turn(&mut self, operation: &Operation<'_>) -> Done<Turn> {
+        use odafs_common::wire::nfs4::Locker;
+        let (state, sequence) = match operation {
+            Operation::Open(open) => {
+                let mut state = self.server.state.lock();
+                return Ok(state.owner_turn(self.now, &open.owner, open.sequence)?);
+            }
+            Operation::OpenConfirm(confirm) => (confirm.state, confirm.sequence),
+            Operation::OpenDowngrade(downgrade) => (downgrade.state, downgrade.sequence),
+            Operation::Close(close) => (close.state, close.sequence),
+            Operation::Unlock(unlock) => (unlock.lock, unlock.sequence),
+            Operation::Lock(lock) => match &lock.locker {
+                Locker::New(new) => (new.open, new.open_sequence),
+                Locker::Existing(existing) => (existing.lock, existing.lock_sequence),
+            },
+            _ => return Err(Status::ServerFault.into()),
+        };
+        let mut machine = self.server.state.lock();
+        Ok(machine.state_turn(self.now, &state, sequence)?)
+    }
+
+    fn stateful(&mut self, operation: &Operation<'_>, w: &mut ResultWriter<'_, '_>) -> Written {
+        let code = operation.code();
+        match operation {
+            Operation::Open(arguments) => {
+                let opened = open::open(self, arguments)?;
+                plain(w, code, opened)
+            }
+            Operation::OpenConfirm(arguments) => {
+                let state = open::confirm(self, arguments)?;
+                plain(w, code, state)
+            }
+            Operation::OpenDowngrade(arguments) => {
+                let state = open::downgrade(self, arguments)?;
+                plain(w, code, state)
+            }
+            Operation::Close(arguments) => {
+                let state = open::close(self, arguments)?;
+                plain(w, code, state)
+            }
+            Operation::Lock(arguments) => lock::lock(self, arguments, w),
+            Operation::Unlock(arguments) => {
+                let state = lock::unlock(self, arguments)?;
+                plain(w, code, state)
+            }
+            _ => Err(Status::ServerFault.into()),
+        }
+    }
+}
+
+/// What operations work with.
+impl<'a> Compound<'a> {
+    /// What the current file handle stands for.
+    pub fn object(&self) -> Done<Object> {
+        self.current.object.ok_or(Status::NoFileHandle.into())
+    }
+
+    /// The current object, which must be of the export. The pseudo file system takes no changes.
+    pub fn real(&self) -> Done<ObjectId> {
+        match self.object()? {
+            Object::Real(object) => Ok(object),
+            Object::Pseudo(_) => Err(Status::RoFs.into()),
+        }
+    }
+
+    /// The saved object, which must be of the export.
+    pub fn saved_real(&self) -> Done<ObjectId> {
+        match self.saved.object {
+            Some(Object::Real(object)) => Ok(object),
+            Some(Object::Pseudo(_)) => Err(Status::XDev.into()),
+            None => Err(Status::NoFileHandle.into()),
+        }
+    }
+
+    /// Goes on with another object, without a stateid.
+    pub fn set_current(&mut self, object: Object) {
+        self.current = Place {
+            object: Some(object),
+            state: None,
+        };
+    }
+
+    /// There is no current object any more (RFC 8881, section 2.6.3.1.1.8).
+    pub fn drop_current(&mut self) {
+        self.current = Place::default();
+    }
+
+    /// Gives the current object a stateid, and gives it back.
+    pub fn set_state(&mut self, state: StateId) -> StateId {
+        self.current.state = Some(state);
+        state
+    }
+
+    /// The stateid that a client means.
+    pub fn state(&self, given: StateId) -> Done<StateId> {
+        if self.minor > 0 && given == StateId::CURRENT {
+            return self.current.state.ok_or(Status::BadStateId.into());
+        }
+        Ok(given)
+    }
+
+    /// The operation may wait from here on.
+    pub fn may_block(&self) -> Done<()> {
+        match self.effort {
+            Effort::ResidentOnly => Err(Stop::Blocks),
+            Effort::MayBlock => Ok(()),
+        }
+    }
+
+    fn object_of(&self, handle: &[u8]) -> Done<Object> {
+        if let Some(directory) = self.server.tree.find(handle) {
+            return Ok(directory);
+        }
+        Ok(Object::Real(self.export.resolve(handle, self.effort)?))
+    }
+
+    /// What a client keeps to name an object.
+    pub fn handle(&self, object: Object) -> Handle {
+        match object {
+            Object::Pseudo(depth) => Tree::handle(depth),
+            Object::Real(object) => Handle::Real(self.export.handle(object)),
+        }
+    }
+
+    /// Attributes of an object of the export, with whatever effort is allowed.
+    pub fn attributes(&self, object: ObjectId) -> Done<Attributes> {
+        let found = match self.effort {
+            Effort::ResidentOnly => attributes_at_hand(self.export, object).ok_or(Stop::Blocks)?,
+            Effort::MayBlock => attributes_of(self.export, object),
+        };
+        Ok(found?)
+    }
+
+    /// The live file that the current file handle stands for, which must be a regular one.
+    pub fn file(&self) -> Done<Arc<File>> {
+        let object = match self.object()? {
+            Object::Real(object) => object,
+            Object::Pseudo(_) => return Err(Status::IsDir.into()),
+        };
+        if let Some(file) = self.export.live(object) {
+            return Ok(file);
+        }
+        self.may_block()?;
+        match self.export.file(object) {
+            Ok(file) => Ok(file),
+            Err(vfs::Status::Inval) => Err(self.not_a_file(self.attributes(object)?.kind).into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The status for what takes regular files alone.
+    pub fn not_a_file(&self, kind: FileType) -> Status {
+        match kind {
+            FileType::Directory => Status::IsDir,
+            FileType::Symlink => Status::Symlink,
+            _ if self.minor > 0 => Status::WrongType,
+            _ => Status::Inval,
+        }
+    }
+
+    /// The status for what takes directories alone; `None` for a directory.
+    pub fn not_a_directory(&self, object: ObjectId) -> Option<Status> {
+        match attributes_of(self.export, object).ok()?.kind {
+            FileType::Directory => None,
+            FileType::Symlink => Some(Status::Symlink),
+            _ => Some(Status::NotDir),
+        }
+    }
+
+    /// The payload of a WRITE, wherever it came.
+    pub fn payload<'p>(&self, decoded: &'p [u8]) -> Gather<'p>
+    where
+        'a: 'p,
+    {
+        match &self.apart {
+            Some(apart) => apart.clone(),
+            None => decoded.into(),
+        }
+    }
+
+    /// Bytes that a result may still take.
+    pub fn room(&self, w: &ResultWriter<'_, '_>) -> usize {
+        self.room.saturating_sub(w.bytes())
+    }
+
+    /// Bounds that the pool has for directories and the like.
+    pub fn supported(&self) -> &odafs_common::wire::nfs4::Bitmap {
+        &self.server.supported[self.minor as usize]
+    }
+}
+
+/// Writes a successful result.
+fn plain(w: &mut ResultWriter<'_, '_>, code: OpCode, body: impl Encode) -> Written {
+    w.push(code, &Ok::<_, Status>(body));
+    Ok(Status::Ok)
+}
+
+/// Whether an operation changes nothing, so that it may run on the thread that polls, and run again.
+pub(super) fn changes_nothing(code: OpCode) -> bool {
+    use OpCode as C;
+    matches!(
+        code,
+        C::PutFileHandle
+            | C::PutRootFileHandle
+            | C::PutPublicFileHandle
+            | C::GetFileHandle
+            | C::SaveFileHandle
+            | C::RestoreFileHandle
+            | C::GetAttributes
+            | C::Access
+            | C::Lookup
+            | C::Read
+            | C::ReadPlus
+            | C::Renew
+            | C::TestStateId
+    )
+}
+
+/// What a repetition of a compound of minor version 0 would do.
+pub(super) fn repeats<'a>(operations: Operations<'a>) -> Repeats<'a> {
+    use OpCode as C;
+    let mut found = Repeats::Harmless;
+    for operation in operations
+        .take(OPERATIONS_MAX as usize)
+        .map_while(Result::ok)
+    {
+        match operation.code() {
+            C::Create
+            | C::Link
+            | C::Open
+            | C::OpenConfirm
+            | C::OpenDowngrade
+            | C::Close
+            | C::Lock
+            | C::Unlock
+            | C::Remove
+            | C::Rename
+            | C::SetAttributes
+            | C::SetClientId
+            | C::SetClientIdConfirm
+            | C::ReleaseLockOwner => return Repeats::Change { names: [None; 2] },
+            C::Write => found = Repeats::Write,
+            _ => {}
+        }
+    }
+    found
+}

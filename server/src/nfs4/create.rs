@@ -1,0 +1,62 @@
+//! CREATE, of everything but regular files (RFC 7530, section 16.4; RFC 8881, section 18.4).
+
+use odafs_common::wire::nfs4::{
+    CreateArgs, CreateOk, CreateType, SetAttributes as WireSet, Status,
+};
+
+use super::attributes::to_set;
+use super::compound::{Compound, Done};
+use super::object::Object;
+use super::{convert, lookup};
+use crate::vfs::around::Change;
+use crate::vfs::{Special, namespace};
+
+pub(super) fn create(c: &mut Compound<'_>, arguments: &CreateArgs<'_>) -> Done<CreateOk> {
+    c.may_block()?;
+    let directory = c.real()?;
+    if let Some(status) = c.not_a_directory(directory) {
+        return Err(create_in(status).into());
+    }
+    lookup::check(arguments.name)?;
+    let theirs = WireSet::parse(&arguments.attributes, c.supported())?;
+    let usual = match arguments.kind {
+        CreateType::Directory => 0o755,
+        _ => 0o644,
+    };
+    let new = to_set(&theirs, usual)?;
+    let (export, who, name) = (c.export, &c.who, arguments.name.0);
+    let special = |what| namespace::mknod(export, who, directory, name, what, &new);
+    let change = Change::begin(export, directory);
+    let made = match arguments.kind {
+        CreateType::Directory => namespace::mkdir(export, who, directory, name, &new),
+        CreateType::Symlink(target) => {
+            namespace::symlink(export, who, directory, name, target.0, &new)
+        }
+        CreateType::Fifo => special(Special::Fifo),
+        CreateType::Socket => special(Special::Socket),
+        CreateType::Character(device) => special(Special::CharacterDevice {
+            major: device.major,
+            minor: device.minor,
+        }),
+        CreateType::Block(device) => special(Special::BlockDevice {
+            major: device.major,
+            minor: device.minor,
+        }),
+        CreateType::Other(_) => return Err(Status::BadType.into()),
+    };
+    let around = change.end();
+    let (object, _) = made?;
+    c.set_current(Object::Real(object));
+    Ok(CreateOk {
+        directory: convert::change_info(&around),
+        set: theirs.mask(),
+    })
+}
+
+/// The status where something is to be made in what is no directory: a symbolic link is not told apart.
+pub(super) fn create_in(status: Status) -> Status {
+    match status {
+        Status::Symlink => Status::NotDir,
+        status => status,
+    }
+}

@@ -1,0 +1,323 @@
+//! OPEN, OPEN_CONFIRM, OPEN_DOWNGRADE and CLOSE (RFC 7530, sections 16.2 and 16.16 to 16.19; RFC 8881, sections 18.2, 18.16
+//! and 18.18).
+
+use odafs_common::wire::nfs4::{
+    Bitmap, ChangeInfo, Claim, CloseArgs, CreateHow as WireHow, Delegation, Name, OpenArgs,
+    OpenConfirmArgs, OpenDowngradeArgs, OpenOk, RawAttributes, SetAttributes as WireSet, StateId,
+    Status, WhyNone, open_result, share_access, share_deny,
+};
+
+use super::attributes::{exclusive, to_set};
+use super::compound::{Compound, Done};
+use super::create::create_in;
+use super::object::Object;
+use super::setattr::apply;
+use super::state::Wanted;
+use super::{convert, lookup};
+use crate::vfs::around::Change;
+use crate::vfs::attributes::access as granted;
+use crate::vfs::{Attributes, CreateHow, FileType, ObjectId, SetAttributes, access, namespace};
+
+/// The mode of a file that is made without one.
+const USUAL_MODE: u32 = 0o644;
+
+/// The file that OPEN found or made.
+struct Found {
+    object: ObjectId,
+    /// It was not there before.
+    made: bool,
+    directory: ChangeInfo,
+    /// What was set while it was made.
+    set: Bitmap,
+    /// What is still to be set, once it is open.
+    rest: SetAttributes,
+}
+
+pub(super) fn open<'a>(c: &mut Compound<'_>, arguments: &OpenArgs<'_>) -> Done<OpenOk<'a>> {
+    c.may_block()?;
+    let wish = arguments.share_access & !share_access::BOTH;
+    let allowed = share_access::WANT_MASK
+        | share_access::SIGNAL_WHEN_AVAILABLE
+        | share_access::PUSH_WHEN_UNCONTENDED;
+    let access = arguments.share_access & share_access::BOTH;
+    let unknown = if c.minor > 0 { wish & !allowed } else { wish };
+    if access == 0 || unknown != 0 || arguments.share_deny & !share_deny::BOTH != 0 {
+        return Err(Status::Inval.into());
+    }
+    let reclaim = matches!(arguments.claim, Claim::Previous(_));
+    if !reclaim && c.server.state.lock().in_grace(c.now) {
+        return Err(Status::Grace.into());
+    }
+    let found = match arguments.claim {
+        Claim::Null(name) => by_name(c, name, arguments.create.as_ref())?,
+        Claim::Previous(_) => current(c)?,
+        Claim::File if c.minor > 0 => current(c)?,
+        Claim::File | Claim::DelegateCurrentFile(_) | Claim::DelegatePreviousFile
+            if c.minor == 0 =>
+        {
+            return Err(Status::BadXdr.into());
+        }
+        // There are no delegations.
+        Claim::DelegatePrevious(_) | Claim::DelegatePreviousFile => {
+            return Err(Status::NotSupp.into());
+        }
+        _ => return Err(Status::BadStateId.into()),
+    };
+    if !found.made {
+        check_access(c, found.object, access)?;
+    }
+    let wanted = Wanted {
+        file: found.object,
+        access,
+        deny: arguments.share_deny,
+        reclaim,
+    };
+    let mut machine = c.server.state.lock();
+    let opened = machine.open(c.now, c.sender, &arguments.owner, &wanted)?;
+    drop(machine);
+    c.set_current(Object::Real(found.object));
+    c.set_state(opened.state);
+    // Whom a share denies the file must not have cut it.
+    apply(c, found.object, &found.rest)?;
+    let confirm = if opened.confirm {
+        open_result::CONFIRM
+    } else {
+        0
+    };
+    Ok(OpenOk {
+        state: opened.state,
+        directory: found.directory,
+        flags: open_result::LOCKTYPE_POSIX | confirm,
+        set: found.set,
+        delegation: delegation(wish & share_access::WANT_MASK),
+    })
+}
+
+/// There are none. Who wished for one, or for none, is told so.
+fn delegation<'a>(wish: u32) -> Delegation<'a> {
+    match wish {
+        share_access::WANT_NO_PREFERENCE => Delegation::None,
+        share_access::WANT_NONE => Delegation::NoneBecause(WhyNone::NotWanted),
+        share_access::WANT_CANCEL => Delegation::NoneBecause(WhyNone::Cancelled),
+        _ => Delegation::NoneBecause(WhyNone::Resource(false)),
+    }
+}
+
+/// The file of the current file handle.
+fn current(c: &Compound<'_>) -> Done<Found> {
+    let Object::Real(object) = c.object()? else {
+        return Err(Status::IsDir.into());
+    };
+    let known = c.attributes(object)?;
+    regular(c, &known)?;
+    let change = known.change();
+    Ok(Found {
+        object,
+        made: false,
+        directory: unchanged(change),
+        set: Bitmap::EMPTY,
+        rest: SetAttributes::default(),
+    })
+}
+
+fn unchanged(change: u64) -> ChangeInfo {
+    ChangeInfo {
+        atomic: true,
+        before: change,
+        after: change,
+    }
+}
+
+fn regular(c: &Compound<'_>, known: &Attributes) -> Done<()> {
+    match known.kind {
+        FileType::Regular => Ok(()),
+        // Minor version 0 has but one status for what is neither file nor directory.
+        FileType::Directory => Err(Status::IsDir.into()),
+        FileType::Symlink => Err(Status::Symlink.into()),
+        _ if c.minor > 0 => Err(Status::WrongType.into()),
+        _ => Err(Status::Symlink.into()),
+    }
+}
+
+/// The file of a name in the current directory, which is made if that is asked for.
+fn by_name(c: &Compound<'_>, name: Name<'_>, create: Option<&WireHow<'_>>) -> Done<Found> {
+    let Some(how) = create else {
+        return existing(c, name);
+    };
+    let directory = c.real()?;
+    if let Some(status) = c.not_a_directory(directory) {
+        return Err(create_in(status).into());
+    }
+    lookup::check(name)?;
+    match how {
+        WireHow::Unchecked(raw) => {
+            let (new, mut set) = parse(raw, c.supported())?;
+            // The size of a file that is there is set once it is open.
+            let whole = SetAttributes { size: None, ..new };
+            let (object, made, directory) =
+                make(c, directory, name.0, CreateHow::Unchecked(&whole))?;
+            let rest = SetAttributes {
+                size: new.size,
+                ..SetAttributes::default()
+            };
+            if !made {
+                let size = odafs_common::wire::nfs4::Attribute::Size;
+                set = set.and(&Bitmap::of(&[size]));
+            }
+            Ok(Found {
+                object,
+                made,
+                directory,
+                set,
+                rest,
+            })
+        }
+        WireHow::Guarded(raw) => {
+            let (new, set) = parse(raw, c.supported())?;
+            let (object, made, directory) = make(c, directory, name.0, CreateHow::Guarded(&new))?;
+            Ok(Found {
+                object,
+                made,
+                directory,
+                set,
+                rest: SetAttributes::default(),
+            })
+        }
+        WireHow::Exclusive(verifier) => {
+            let (object, _, directory) =
+                make(c, directory, name.0, CreateHow::Exclusive(*verifier))?;
+            Ok(Found {
+                object,
+                made: true,
+                directory,
+                set: Bitmap::of(&[
+                    odafs_common::wire::nfs4::Attribute::TimeAccessSet,
+                    odafs_common::wire::nfs4::Attribute::TimeModifySet,
+                ]),
+                rest: SetAttributes::default(),
+            })
+        }
+        WireHow::ExclusiveWith(verifier, raw) => {
+            if c.minor == 0 {
+                return Err(Status::BadXdr.into());
+            }
+            let (rest, set) = parse(raw, &exclusive(c.minor))?;
+            let (object, _, directory) =
+                make(c, directory, name.0, CreateHow::Exclusive(*verifier))?;
+            Ok(Found {
+                object,
+                made: true,
+                directory,
+                set,
+                rest,
+            })
+        }
+    }
+}
+
+fn parse(raw: &RawAttributes<'_>, supported: &Bitmap) -> Done<(SetAttributes, Bitmap)> {
+    let theirs = WireSet::parse(raw, supported)?;
+    Ok((to_set(&theirs, USUAL_MODE)?, theirs.mask()))
+}
+
+/// The file, whether it was not there before, and what happened to the directory.
+fn make(
+    c: &Compound<'_>,
+    directory: ObjectId,
+    name: &[u8],
+    how: CreateHow<'_>,
+) -> Done<(ObjectId, bool, ChangeInfo)> {
+    let exclusive = matches!(how, CreateHow::Exclusive(_));
+    let change = Change::begin(c.export, directory);
+    let created = namespace::create(c.export, &c.who, directory, name, how);
+    let around = change.end();
+    let created = match created {
+        Ok(created) => created,
+        // Which type a name has that is taken, an unchecked creation tells.
+        Err(error) if error.status == crate::vfs::Status::Exist && !exclusive => {
+            let taken = namespace::lookup(c.export, &c.who, directory, name);
+            let told = taken.ok().map(|(_, known)| known);
+            return match told {
+                Some(known) if known.kind != FileType::Regular => {
+                    regular(c, &known)?;
+                    Err(error.into())
+                }
+                _ => Err(error.into()),
+            };
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let directory = convert::change_info(&around);
+    Ok((created.object, !created.existed, directory))
+}
+
+/// The file of a name that has to be there.
+fn existing(c: &Compound<'_>, name: Name<'_>) -> Done<Found> {
+    let directory = c.object()?;
+    let Object::Real(object) = lookup::find(c, name)? else {
+        return Err(Status::IsDir.into());
+    };
+    let known = c.attributes(object)?;
+    regular(c, &known)?;
+    let change = match directory {
+        Object::Real(directory) => c.attributes(directory)?.change(),
+        Object::Pseudo(_) => 1,
+    };
+    Ok(Found {
+        object,
+        made: false,
+        directory: unchanged(change),
+        set: Bitmap::EMPTY,
+        rest: SetAttributes::default(),
+    })
+}
+
+/// Whether the caller may have the access. Who may execute a file may read it, as clients do to run it.
+fn check_access(c: &Compound<'_>, object: ObjectId, share: u32) -> Done<()> {
+    let mut asked = 0;
+    if share & share_access::READ != 0 {
+        asked |= access::READ | access::EXECUTE;
+    }
+    if share & share_access::WRITE != 0 {
+        asked |= access::MODIFY;
+    }
+    let granted = granted(c.export, &c.who, object, asked)?;
+    let reads = share & share_access::READ == 0 || granted & (access::READ | access::EXECUTE) != 0;
+    let writes = share & share_access::WRITE == 0 || granted & access::MODIFY != 0;
+    if reads && writes {
+        Ok(())
+    } else {
+        Err(Status::Access.into())
+    }
+}
+
+/// OPEN_CONFIRM
+pub(super) fn confirm(c: &mut Compound<'_>, arguments: &OpenConfirmArgs) -> Done<StateId> {
+    let file = c.real()?;
+    let mut machine = c.server.state.lock();
+    let state = machine.open_confirm(c.now, &arguments.state, file)?;
+    drop(machine);
+    Ok(c.set_state(state))
+}
+
+/// OPEN_DOWNGRADE
+pub(super) fn downgrade(c: &mut Compound<'_>, arguments: &OpenDowngradeArgs) -> Done<StateId> {
+    let file = c.real()?;
+    let given = c.state(arguments.state)?;
+    let access = arguments.share_access & !share_access::WANT_MASK;
+    let mut machine = c.server.state.lock();
+    let deny = arguments.share_deny;
+    let state = machine.open_downgrade(c.now, c.sender, &given, file, access, deny)?;
+    drop(machine);
+    Ok(c.set_state(state))
+}
+
+/// CLOSE
+pub(super) fn close(c: &mut Compound<'_>, arguments: &CloseArgs) -> Done<StateId> {
+    let file = c.real()?;
+    let given = c.state(arguments.state)?;
+    let mut machine = c.server.state.lock();
+    let state = machine.close(c.now, c.sender, &given, file)?;
+    drop(machine);
+    Ok(c.set_state(state))
+}

@@ -1,0 +1,114 @@
+//! READ and READ_PLUS (RFC 7530, section 16.23; RFC 8881, section 18.22; RFC 7862, section 15.10). What is resident is
+//! copied straight from the page cache into the reply, on the thread that received the call; or goes to the caller's
+//! placement from where it lies, uncopied.
+
+use odafs_common::wire::nfs4::{OpCode, ReadArgs, ReadPlusReply, ReadReply, ResultWriter, Status};
+use odafs_nic::calls::Placed;
+
+use super::DATA_BYTES_MAX;
+use super::compound::{Compound, Done};
+use super::state::Io;
+use crate::vfs::file::File;
+use crate::vfs::read::{ReadRange, read as read_pages, read_pinned};
+use odafs_fabric::sync::Arc;
+
+/// What a result has besides data, and what follows it in a common compound, in bytes.
+const OVERHEAD: usize = 512;
+
+pub(super) fn read(
+    c: &mut Compound<'_>,
+    arguments: &ReadArgs,
+    w: &mut ResultWriter<'_, '_>,
+) -> Done<Status> {
+    let file = file(c, arguments)?;
+    match c.placement.filter(|_| c.placed.is_none()) {
+        Some(room) => read_placed(c, &file, arguments, room, w),
+        None => read_inline(c, &file, arguments, w),
+    }
+}
+
+/// The file, if its data may be read under the stateid.
+fn file(c: &Compound<'_>, arguments: &ReadArgs) -> Done<Arc<File>> {
+    let file = c.file()?;
+    let state = c.state(arguments.state)?;
+    let mut machine = c.server.state.lock();
+    machine.io(c.now, c.sender, &state, file.object(), Io::Read)?;
+    Ok(file)
+}
+
+/// The range to read where there is so much room: none is made for what lies behind the end of the file.
+fn range(file: &File, arguments: &ReadArgs, room: usize) -> ReadRange {
+    let behind = file.attributes().size.saturating_sub(arguments.offset);
+    let room = u32::try_from(room).unwrap_or(u32::MAX).min(DATA_BYTES_MAX);
+    let count = arguments.count.min(room);
+    ReadRange {
+        offset: arguments.offset,
+        count: count.min(u32::try_from(behind).unwrap_or(u32::MAX)),
+    }
+}
+
+fn read_inline(
+    c: &Compound<'_>,
+    file: &Arc<File>,
+    arguments: &ReadArgs,
+    w: &mut ResultWriter<'_, '_>,
+) -> Done<Status> {
+    let range = range(file, arguments, c.room(w).saturating_sub(OVERHEAD));
+    let mut reply = ReadReply::begin(w.start(OpCode::Read), range.count);
+    match read_pages(c.export, &c.who, file, range, c.effort, reply.data()) {
+        Ok(done) => {
+            reply.finish(done.count, done.eof);
+            Ok(Status::Ok)
+        }
+        Err(failed) => {
+            reply.cancel();
+            w.take_back();
+            Err(failed.into())
+        }
+    }
+}
+
+fn read_placed(
+    c: &mut Compound<'_>,
+    file: &Arc<File>,
+    arguments: &ReadArgs,
+    room: u32,
+    w: &mut ResultWriter<'_, '_>,
+) -> Done<Status> {
+    let range = range(file, arguments, room as usize);
+    let (done, pieces) = read_pinned(c.export, &c.who, file, range, c.effort)?;
+    c.placed = Some(Placed {
+        at: ReadReply::placed(w.start(OpCode::Read), done.count, done.eof),
+        length: done.count,
+        pieces,
+    });
+    Ok(Status::Ok)
+}
+
+/// All is data: holes are not looked for.
+pub(super) fn read_plus(
+    c: &mut Compound<'_>,
+    arguments: &ReadArgs,
+    w: &mut ResultWriter<'_, '_>,
+) -> Done<Status> {
+    let file = file(c, arguments)?;
+    let range = range(&file, arguments, c.room(w).saturating_sub(OVERHEAD));
+    let mut reply = ReadPlusReply::begin(w.start(OpCode::ReadPlus));
+    let mut eof = false;
+    let read = reply.data(range.offset, range.count, |data| {
+        let done = read_pages(c.export, &c.who, &file, range, c.effort, data)?;
+        eof = done.eof;
+        Ok(done.count)
+    });
+    match read {
+        Ok(_) => {
+            reply.finish(eof);
+            Ok(Status::Ok)
+        }
+        Err(failed) => {
+            reply.cancel();
+            w.take_back();
+            Err(crate::vfs::read::ReadFailed::into(failed))
+        }
+    }
+}

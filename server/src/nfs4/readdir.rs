@@ -1,0 +1,135 @@
+//! READDIR (RFC 7530, section 16.24; RFC 8881, section 18.23).
+
+use odafs_common::wire::nfs4::{
+    Attribute, Attributes as Wire, Bitmap, EntryBudget, EntryWriter, OpCode, ReadDirArgs,
+    ResultWriter, Status, check_asked,
+};
+
+use super::attributes::{self, FileSystem};
+use super::compound::{Compound, Done};
+use super::object::Object;
+use crate::vfs::namespace;
+use crate::vfs::{DirEntry, ObjectId, ReaddirRange};
+
+/// Bytes of an entry with a short name, and with common attributes: so many entries are looked up as are likely to fit.
+const ENTRY_BYTES_MIN: u32 = 32;
+const ENTRY_PLUS_BYTES: u32 = 160;
+/// The most entries listed, and looked up, for one call.
+const ENTRIES_MAX: u32 = 8192;
+const ENTRIES_PLUS_MAX: u32 = 2048;
+/// The attributes that a listing has without a look at the object.
+const LISTED: Bitmap = Bitmap::of(&[Attribute::FileId, Attribute::MountedOnFileId]);
+/// The first cookie of an entry: those below mean the beginning, and what version 4 does not list.
+const FIRST_COOKIE: u64 = 3;
+
+pub(super) fn readdir(
+    c: &Compound<'_>,
+    arguments: &ReadDirArgs,
+    w: &mut ResultWriter<'_, '_>,
+) -> Done<Status> {
+    c.may_block()?;
+    check_asked(&arguments.asked)?;
+    let object = c.object()?;
+    if (1..FIRST_COOKIE).contains(&arguments.cookie) {
+        return Err(Status::BadCookie.into());
+    }
+    let room = u32::try_from(c.room(w)).unwrap_or(u32::MAX);
+    let budget = arguments.budget();
+    let budget = EntryBudget {
+        total: budget.total.min(room),
+        ..budget
+    };
+    match object {
+        Object::Pseudo(depth) => pseudo(c, depth, arguments, budget, w),
+        Object::Real(directory) => real(c, directory, arguments, budget, w),
+    }
+}
+
+/// A directory of the pseudo file system, which has one entry.
+fn pseudo(
+    c: &Compound<'_>,
+    depth: u8,
+    arguments: &ReadDirArgs,
+    budget: EntryBudget,
+    w: &mut ResultWriter<'_, '_>,
+) -> Done<Status> {
+    let below = c.server.tree.below(depth);
+    let below = below.filter(|_| arguments.cookie == 0);
+    let asked = arguments.asked.and(c.supported());
+    let mut entries = EntryWriter::begin(w.start(OpCode::ReadDir), budget, [0; 8]);
+    if let Some((name, object)) = below {
+        // Of the export's root what the directory alone knows: its own file system begins there.
+        let pushed = attributes::with(c, object, &asked, |all| {
+            entries.push(FIRST_COOKIE, name, all, &asked)
+        });
+        if let Err(stop) = pushed {
+            entries.cancel();
+            w.take_back();
+            return Err(stop);
+        }
+    }
+    finish(entries.finish(true).is_ok(), w)
+}
+
+fn real(
+    c: &Compound<'_>,
+    directory: ObjectId,
+    arguments: &ReadDirArgs,
+    budget: EntryBudget,
+    w: &mut ResultWriter<'_, '_>,
+) -> Done<Status> {
+    let asked = arguments.asked.and(c.supported());
+    let plus = !asked.without(&LISTED).is_empty();
+    let likely = if plus {
+        (budget.total / ENTRY_PLUS_BYTES).clamp(1, ENTRIES_PLUS_MAX)
+    } else {
+        (budget.total / ENTRY_BYTES_MIN).clamp(1, ENTRIES_MAX)
+    };
+    let range = ReaddirRange {
+        cookie: arguments.cookie,
+        verifier: arguments.verifier,
+        // And the two that version 4 does not list.
+        max_entries: likely as usize + 2,
+        plus,
+    };
+    let listing = match namespace::readdir(c.export, &c.who, directory, range) {
+        Ok(listing) => listing,
+        Err(error) => {
+            let other = c.not_a_directory(directory).map(|_| Status::NotDir);
+            return Err(other.map_or(error.into(), Into::into));
+        }
+    };
+    let system = FileSystem::of(c, directory, &asked)?;
+    let start = w.start(OpCode::ReadDir);
+    let mut entries = EntryWriter::begin(start, budget, listing.verifier);
+    let listed = |entry: &&DirEntry| !matches!(&entry.name[..], b"." | b"..");
+    let all = listing
+        .entries
+        .iter()
+        .filter(listed)
+        .all(|entry| match &entry.object {
+            Some((object, known)) => attributes::with_known(c, *object, known, &system, |all| {
+                entries.push(entry.cookie, &entry.name, all, &asked)
+            }),
+            None => entries.push(entry.cookie, &entry.name, &unseen(entry, plus), &asked),
+        });
+    finish(entries.finish(all && listing.eof).is_ok(), w)
+}
+
+/// What is known of an entry whose object was not looked at, or could not be.
+fn unseen<'a>(entry: &DirEntry, wanted: bool) -> Wire<'a> {
+    Wire {
+        fileid: Some(entry.fileid),
+        mounted_on_fileid: Some(entry.fileid),
+        read_error: wanted.then_some(Status::Access),
+        ..Wire::default()
+    }
+}
+
+fn finish(fits: bool, w: &mut ResultWriter<'_, '_>) -> Done<Status> {
+    if fits {
+        return Ok(Status::Ok);
+    }
+    w.take_back();
+    Err(Status::TooSmall.into())
+}

@@ -1,0 +1,35 @@
+//! SECINFO and SECINFO_NO_NAME (RFC 7530, section 16.31; RFC 8881, sections 18.29 and 18.45): AUTH_SYS.
+
+use odafs_common::wire::nfs4::{List, MAX_FLAVORS, Name, SecInfo, SecInfoStyle};
+
+use super::compound::{Compound, Done};
+use super::lookup;
+
+type Flavors<'a> = List<SecInfo<'a>, MAX_FLAVORS>;
+
+const AUTH_SYS: u32 = 1;
+
+/// SECINFO
+pub(super) fn of_name<'a>(c: &mut Compound<'_>, name: Name<'_>) -> Done<Flavors<'a>> {
+    c.may_block()?;
+    lookup::find(c, name)?;
+    Ok(flavors(c))
+}
+
+/// SECINFO_NO_NAME
+pub(super) fn of_place<'a>(c: &mut Compound<'_>, style: SecInfoStyle) -> Done<Flavors<'a>> {
+    c.may_block()?;
+    c.object()?;
+    if style == SecInfoStyle::Parent {
+        lookup::parent(c)?;
+    }
+    Ok(flavors(c))
+}
+
+fn flavors<'a>(c: &mut Compound<'_>) -> Flavors<'a> {
+    // It uses up the file handle; minor version 0 keeps it.
+    if c.minor > 0 {
+        c.drop_current();
+    }
+    List(vec![SecInfo::Flavor(AUTH_SYS)])
+}

@@ -1,0 +1,1 @@
+//! Compounds against a store in memory.
