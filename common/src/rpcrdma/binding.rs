@@ -7,7 +7,7 @@ use crate::wire::nfs3::{ATTRIBUTES_BYTES, MAX_FILE_HANDLE};
 use crate::wire::odafs::{MAX_HANDSHAKE, MAX_READ_REFERENCES};
 use crate::wire::rpc::CallHeader;
 use crate::wire::xdr::{Decode as _, Reader, padding};
-use crate::wire::{mount3, nfs3, odafs};
+use crate::wire::{mount3, nfs3, nfs4, odafs};
 
 /// How long the argument is of which these bytes of a call are, that came apart from it. `None`: they may not have come so.
 /// That may the DDP-eligible argument, all of it, padded or not (RFC 8267, section 4; RFC 8166, sections 3.4.5.2 and 6.1).
@@ -26,8 +26,10 @@ pub fn argument_apart(
 /// Where the DDP-eligible argument of a call begins, and its bytes.
 fn argument(call: &CallHeader<'_>, mut r: Reader<'_>) -> Option<(usize, usize)> {
     use nfs3::Procedure as P;
-    if (call.program, call.version) != (nfs3::PROGRAM, nfs3::VERSION) {
-        return None;
+    match (call.program, call.version) {
+        (nfs3::PROGRAM, nfs3::VERSION) => {}
+        (nfs4::PROGRAM, nfs4::VERSION) => return nfs4::first_payload(r),
+        _ => return None,
     }
     match P::from_code(call.procedure)? {
         P::Write => {

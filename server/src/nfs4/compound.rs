@@ -614,15 +614,12 @@ impl<'a> Compound<'a> {
         }
     }
 
-    /// The payload of a WRITE, wherever it came.
-    pub fn payload<'p>(&self, decoded: &'p [u8]) -> Gather<'p>
+    /// The payload of an operation, wherever it came. Only that of the first that has one may have come apart.
+    pub fn payload<'p>(&mut self, decoded: &'p [u8]) -> Gather<'p>
     where
         'a: 'p,
     {
-        match &self.apart {
-            Some(apart) => apart.clone(),
-            None => decoded.into(),
-        }
+        self.apart.take().unwrap_or_else(|| decoded.into())
     }
 
     /// Bytes that a result may still take.
@@ -630,7 +627,7 @@ impl<'a> Compound<'a> {
         self.room.saturating_sub(w.bytes())
     }
 
-    /// Bounds that the pool has for directories and the like.
+    /// The attributes that the client may ask for or set.
     pub fn supported(&self) -> &odafs_common::wire::nfs4::Bitmap {
         &self.server.supported[self.minor as usize]
     }

@@ -24,14 +24,16 @@ pub(super) fn create(c: &mut Compound<'_>, arguments: &CreateArgs<'_>) -> Done<C
         _ => 0o644,
     };
     let new = to_set(&theirs, usual)?;
+    let target = match arguments.kind {
+        CreateType::Symlink(target) => c.payload(target.0).to_vec(),
+        _ => Vec::new(),
+    };
     let (export, who, name) = (c.export, &c.who, arguments.name.0);
     let special = |what| namespace::mknod(export, who, directory, name, what, &new);
     let change = Change::begin(export, directory);
     let made = match arguments.kind {
         CreateType::Directory => namespace::mkdir(export, who, directory, name, &new),
-        CreateType::Symlink(target) => {
-            namespace::symlink(export, who, directory, name, target.0, &new)
-        }
+        CreateType::Symlink(_) => namespace::symlink(export, who, directory, name, &target, &new),
         CreateType::Fifo => special(Special::Fifo),
         CreateType::Socket => special(Special::Socket),
         CreateType::Character(device) => special(Special::CharacterDevice {

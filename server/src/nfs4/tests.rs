@@ -1,1 +1,302 @@
-//! Compounds against a store in memory.
+//! Compounds against a store in memory, as clients send them.
+
+mod files;
+mod legacy;
+mod locks;
+mod names;
+mod slots;
+
+use std::cell::Cell;
+
+use odafs_common::wire::nfs4::*;
+use odafs_common::wire::xdr::{Reader, Writer};
+use odafs_fabric::Peer;
+use odafs_fabric::clock::Nanos;
+use odafs_fabric::sync::Arc;
+use odafs_nic::calls::{Caller, Transport};
+
+use super::{Config, LEASE, MinorVersions, Nfs4, Records};
+use crate::rpc::{Answer, Call, Program as _};
+use crate::store::{CreateHow as StoreHow, SetAttributes as StoreSet, Store as _};
+use crate::vfs::Credential;
+use crate::vfs::export::ExportConfig;
+use crate::vfs::read::Effort;
+use crate::vfs::testing::{World, owner};
+
+/// A server.
+struct Room {
+    world: World,
+    nfs: Nfs4,
+}
+
+/// A client of one connection.
+struct Client<'r> {
+    room: &'r Room,
+    caller: Caller,
+    who: Credential,
+    id: u64,
+    session: SessionId,
+    sequence: Cell<u32>,
+}
+
+/// A reply, decoded.
+struct Reply(Vec<u8>);
+
+impl Reply {
+    fn status(&self) -> Status {
+        self.results().0.header().status
+    }
+
+    fn results(&self) -> (Results<'_>, ()) {
+        let results = Results::begin(Reader::new(&self.0)).expect("the results of a compound");
+        (results, ())
+    }
+
+    fn all(&self) -> Vec<OperationResult<'_>> {
+        let (mut results, ()) = self.results();
+        let all = results.by_ref().map(|result| result.expect("a result"));
+        let all = all.collect();
+        results.finish().expect("nothing behind the results");
+        all
+    }
+
+    fn last(&self) -> OperationResult<'_> {
+        self.all().pop().expect("a result")
+    }
+}
+
+impl Room {
+    fn new() -> Self {
+        Self::named("/")
+    }
+
+    fn named(export: &str) -> Self {
+        let config = ExportConfig {
+            name: export.to_owned(),
+            ..ExportConfig::default()
+        };
+        Self::of(config, Records::none())
+    }
+
+    fn of(config: ExportConfig, records: Records) -> Self {
+        let world = World::with(256, config);
+        let config = Config {
+            minors: MinorVersions::ALL,
+            lease: LEASE,
+            boot: 7,
+            records,
+        };
+        Self {
+            nfs: Nfs4::new(Arc::clone(&world.export), config),
+            world,
+        }
+    }
+
+    /// Makes a file with these bytes, past the protocol.
+    fn file(&self, name: &[u8], data: &[u8]) {
+        let (store, root) = (&self.world.store, self.world.store.root());
+        let how = StoreSet {
+            mode: Some(0o644),
+            ..StoreSet::default()
+        };
+        let made = store.create(&owner(), root, name, StoreHow::Guarded(&how));
+        let made = made.expect("a new file");
+        if !data.is_empty() {
+            let written = store.write_at(&owner(), made.object, 0, data);
+            assert_eq!(written.expect("written"), data.len());
+        }
+    }
+
+    fn run(
+        &self,
+        caller: &Caller,
+        who: &Credential,
+        bytes: &[u8],
+        effort: Effort,
+    ) -> (Answer, Reply) {
+        let call = Call {
+            caller,
+            who: who.clone(),
+            procedure: Procedure::Compound.code(),
+            arguments: Reader::new(bytes),
+            apart: None,
+            effort,
+        };
+        let mut results = Vec::new();
+        let answer = self.nfs.call(call, &mut Writer::new(&mut results));
+        (answer, Reply(results))
+    }
+}
+
+fn caller(connection: u64) -> Caller {
+    Caller {
+        peer: Peer::Simulated(connection as u32),
+        connection,
+        transport: Transport::Sim,
+        reply_bytes_max: 2 << 20,
+        placement: None,
+        apart: None,
+    }
+}
+
+/// A COMPOUND of these operations.
+fn compound(minor: u32, operations: &[Operation<'_>]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut w = Writer::new(&mut bytes);
+    let call = CallWriter::compound(&mut w, Opaque(b"tag"), minor);
+    let call = operations
+        .iter()
+        .fold(call, |call, operation| call.push(operation));
+    call.finish();
+    bytes
+}
+
+const CHANNEL: ChannelAttributes = ChannelAttributes {
+    header_padding: 0,
+    max_request: 1 << 20,
+    max_response: 1 << 20,
+    max_response_cached: 4096,
+    max_operations: 64,
+    max_requests: 8,
+    rdma_reads: AtMostOne(None),
+};
+
+impl<'r> Client<'r> {
+    /// A client of minor version 1 with a session, which has nothing to reclaim.
+    fn new(room: &'r Room, name: &[u8], connection: u64) -> Self {
+        let mut client = Self::unknown(room, connection);
+        let exchange = Operation::ExchangeId(ExchangeIdArgs {
+            client: ClientOwner {
+                verifier: [1; 8],
+                id: Opaque(name),
+            },
+            flags: 0,
+            protection: StateProtection::None,
+            implementation: AtMostOne(None),
+        });
+        let reply = client.call(1, &[exchange]);
+        let OperationResult::ExchangeId(Ok(exchanged)) = reply.last() else {
+            panic!("{:?}", reply.last());
+        };
+        let create = Operation::CreateSession(CreateSessionArgs {
+            client_id: exchanged.client_id,
+            sequence: exchanged.sequence,
+            flags: 0,
+            fore: CHANNEL,
+            back: CHANNEL,
+            callback_program: 0x4000_0000,
+            callback_security: List(vec![CallbackSecurity::None]),
+        });
+        let reply = client.call(1, &[create]);
+        let OperationResult::CreateSession(Ok(session)) = reply.last() else {
+            panic!("{:?}", reply.last());
+        };
+        client.id = exchanged.client_id;
+        client.session = session.session;
+        let complete = Operation::ReclaimComplete(ReclaimCompleteArgs {
+            one_file_system: false,
+        });
+        assert_eq!(client.does(&[complete]).status(), Status::Ok);
+        client
+    }
+
+    /// A client that the server has not heard of.
+    fn unknown(room: &'r Room, connection: u64) -> Self {
+        Self {
+            room,
+            caller: caller(connection),
+            who: owner(),
+            id: 0,
+            session: [0; 16],
+            sequence: Cell::new(0),
+        }
+    }
+
+    fn call(&self, minor: u32, operations: &[Operation<'_>]) -> Reply {
+        let bytes = compound(minor, operations);
+        let (answer, reply) = self
+            .room
+            .run(&self.caller, &self.who, &bytes, Effort::MayBlock);
+        assert!(matches!(answer, Answer::Replied), "{answer:?}");
+        reply
+    }
+
+    /// The bytes of the next compound of slot 0, and of its repetitions.
+    fn next(&self, operations: &[Operation<'_>]) -> Vec<u8> {
+        self.sequence.set(self.sequence.get() + 1);
+        self.again(operations)
+    }
+
+    fn again(&self, operations: &[Operation<'_>]) -> Vec<u8> {
+        let sequence = Operation::Sequence(SequenceArgs {
+            session: self.session,
+            sequence: self.sequence.get(),
+            slot: 0,
+            highest_slot: 0,
+            cache: true,
+        });
+        compound(2, &[&[sequence], operations].concat())
+    }
+
+    /// Runs operations in the session.
+    fn does(&self, operations: &[Operation<'_>]) -> Reply {
+        let bytes = self.next(operations);
+        let (answer, reply) = self
+            .room
+            .run(&self.caller, &self.who, &bytes, Effort::MayBlock);
+        assert!(matches!(answer, Answer::Replied), "{answer:?}");
+        reply
+    }
+
+    fn owner<'a>(&self, name: &'a [u8]) -> StateOwner<'a> {
+        StateOwner {
+            client_id: self.id,
+            owner: Opaque(name),
+        }
+    }
+
+    /// OPEN of a name in the root by this owner.
+    fn open<'a>(
+        &self,
+        by: &'a [u8],
+        name: &'a [u8],
+        share: (u32, u32),
+        create: Option<CreateHow<'a>>,
+    ) -> Operation<'a> {
+        Operation::Open(OpenArgs {
+            sequence: 0,
+            share_access: share.0,
+            share_deny: share.1,
+            owner: self.owner(by),
+            create,
+            claim: Claim::Null(Name(name)),
+        })
+    }
+
+    /// Opens a name in the root: its stateid and handle.
+    fn opened(
+        &self,
+        by: &[u8],
+        name: &[u8],
+        share: (u32, u32),
+        create: Option<CreateHow<'_>>,
+    ) -> (StateId, Vec<u8>) {
+        let open = self.open(by, name, share, create);
+        let reply = self.does(&[Operation::PutRootFileHandle, open, Operation::GetFileHandle]);
+        let all = reply.all();
+        let [
+            ..,
+            OperationResult::Open(Ok(opened)),
+            OperationResult::GetFileHandle(Ok(handle)),
+        ] = &all[..]
+        else {
+            panic!("{all:?}");
+        };
+        (opened.state, handle.0.to_vec())
+    }
+}
+
+/// OPEN's way to make a file of this mode.
+fn unchecked() -> CreateHow<'static> {
+    CreateHow::Unchecked(RawAttributes::default())
+}

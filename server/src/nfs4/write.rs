@@ -7,7 +7,7 @@ use super::state::Io;
 use super::{DATA_BYTES_MAX, convert};
 use crate::vfs::write::write as write_pages;
 
-pub(super) fn write(c: &Compound<'_>, arguments: &WriteArgs<'_>) -> Done<WriteOk> {
+pub(super) fn write(c: &mut Compound<'_>, arguments: &WriteArgs<'_>) -> Done<WriteOk> {
     c.may_block()?;
     let file = c.file()?;
     let state = c.state(arguments.state)?;

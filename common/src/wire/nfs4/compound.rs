@@ -1,6 +1,6 @@
 //! COMPOUND: operations read one by one, results written one by one (RFC 7530, section 15.2; RFC 8881, section 16.2).
 
-use super::{Bitmap, OpCode, Opaque, Operation, OperationResult, Status};
+use super::{Bitmap, FileType, OpCode, Opaque, Operation, OperationResult, Status};
 use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
 
 record! {
@@ -117,6 +117,31 @@ impl<'a> Iterator for Operations<'a> {
         }
         Some(operation)
     }
+}
+
+/// Where the first argument of a COMPOUND begins that is DDP-eligible (RFC 8267, section 5.1: the data of a WRITE, the target
+/// of a CREATE of a symbolic link), and its bytes. `r` stands at the beginning of the COMPOUND. `None`: it has none.
+pub fn first_payload(mut r: Reader<'_>) -> Option<(usize, usize)> {
+    let header = CompoundHeader::decode(&mut r).ok()?;
+    for _ in 0..header.operations {
+        let code = OpCode::decode(&mut r).ok()?;
+        let before = r.clone();
+        match code {
+            OpCode::Write => {
+                // Stateid, offset, how stable.
+                r.opaque_fixed::<28>().ok()?;
+            }
+            OpCode::Create if FileType::decode(&mut r) == Ok(FileType::Symlink) => {}
+            code => {
+                r = before;
+                Operation::arguments(code, &mut r).ok()??;
+                continue;
+            }
+        }
+        let length = r.u32().ok()?;
+        return Some((r.position(), length as usize));
+    }
+    None
 }
 
 /// Writes a COMPOUND or CB_COMPOUND reply, result by result.

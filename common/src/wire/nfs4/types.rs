@@ -271,7 +271,7 @@ record! {
     /// `fattr4` as it travels: which attributes, and their values one after the other.
     ///
     /// [`super::SetAttributes::parse`], [`super::Attributes::parse`] and [`super::Attributes::matches`] look into it.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct RawAttributes<'a> {
         /// The attributes.
         pub mask: Bitmap,

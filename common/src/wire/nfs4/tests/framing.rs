@@ -161,3 +161,34 @@ fn every_golden_operation_goes_through_a_compound() {
         assert_eq!(begin(&bytes).next(), Some(Ok(operation)));
     }
 }
+
+#[test]
+fn the_first_payload_of_a_compound_is_found_where_it_lies() {
+    let write = Operation::Write(WriteArgs {
+        state: StateId::ANONYMOUS,
+        offset: 0,
+        stable: Stable::Unstable,
+        data: Payload(b"data"),
+    });
+    let symlink = Operation::Create(CreateArgs {
+        kind: CreateType::Symlink(Payload(b"to")),
+        name: Name(b"link"),
+        attributes: RawAttributes::default(),
+    });
+    let directory = Operation::Create(CreateArgs {
+        kind: CreateType::Directory,
+        name: Name(b"data"),
+        attributes: RawAttributes::default(),
+    });
+    let put = Operation::PutFileHandle(FileHandle(b"data"));
+    let found = |operations: &[Operation<'_>]| {
+        let bytes = call(0, operations);
+        let (at, length) = first_payload(Reader::new(&bytes))?;
+        Some(bytes[at..at + length].to_vec())
+    };
+    assert_eq!(found(&[put.clone(), write.clone()]), Some(b"data".to_vec()));
+    let both = [directory.clone(), symlink, write];
+    assert_eq!(found(&both), Some(b"to".to_vec()));
+    assert_eq!(found(&[put, directory]), None);
+    assert_eq!(first_payload(Reader::new(&[0; 7])), None);
+}

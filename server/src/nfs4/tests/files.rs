@@ -1,0 +1,221 @@
+//! Data and attributes.
+
+use super::*;
+
+fn write(state: StateId, data: &[u8]) -> Operation<'_> {
+    Operation::Write(WriteArgs {
+        state,
+        offset: 0,
+        stable: Stable::FileSync,
+        data: Payload(data),
+    })
+}
+
+fn read(state: StateId, count: u32) -> Operation<'static> {
+    Operation::Read(ReadArgs {
+        state,
+        offset: 0,
+        count,
+    })
+}
+
+#[test]
+fn what_is_written_is_read_by_the_current_stateid_and_by_its_own() {
+    let room = Room::new();
+    let client = Client::new(&room, b"client", 1);
+    let reply = client.does(&[
+        Operation::PutRootFileHandle,
+        client.open(b"me", b"file", (share_access::BOTH, 0), Some(unchecked())),
+        write(StateId::CURRENT, b"some data"),
+        read(StateId::CURRENT, 100),
+        Operation::GetFileHandle,
+    ]);
+    assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
+    let all = reply.all();
+    let [
+        ..,
+        OperationResult::Open(Ok(opened)),
+        OperationResult::Write(Ok(written)),
+        OperationResult::Read(Ok(data)),
+        OperationResult::GetFileHandle(Ok(handle)),
+    ] = &all[..]
+    else {
+        panic!("{all:?}");
+    };
+    assert_eq!((written.count, written.committed), (9, Stable::FileSync));
+    assert_eq!((data.data.0, data.eof), (&b"some data"[..], true));
+    let reply = client.does(&[
+        Operation::PutFileHandle(*handle),
+        read(opened.state, 4),
+        Operation::Close(CloseArgs {
+            sequence: 0,
+            state: opened.state,
+        }),
+        read(opened.state, 4),
+    ]);
+    assert_eq!(reply.status(), Status::BadStateId);
+    let all = reply.all();
+    let OperationResult::Read(Ok(data)) = &all[2] else {
+        panic!("{all:?}");
+    };
+    assert_eq!((data.data.0, data.eof), (&b"some"[..], false));
+}
+
+#[test]
+fn a_share_for_reading_is_none_for_writing() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    let client = Client::new(&room, b"client", 1);
+    let (state, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
+    let reply = client.does(&[
+        Operation::PutFileHandle(FileHandle(&handle)),
+        write(state, b"other"),
+    ]);
+    assert_eq!(reply.status(), Status::OpenMode);
+    let reply = client.does(&[
+        Operation::PutFileHandle(FileHandle(&handle)),
+        read(StateId::ANONYMOUS, 10),
+    ]);
+    assert!(matches!(reply.last(), OperationResult::Read(Ok(ok)) if ok.data.0 == b"data"));
+}
+
+#[test]
+fn what_a_share_denies_is_denied_to_others_and_nothing_is_cut() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    let one = Client::new(&room, b"one", 1);
+    let two = Client::new(&room, b"two", 2);
+    let deny = (share_access::BOTH, share_deny::WRITE);
+    let (_, handle) = one.opened(b"me", b"file", deny, None);
+    let size = SetAttributes {
+        size: Some(0),
+        ..SetAttributes::default()
+    };
+    let bytes = odafs_common::wire::xdr::Encode::to_bytes(&size);
+    let raw = odafs_common::wire::xdr::Decode::from_bytes(&bytes).expect("attributes");
+    let cut = CreateHow::Unchecked(raw);
+    let reply = two.does(&[
+        Operation::PutRootFileHandle,
+        two.open(b"me", b"file", (share_access::WRITE, 0), Some(cut)),
+    ]);
+    assert_eq!(reply.status(), Status::ShareDenied);
+    let reply = two.does(&[
+        Operation::PutFileHandle(FileHandle(&handle)),
+        Operation::SetAttributes(SetAttributesArgs {
+            state: StateId::ANONYMOUS,
+            attributes: raw,
+        }),
+    ]);
+    assert_eq!(reply.status(), Status::Locked);
+    let reply = two.does(&[
+        Operation::PutFileHandle(FileHandle(&handle)),
+        read(StateId::ANONYMOUS, 10),
+    ]);
+    assert!(matches!(reply.last(), OperationResult::Read(Ok(ok)) if ok.data.0 == b"data"));
+}
+
+#[test]
+fn every_attribute_that_is_supported_is_told_and_matches_itself() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    for minor in 0..=2 {
+        let client = Client::unknown(&room, 1);
+        let client = if minor == 0 {
+            client
+        } else {
+            Client::new(&room, b"one", 1)
+        };
+        let asked = super::super::attributes::supported(minor).without(&WRITE_ONLY);
+        let ask = [
+            Operation::PutRootFileHandle,
+            Operation::Lookup(Name(b"file")),
+            Operation::GetAttributes(GetAttributesArgs { asked }),
+        ];
+        let reply = if minor == 0 {
+            client.call(0, &ask)
+        } else {
+            client.does(&ask)
+        };
+        let OperationResult::GetAttributes(Ok(raw)) = reply.last() else {
+            panic!("{:?}", reply.last());
+        };
+        if minor != 1 {
+            // The session's compounds are of minor version 2.
+            assert_eq!(raw.mask, asked, "minor version {minor}");
+        }
+        let told = Attributes::parse(&raw).expect("attributes");
+        assert_eq!((told.size, told.kind), (Some(4), Some(FileType::Regular)));
+        assert_eq!(told.owner, Some(Opaque(b"1000")));
+        let raw = RawAttributes {
+            mask: raw
+                .mask
+                .without(&Bitmap::of(&[Attribute::ReadAttributeError])),
+            values: raw.values,
+        };
+        let without = Attributes {
+            read_error: None,
+            ..told
+        };
+        let bytes = odafs_common::wire::xdr::Encode::to_bytes(&without);
+        let theirs: RawAttributes<'_> =
+            odafs_common::wire::xdr::Decode::from_bytes(&bytes).expect("attributes");
+        assert_eq!(theirs.mask, raw.mask);
+        let verify = |operation| {
+            let all = [
+                Operation::PutRootFileHandle,
+                Operation::Lookup(Name(b"file")),
+                operation,
+            ];
+            let reply = if minor == 0 {
+                client.call(0, &all)
+            } else {
+                client.does(&all)
+            };
+            reply.status()
+        };
+        assert_eq!(verify(Operation::Verify(theirs)), Status::Ok);
+        assert_eq!(verify(Operation::VerifyNot(theirs)), Status::Same);
+    }
+}
+
+#[test]
+fn resident_data_is_read_on_the_thread_that_polls() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    let client = Client::new(&room, b"client", 1);
+    let (state, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
+    let ask = [
+        Operation::PutFileHandle(FileHandle(&handle)),
+        read(state, 4),
+    ];
+    assert_eq!(client.does(&ask).status(), Status::Ok);
+    let bytes = client.next(&ask);
+    let (answer, reply) = room.run(&client.caller, &client.who, &bytes, Effort::ResidentOnly);
+    assert!(matches!(answer, Answer::Replied), "{answer:?}");
+    assert!(matches!(reply.last(), OperationResult::Read(Ok(ok)) if ok.data.0 == b"data"));
+}
+
+#[test]
+fn data_goes_to_a_placement_and_what_follows_into_the_reply() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    let mut client = Client::new(&room, b"client", 1);
+    let (state, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
+    client.caller.placement = Some(4096);
+    let ask = [
+        Operation::PutFileHandle(FileHandle(&handle)),
+        read(state, 4),
+        Operation::GetFileHandle,
+    ];
+    let bytes = client.next(&ask);
+    let (answer, reply) = room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
+    let Answer::Placed(placed) = answer else {
+        panic!("{answer:?}");
+    };
+    assert_eq!((placed.length, placed.pieces.len()), (4, 1));
+    let mut whole = reply.0.clone();
+    whole.splice(placed.at..placed.at, *b"data");
+    let whole = Reply(whole);
+    assert!(matches!(&whole.all()[2], OperationResult::Read(Ok(ok)) if ok.data.0 == b"data"));
+    assert!(matches!(whole.last(), OperationResult::GetFileHandle(Ok(ok)) if ok.0 == handle));
+}

@@ -1,0 +1,101 @@
+//! Slots: what is sent again is not done again.
+
+use super::*;
+
+#[test]
+fn a_repetition_gets_the_first_reply_and_does_nothing() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    let client = Client::new(&room, b"client", 1);
+    let ask = [
+        Operation::PutRootFileHandle,
+        Operation::Remove(Name(b"file")),
+    ];
+    let first = client.does(&ask);
+    assert_eq!(first.status(), Status::Ok);
+    let bytes = client.again(&ask);
+    let (_, again) = room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
+    assert_eq!(first.0, again.0);
+    assert_eq!(client.does(&ask).status(), Status::NoEnt);
+}
+
+#[test]
+fn a_compound_that_blocks_gives_its_slot_back() {
+    let room = Room::new();
+    let client = Client::new(&room, b"client", 1);
+    let open = client.open(b"me", b"file", (share_access::BOTH, 0), Some(unchecked()));
+    let bytes = client.next(&[Operation::PutRootFileHandle, open]);
+    for _ in 0..2 {
+        let (answer, _) = room.run(&client.caller, &client.who, &bytes, Effort::ResidentOnly);
+        assert!(matches!(answer, Answer::Blocks), "{answer:?}");
+    }
+    let (_, reply) = room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
+    assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
+}
+
+#[test]
+fn compounds_begin_with_a_sequence_but_for_those_that_need_none() {
+    let room = Room::new();
+    let client = Client::new(&room, b"client", 1);
+    let root = Operation::PutRootFileHandle;
+    assert_eq!(
+        client.call(1, &[root.clone()]).status(),
+        Status::OpNotInSession
+    );
+    let destroy = Operation::DestroySession([9; 16]);
+    assert_eq!(
+        client.call(1, &[destroy.clone()]).status(),
+        Status::BadSession
+    );
+    assert_eq!(client.call(1, &[destroy, root]).status(), Status::NotOnlyOp);
+    let sequence = Operation::Sequence(SequenceArgs {
+        session: client.session,
+        sequence: 1,
+        slot: 1,
+        highest_slot: 1,
+        cache: false,
+    });
+    assert_eq!(
+        client.call(1, &[sequence.clone(), sequence]).status(),
+        Status::SequencePos
+    );
+    assert_eq!(client.call(1, &[]).status(), Status::Ok);
+}
+
+#[test]
+fn minor_versions_that_are_not_served_are_refused() {
+    let room = Room::new();
+    let client = Client::unknown(&room, 1);
+    let reply = client.call(3, &[Operation::PutRootFileHandle]);
+    assert_eq!(reply.status(), Status::MinorVersMismatch);
+    assert!(reply.all().is_empty());
+}
+
+#[test]
+fn a_reply_that_is_too_big_to_be_kept_is_refused() {
+    let room = Room::new();
+    room.file(b"file", &[7; 8192]);
+    let client = Client::new(&room, b"client", 1);
+    let (state, handle) = client.opened(b"me", b"file", (share_access::READ, 0), None);
+    let reply = client.does(&[
+        Operation::PutFileHandle(FileHandle(&handle)),
+        Operation::Read(ReadArgs {
+            state,
+            offset: 0,
+            count: 8192,
+        }),
+    ]);
+    assert_eq!(reply.status(), Status::RepTooBigToCache);
+}
+
+#[test]
+fn leases_that_are_over_leave_nothing() {
+    let room = Room::new();
+    let client = Client::new(&room, b"client", 1);
+    client.opened(b"me", b"file", (share_access::BOTH, 0), Some(unchecked()));
+    let day = Nanos::from_secs(48 * 3600);
+    room.nfs.tick(odafs_fabric::clock::now() + day);
+    assert_eq!(room.nfs.state.lock().counts(), [0; 4]);
+    let reply = client.does(&[Operation::PutRootFileHandle]);
+    assert_eq!(reply.status(), Status::BadSession);
+}
