@@ -132,11 +132,10 @@ pub(super) fn run<'a>(server: &'a Nfs4, call: Call<'a>, results: &mut Writer<'_>
             if call.effort == Effort::MayBlock {
                 server.keep_records();
             }
-            if let Some(mut slot) = slot {
-                // What went another way cannot be sent again from memory.
-                slot.cache &= placed.is_none();
+            if let Some(slot) = slot {
                 let reply = &*results.written(start);
-                server.state.lock().finish(&slot, reply);
+                let mut state = server.state.lock();
+                state.finish(&slot, reply, placed.is_none());
             }
         }
     }

@@ -124,6 +124,8 @@ impl Nfs4 {
             clients: 1 << 14,
             sessions: 16,
             states: 1 << 16,
+            all_states: 1 << 20,
+            all_cached_bytes: 1 << 30,
             slots: 64,
             message_bytes: DATA_BYTES_MAX + (64 << 10),
             cached_bytes: 8 << 10,

@@ -2,16 +2,30 @@
 //! A core without IO: time comes in with each call, nothing waits, and one lock around all of it is for the caller.
 //! (RFC 8881, sections 2.10, 8, 9 and 18.33 to 18.51; RFC 7530, sections 9 and 16.)
 
+mod clients;
+mod locks;
+mod opens;
+mod owners;
+mod ranges;
+mod sessions;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use odafs_common::wire::nfs4::{
-    BindConnectionArgs, BindConnectionOk, ClientIdConfirm, CreateSessionArgs, CreateSessionOk,
-    ExchangeIdArgs, LockType, Locker, SequenceArgs, SequenceOk, SessionId, SetClientIdArgs,
-    StateId, StateOwner, Status,
-};
+use odafs_common::wire::nfs4::{LockType, SequenceOk, SessionId, StateId, Status};
 use odafs_fabric::clock::Nanos;
 
 use crate::vfs::ObjectId;
+
+use clients::{Client, Named};
+use opens::{Entry, FileState, Key};
+use owners::Owner;
+use sessions::Session;
+
+/// How long the state of a client whose lease is over is kept while nobody wants what it holds (RFC 8881, section 8.4.3).
+const COURTESY: Nanos = Nanos::from_secs(24 * 3600);
 
 /// Bounds and durations.
 #[derive(Clone, Copy, Debug)]
@@ -22,8 +36,12 @@ pub struct Limits {
     pub clients: usize,
     /// Sessions of a client.
     pub sessions: usize,
-    /// Opens, locks and other stateids of a client.
+    /// Stateids of a client, and as many ranges that it has locked.
     pub states: usize,
+    /// Stateids of all clients.
+    pub all_states: usize,
+    /// Bytes that the slots of all sessions may keep.
+    pub all_cached_bytes: usize,
     /// Slots of a session, at most.
     pub slots: u32,
     /// The longest call and the longest reply, bytes.
@@ -177,267 +195,144 @@ pub enum Record {
     Forget(Vec<u8>),
 }
 
+/// Who may reclaim what it had before the server started anew.
+#[derive(Debug)]
+struct Grace {
+    /// When it is over, unless all have come before.
+    until: Nanos,
+    /// Those that have not said that they are done.
+    waiting: HashSet<Vec<u8>>,
+}
+
 /// All of it.
 #[derive(Debug)]
-pub struct State {}
+pub struct State {
+    limits: Limits,
+    /// The upper half of client ids and the start of stateids.
+    boot: u32,
+    grace: Grace,
+    /// By the lower half of their ids.
+    clients: HashMap<u32, Client>,
+    /// By identity.
+    names: HashMap<Vec<u8>, Named>,
+    /// Clients that were not confirmed when they were made, in this order.
+    fresh: VecDeque<u32>,
+    sessions: HashMap<SessionId, Session>,
+    /// The sessions of each connection.
+    connections: HashMap<u64, Vec<SessionId>>,
+    owners: HashMap<u64, Owner>,
+    entries: HashMap<Key, Entry>,
+    /// The state that an owner has of a file.
+    held: HashMap<(u64, ObjectId), Key>,
+    files: HashMap<ObjectId, FileState>,
+    /// What [`State::take_records`] has not told yet.
+    records: Vec<Record>,
+    last_client: u32,
+    last_serial: u64,
+    /// Bytes that the slots of all sessions may keep.
+    cached_bytes: usize,
+    opens: usize,
+    /// When owners that hold nothing were last looked for.
+    swept: Nanos,
+}
 
-#[allow(unused_variables, clippy::missing_errors_doc)]
 impl State {
     /// Nothing yet. `boot` is greater with each start of the server. The clients of `reclaiming` may reclaim for as long as a
     /// lease from `now` on.
     pub fn new(limits: Limits, boot: u32, now: Nanos, reclaiming: Vec<Vec<u8>>) -> Self {
-        todo!()
+        Self {
+            grace: Grace {
+                until: now + limits.lease,
+                waiting: reclaiming.into_iter().collect(),
+            },
+            limits,
+            boot,
+            clients: HashMap::new(),
+            names: HashMap::new(),
+            fresh: VecDeque::new(),
+            sessions: HashMap::new(),
+            connections: HashMap::new(),
+            owners: HashMap::new(),
+            entries: HashMap::new(),
+            held: HashMap::new(),
+            files: HashMap::new(),
+            records: Vec::new(),
+            last_client: 0,
+            last_serial: 0,
+            cached_bytes: 0,
+            opens: 0,
+            swept: now,
+        }
     }
 
     /// How long leases live.
     pub fn lease(&self) -> Nanos {
-        todo!()
+        self.limits.lease
     }
+
     /// Nothing but reclaims may take state.
     pub fn in_grace(&self, now: Nanos) -> bool {
-        todo!()
+        now < self.grace.until && !self.grace.waiting.is_empty()
     }
+
     /// Changes of who may reclaim, since this was last asked. They go to stable storage before the reply.
     pub fn take_records(&mut self) -> Vec<Record> {
-        todo!()
+        std::mem::take(&mut self.records)
     }
+
     /// To be called every second or so: forgets clients whose lease is over (those with state that nobody wants are kept
     /// for a while), and sessions and clients that were never confirmed.
     pub fn tick(&mut self, now: Nanos) {
-        todo!()
-    }
-    /// The connection is gone.
-    pub fn connection_closed(&mut self, connection: u64) {
-        todo!()
-    }
-
-    // Clients and sessions of 4.1 and later.
-
-    /// EXCHANGE_ID
-    pub fn exchange_id(
-        &mut self,
-        now: Nanos,
-        who: Principal,
-        args: &ExchangeIdArgs<'_>,
-    ) -> Result<Exchanged, Status> {
-        todo!()
-    }
-    /// CREATE_SESSION; a repetition gets the same result again.
-    pub fn create_session(
-        &mut self,
-        now: Nanos,
-        who: Principal,
-        connection: u64,
-        args: &CreateSessionArgs<'_>,
-    ) -> Result<CreateSessionOk, Status> {
-        todo!()
-    }
-    /// BIND_CONN_TO_SESSION
-    pub fn bind_connection(
-        &mut self,
-        now: Nanos,
-        connection: u64,
-        args: &BindConnectionArgs,
-    ) -> Result<BindConnectionOk, Status> {
-        todo!()
-    }
-    /// DESTROY_SESSION, from this connection.
-    pub fn destroy_session(
-        &mut self,
-        now: Nanos,
-        connection: u64,
-        session: &SessionId,
-    ) -> Result<(), Status> {
-        todo!()
-    }
-    /// DESTROY_CLIENTID
-    pub fn destroy_client_id(&mut self, now: Nanos, client: u64) -> Result<(), Status> {
-        todo!()
-    }
-    /// RECLAIM_COMPLETE
-    pub fn reclaim_complete(
-        &mut self,
-        now: Nanos,
-        client: u64,
-        one_file_system: bool,
-    ) -> Result<(), Status> {
-        todo!()
-    }
-    /// SEQUENCE, of a call of so many bytes and operations. Renews the lease.
-    pub fn sequence(
-        &mut self,
-        now: Nanos,
-        connection: u64,
-        args: &SequenceArgs,
-        bytes: usize,
-        operations: u32,
-    ) -> Result<Sequenced, Status> {
-        todo!()
-    }
-    /// The compound of a slot was executed; its reply is kept if it was asked for.
-    pub fn finish(&mut self, slot: &Slot, reply: &[u8]) {
-        todo!()
-    }
-    /// The compound of a slot was not executed, and comes again.
-    pub fn abandon(&mut self, slot: &Slot) {
-        todo!()
+        self.end_grace(now);
+        let over: Vec<u32> = self
+            .clients
+            .iter()
+            .filter(|(_, client)| {
+                let idle = now.since(client.renewed);
+                let kept = client.confirmed && (client.states > 0 || client.expelled);
+                idle > self.limits.lease && (!kept || idle > COURTESY)
+            })
+            .map(|(number, _)| *number)
+            .collect();
+        for number in over {
+            self.remove_client(number);
+        }
+        while let Some(number) = self.fresh.front() {
+            let waits = self.clients.get(number);
+            if waits.is_some_and(|client| !client.confirmed) {
+                break;
+            }
+            self.fresh.pop_front();
+        }
+        if now.since(self.swept) > self.limits.lease {
+            self.swept = now;
+            self.sweep_owners(now);
+        }
     }
 
-    // Clients of 4.0.
-
-    /// SETCLIENTID
-    pub fn set_client_id(
-        &mut self,
-        now: Nanos,
-        who: Principal,
-        args: &SetClientIdArgs<'_>,
-    ) -> Result<ClientIdConfirm, Status> {
-        todo!()
-    }
-    /// SETCLIENTID_CONFIRM
-    pub fn confirm_client_id(
-        &mut self,
-        now: Nanos,
-        who: Principal,
-        confirm: &ClientIdConfirm,
-    ) -> Result<(), Status> {
-        todo!()
-    }
-    /// RENEW
-    pub fn renew(&mut self, now: Nanos, client: u64) -> Result<(), Status> {
-        todo!()
-    }
-    /// Takes the turn of an open owner for OPEN.
-    pub fn owner_turn(
-        &mut self,
-        now: Nanos,
-        owner: &StateOwner<'_>,
-        sequence: u32,
-    ) -> Result<Turn, Status> {
-        todo!()
-    }
-    /// Takes the turn of the owner of a state, for OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE, LOCK and LOCKU.
-    pub fn state_turn(
-        &mut self,
-        now: Nanos,
-        state: &StateId,
-        sequence: u32,
-    ) -> Result<Turn, Status> {
-        todo!()
-    }
-    /// Ends a turn: the result, from the status on.
-    pub fn end_turn(&mut self, turn: OwnerTurn, status: Status, result: &[u8]) {
-        todo!()
-    }
-    /// OPEN_CONFIRM
-    pub fn open_confirm(
-        &mut self,
-        now: Nanos,
-        state: &StateId,
-        file: ObjectId,
-    ) -> Result<StateId, Status> {
-        todo!()
-    }
-    /// RELEASE_LOCKOWNER
-    pub fn release_lock_owner(&mut self, now: Nanos, owner: &StateOwner<'_>) -> Result<(), Status> {
-        todo!()
+    /// Those that have not come in time may reclaim no more.
+    fn end_grace(&mut self, now: Nanos) {
+        if now < self.grace.until || self.grace.waiting.is_empty() {
+            return;
+        }
+        for identity in std::mem::take(&mut self.grace.waiting) {
+            let confirmed = self.names.get(&identity).and_then(|named| named.confirmed);
+            let recorded = confirmed.and_then(|number| self.clients.get(&number));
+            if !recorded.is_some_and(|client| client.recorded) {
+                self.records.push(Record::Forget(identity));
+            }
+        }
     }
 
-    // Opens and locks.
-
-    /// OPEN, once the file is known. May break leases that are over.
-    pub fn open(
-        &mut self,
-        now: Nanos,
-        sender: Sender,
-        owner: &StateOwner<'_>,
-        wanted: &Wanted,
-    ) -> Result<Opened, Status> {
-        todo!()
-    }
-    /// OPEN_DOWNGRADE
-    pub fn open_downgrade(
-        &mut self,
-        now: Nanos,
-        sender: Sender,
-        state: &StateId,
-        file: ObjectId,
-        access: u32,
-        deny: u32,
-    ) -> Result<StateId, Status> {
-        todo!()
-    }
-    /// CLOSE; locks of the open go with it.
-    pub fn close(
-        &mut self,
-        now: Nanos,
-        sender: Sender,
-        state: &StateId,
-        file: ObjectId,
-    ) -> Result<StateId, Status> {
-        todo!()
-    }
-    /// LOCK
-    pub fn lock(
-        &mut self,
-        now: Nanos,
-        sender: Sender,
-        file: ObjectId,
-        range: LockRange,
-        locker: &Locker<'_>,
-        reclaim: bool,
-    ) -> Result<StateId, LockRefused> {
-        todo!()
-    }
-    /// LOCKT
-    pub fn lock_test(
-        &mut self,
-        now: Nanos,
-        sender: Sender,
-        file: ObjectId,
-        range: LockRange,
-        owner: &StateOwner<'_>,
-    ) -> Result<(), LockRefused> {
-        todo!()
-    }
-    /// LOCKU
-    pub fn unlock(
-        &mut self,
-        now: Nanos,
-        sender: Sender,
-        state: &StateId,
-        file: ObjectId,
-        range: LockRange,
-    ) -> Result<StateId, Status> {
-        todo!()
-    }
-    /// Whether data of the file may be read or written under this stateid, a special one perhaps: the open must have the
-    /// access, and without an open nobody's share may deny it. Renews the lease in 4.0.
-    pub fn io(
-        &mut self,
-        now: Nanos,
-        sender: Sender,
-        state: &StateId,
-        file: ObjectId,
-        io: Io,
-    ) -> Result<(), Status> {
-        todo!()
-    }
-    /// Whether somebody's share denies this for those without an open (NFS version 3 and our own).
-    pub fn denies(&self, now: Nanos, file: ObjectId, io: Io) -> bool {
-        todo!()
-    }
-    /// FREE_STATEID
-    pub fn free_state(&mut self, now: Nanos, client: u64, state: &StateId) -> Result<(), Status> {
-        todo!()
-    }
-    /// TEST_STATEID, for one.
-    pub fn test_state(&self, now: Nanos, client: u64, state: &StateId) -> Status {
-        todo!()
+    /// A number that was not used before.
+    fn serial(&mut self) -> u64 {
+        self.last_serial += 1;
+        self.last_serial
     }
 
-    /// Clients, sessions, opens, locks: for metrics.
+    /// Clients, sessions, opens, ranges that are locked: for metrics.
     pub fn counts(&self) -> [usize; 4] {
-        todo!()
+        let locks = self.clients.values().map(|client| client.ranges).sum();
+        [self.clients.len(), self.sessions.len(), self.opens, locks]
     }
 }

@@ -123,7 +123,7 @@ fn every_attribute_that_is_supported_is_told_and_matches_itself() {
         let client = if minor == 0 {
             client
         } else {
-            Client::new(&room, b"one", 1)
+            Client::new(&room, &[minor as u8], 1)
         };
         let asked = super::super::attributes::supported(minor).without(&WRITE_ONLY);
         let ask = [

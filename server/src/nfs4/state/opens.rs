@@ -1,0 +1,543 @@
+//! Opens and stateids (RFC 8881, sections 8.2, 9.7 to 9.11, 18.2, 18.16, 18.18, 18.38 and 18.48; RFC 7530, sections 16.2
+//! and 16.16 to 16.19).
+
+use odafs_common::wire::nfs4::{StateId, StateOwner, Status, share_access, share_deny};
+use odafs_fabric::clock::Nanos;
+
+use super::owners::Role;
+use super::ranges::{Ranges, Span};
+use super::{Io, Opened, Sender, State, Wanted};
+use crate::vfs::ObjectId;
+
+/// Which state: of which client, and which of its.
+pub(super) type Key = (u32, u32);
+
+/// What a stateid stands for.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub owner: u64,
+    pub file: ObjectId,
+    pub sequence: u32,
+    pub what: What,
+}
+
+#[derive(Debug)]
+pub(super) enum What {
+    Open(Open),
+    /// The locks of an owner, which it took under an open.
+    Locks {
+        open: Key,
+    },
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// Bits of `share_access`.
+    pub access: u32,
+    /// Bits of `share_deny`.
+    deny: u32,
+    /// A bit for each pair of access and deny that it was opened with.
+    pairs: u16,
+    /// Stateids of locks that were taken under it.
+    pub locks: Vec<Key>,
+    /// It was closed, and is there for a repetition of that alone (4.0).
+    closed: bool,
+}
+
+/// What is known of a file that somebody has open.
+#[derive(Debug, Default)]
+pub(super) struct FileState {
+    opens: Vec<Key>,
+    /// How many of them deny something.
+    denying: usize,
+    pub ranges: Ranges,
+}
+
+fn pair(access: u32, deny: u32) -> u16 {
+    1 << (access & share_access::BOTH | (deny & share_deny::BOTH) << 2)
+}
+
+/// Access and deny of some pairs together.
+fn union(pairs: u16) -> (u32, u32) {
+    let each = (0..16u32).filter(|bit| pairs & 1 << bit != 0);
+    each.fold((0, 0), |(access, deny), bit| {
+        (access | bit & 3, deny | bit >> 2)
+    })
+}
+
+impl State {
+    /// OPEN, once the file is known. May expel clients whose leases are over.
+    pub fn open(
+        &mut self,
+        now: Nanos,
+        sender: Sender,
+        owner: &StateOwner<'_>,
+        wanted: &Wanted,
+    ) -> Result<Opened, Status> {
+        let client = self.client_of(now, sender, owner)?;
+        self.may_take(now, client, wanted.reclaim)?;
+        let number = self.owner(client, Role::Open, owner.owner.0)?;
+        let opened = self.open_as(now, client, number, wanted);
+        self.release_owner(number);
+        opened
+    }
+
+    fn open_as(
+        &mut self,
+        now: Nanos,
+        client: u32,
+        owner: u64,
+        wanted: &Wanted,
+    ) -> Result<Opened, Status> {
+        while let Some(theirs) = self.share_conflict(owner, wanted) {
+            if theirs == client || !self.is_over(theirs, now) {
+                return Err(if wanted.reclaim {
+                    Status::ReclaimConflict
+                } else {
+                    Status::ShareDenied
+                });
+            }
+            self.expel(theirs);
+        }
+        let file = wanted.file;
+        let key = match self.held.get(&(owner, file)) {
+            Some(key) => *key,
+            None => {
+                let what = What::Open(Open {
+                    access: 0,
+                    deny: 0,
+                    pairs: 0,
+                    locks: Vec::new(),
+                    closed: false,
+                });
+                let key = self.add_entry(client, owner, file, what)?;
+                self.files.entry(file).or_default().opens.push(key);
+                self.opens += 1;
+                key
+            }
+        };
+        if let Some(entry) = self.entries.get_mut(&key)
+            && let What::Open(open) = &mut entry.what
+        {
+            let denied = open.deny != 0;
+            open.access |= wanted.access;
+            open.deny |= wanted.deny;
+            open.pairs |= pair(wanted.access, wanted.deny);
+            if !denied && open.deny != 0 {
+                self.files.entry(file).or_default().denying += 1;
+            }
+        }
+        let state = self.changed(key);
+        let legacy = self.clients.get(&client).is_some_and(|c| c.legacy());
+        let Some(owner) = self.owners.get_mut(&owner) else {
+            return Err(Status::ServerFault);
+        };
+        owner.confirmed |= wanted.reclaim;
+        let confirm = !owner.confirmed;
+        if legacy && !confirm {
+            self.record(client);
+        }
+        Ok(Opened { state, confirm })
+    }
+
+    /// The client of an open that stands in the way.
+    fn share_conflict(&self, owner: u64, wanted: &Wanted) -> Option<u32> {
+        let file = self.files.get(&wanted.file)?;
+        if wanted.deny == 0 && file.denying == 0 {
+            return None;
+        }
+        let mut opens = file.opens.iter();
+        let found = opens.find(|key| {
+            self.entries.get(key).is_some_and(|entry| {
+                let What::Open(open) = &entry.what else {
+                    return false;
+                };
+                let clash = open.deny & wanted.access | open.access & wanted.deny;
+                entry.owner != owner && clash != 0
+            })
+        });
+        found.map(|key| key.0)
+    }
+
+    /// OPEN_CONFIRM
+    pub fn open_confirm(
+        &mut self,
+        now: Nanos,
+        state: &StateId,
+        file: ObjectId,
+    ) -> Result<StateId, Status> {
+        let key = self.state(now, Sender::Named, state, file)?;
+        let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
+        let is_open = matches!(entry.what, What::Open(_));
+        let owner = self.owners.get_mut(&entry.owner);
+        let owner = owner.ok_or(Status::BadStateId)?;
+        if !is_open || owner.confirmed {
+            return Err(Status::BadStateId);
+        }
+        owner.confirmed = true;
+        self.record(key.0);
+        Ok(self.changed(key))
+    }
+
+    /// OPEN_DOWNGRADE: to what some of the opens were for, together.
+    pub fn open_downgrade(
+        &mut self,
+        now: Nanos,
+        sender: Sender,
+        state: &StateId,
+        file: ObjectId,
+        access: u32,
+        deny: u32,
+    ) -> Result<StateId, Status> {
+        let key = self.confirmed_open(now, sender, state, file)?;
+        if access == 0 || access & !share_access::BOTH != 0 || deny & !share_deny::BOTH != 0 {
+            return Err(Status::Inval);
+        }
+        let Some(open) = self.open_of(key) else {
+            return Err(Status::BadStateId);
+        };
+        let within = (0..16u32)
+            .filter(|bit| bit & 3 & !access == 0 && bit >> 2 & !deny == 0)
+            .fold(0, |pairs, bit| pairs | 1 << bit);
+        let pairs = open.pairs & within;
+        if union(pairs) != (access, deny) {
+            return Err(Status::Inval);
+        }
+        let ceases = open.deny != 0 && deny == 0;
+        (open.access, open.deny, open.pairs) = (access, deny, pairs);
+        if ceases && let Some(file) = self.files.get_mut(&file) {
+            file.denying -= 1;
+        }
+        Ok(self.changed(key))
+    }
+
+    /// CLOSE; locks of the open go with it.
+    pub fn close(
+        &mut self,
+        now: Nanos,
+        sender: Sender,
+        state: &StateId,
+        file: ObjectId,
+    ) -> Result<StateId, Status> {
+        let key = self.confirmed_open(now, sender, state, file)?;
+        let last = self.changed(key);
+        let owner = self.entries.get(&key).map(|entry| entry.owner);
+        if sender == Sender::Named {
+            self.end_open(key);
+            if let (Some(open), Some(owner)) = (self.open_of(key), owner) {
+                open.closed = true;
+                self.remember_closed(owner, key.1);
+            }
+            return Ok(last);
+        }
+        self.drop_open(key);
+        if let Some(owner) = owner {
+            self.release_owner(owner);
+        }
+        Ok(StateId::INVALID)
+    }
+
+    /// Whether data of the file may be read or written under this stateid, a special one perhaps: the open must have the
+    /// access, and without an open nobody's share may deny it. Renews the lease in 4.0.
+    ///
+    /// Who may write may read too, since clients that write parts of pages do (RFC 8881, section 9.1.2).
+    pub fn io(
+        &mut self,
+        now: Nanos,
+        sender: Sender,
+        state: &StateId,
+        file: ObjectId,
+        io: Io,
+    ) -> Result<(), Status> {
+        if *state == StateId::READ_BYPASS && io == Io::Read {
+            return Ok(());
+        }
+        if *state == StateId::ANONYMOUS || *state == StateId::READ_BYPASS {
+            return match () {
+                () if self.in_grace(now) => Err(Status::Grace),
+                () if self.denies(now, file, io) => Err(Status::Locked),
+                () => Ok(()),
+            };
+        }
+        let mut key = self.state(now, sender, state, file)?;
+        if let Some(What::Locks { open }) = self.entries.get(&key).map(|entry| &entry.what) {
+            key = *open;
+        }
+        if !self.is_confirmed(key) {
+            return Err(Status::BadStateId);
+        }
+        let open = self.open_of(key).ok_or(Status::BadStateId)?;
+        match io {
+            Io::Write if open.access & share_access::WRITE == 0 => Err(Status::OpenMode),
+            Io::Read | Io::Write => Ok(()),
+        }
+    }
+
+    /// Whether somebody's share denies this for those without an open (NFS version 3 and our own).
+    pub fn denies(&self, now: Nanos, file: ObjectId, io: Io) -> bool {
+        let bit = match io {
+            Io::Read => share_deny::READ,
+            Io::Write => share_deny::WRITE,
+        };
+        let Some(file) = self.files.get(&file).filter(|file| file.denying > 0) else {
+            return false;
+        };
+        file.opens.iter().any(|key| {
+            let what = self.entries.get(key).map(|entry| &entry.what);
+            matches!(what, Some(What::Open(open)) if open.deny & bit != 0)
+                && !self.is_over(key.0, now)
+        })
+    }
+
+    /// FREE_STATEID
+    pub fn free_state(&mut self, _now: Nanos, client: u64, state: &StateId) -> Result<(), Status> {
+        let key = self.key(Sender::Client(client), state)?;
+        let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
+        is_current(entry, Sender::Client(client), state)?;
+        let file = self.files.get(&entry.file);
+        let ranges = file.map_or(0, |file| file.ranges.count(entry.owner));
+        if matches!(entry.what, What::Open(_)) || ranges > 0 {
+            return Err(Status::LocksHeld);
+        }
+        let owner = entry.owner;
+        self.drop_locks(key);
+        self.release_owner(owner);
+        Ok(())
+    }
+
+    /// TEST_STATEID, for one.
+    pub fn test_state(&self, _now: Nanos, client: u64, state: &StateId) -> Status {
+        let sender = Sender::Client(client);
+        let found = self.key(sender, state).and_then(|key| {
+            let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
+            is_current(entry, sender, state)
+        });
+        found.err().unwrap_or(Status::Ok)
+    }
+
+    /// Which state a stateid names, if it can be one of the sender's.
+    pub(super) fn key(&self, sender: Sender, state: &StateId) -> Result<Key, Status> {
+        let other = state.other;
+        if other == [0; 12] || other == [0xff; 12] {
+            return Err(Status::BadStateId);
+        }
+        let part = |i: usize| {
+            u32::from_be_bytes([
+                other[i * 4],
+                other[i * 4 + 1],
+                other[i * 4 + 2],
+                other[i * 4 + 3],
+            ])
+        };
+        let (boot, client, number) = (part(0), part(1), part(2));
+        match sender {
+            Sender::Client(id) if self.number(id) == Some(client) && boot == self.boot => {}
+            Sender::Client(_) => return Err(Status::BadStateId),
+            Sender::Named if boot != self.boot => return Err(Status::StaleStateId),
+            Sender::Named => match self.clients.get(&client) {
+                Some(known) if known.expelled => return Err(Status::Expired),
+                Some(known) if known.legacy() => {}
+                Some(_) => return Err(Status::BadStateId),
+                None => return Err(Status::Expired),
+            },
+        }
+        Ok((client, number))
+    }
+
+    /// The state that a stateid names, which must be of this file and the latest. Renews the lease in 4.0.
+    pub(super) fn state(
+        &mut self,
+        now: Nanos,
+        sender: Sender,
+        state: &StateId,
+        file: ObjectId,
+    ) -> Result<Key, Status> {
+        let key = self.key(sender, state)?;
+        let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
+        let closed = matches!(&entry.what, What::Open(open) if open.closed);
+        if closed || entry.file != file {
+            return Err(Status::BadStateId);
+        }
+        is_current(entry, sender, state)?;
+        if sender == Sender::Named
+            && let Some(client) = self.clients.get_mut(&key.0)
+        {
+            client.renewed = now;
+        }
+        Ok(key)
+    }
+
+    /// The open that a stateid names, which needs no confirmation any more.
+    pub(super) fn confirmed_open(
+        &mut self,
+        now: Nanos,
+        sender: Sender,
+        state: &StateId,
+        file: ObjectId,
+    ) -> Result<Key, Status> {
+        let key = self.state(now, sender, state, file)?;
+        if self.open_of(key).is_none() || !self.is_confirmed(key) {
+            return Err(Status::BadStateId);
+        }
+        Ok(key)
+    }
+
+    fn is_confirmed(&self, key: Key) -> bool {
+        let entry = self.entries.get(&key);
+        let owner = entry.and_then(|entry| self.owners.get(&entry.owner));
+        owner.is_some_and(|owner| owner.confirmed)
+    }
+
+    pub(super) fn open_of(&mut self, key: Key) -> Option<&mut Open> {
+        match &mut self.entries.get_mut(&key)?.what {
+            What::Open(open) => Some(open),
+            What::Locks { .. } => None,
+        }
+    }
+
+    /// Counts a change of a state: its stateid from now on.
+    pub(super) fn changed(&mut self, key: Key) -> StateId {
+        let mut other = [0; 12];
+        for (part, value) in other.chunks_exact_mut(4).zip([self.boot, key.0, key.1]) {
+            part.copy_from_slice(&value.to_be_bytes());
+        }
+        let sequence = self.entries.get_mut(&key).map_or(0, |entry| {
+            // 0 stands for the latest.
+            entry.sequence = entry.sequence.checked_add(1).unwrap_or(1);
+            entry.sequence
+        });
+        StateId { sequence, other }
+    }
+
+    /// A new state, of sequence 0 until it has changed.
+    pub(super) fn add_entry(
+        &mut self,
+        client: u32,
+        owner: u64,
+        file: ObjectId,
+        what: What,
+    ) -> Result<Key, Status> {
+        let too_much = self.too_much(client);
+        let Some(known) = self.clients.get_mut(&client) else {
+            return Err(Status::Expired);
+        };
+        if known.states >= self.limits.states || self.entries.len() >= self.limits.all_states {
+            return Err(too_much);
+        }
+        let key = loop {
+            known.last_state = known.last_state.wrapping_add(1);
+            let key = (client, known.last_state);
+            if !self.entries.contains_key(&key) {
+                break key;
+            }
+        };
+        known.states += 1;
+        if let Some(owner) = self.owners.get_mut(&owner) {
+            owner.states.insert(key.1);
+        }
+        self.held.insert((owner, file), key);
+        let entry = Entry {
+            owner,
+            file,
+            sequence: 0,
+            what,
+        };
+        self.entries.insert(key, entry);
+        Ok(key)
+    }
+
+    /// Forgets a stateid alone.
+    pub(super) fn remove_entry(&mut self, key: Key) {
+        let Some(entry) = self.entries.remove(&key) else {
+            return;
+        };
+        if let Some(client) = self.clients.get_mut(&key.0) {
+            client.states -= 1;
+        }
+        if let Some(owner) = self.owners.get_mut(&entry.owner) {
+            owner.states.remove(&key.1);
+        }
+        if self.held.get(&(entry.owner, entry.file)) == Some(&key) {
+            self.held.remove(&(entry.owner, entry.file));
+        }
+    }
+
+    /// The file is open no more, nor locked. The stateid is still known.
+    fn end_open(&mut self, key: Key) {
+        let Some(entry) = self.entries.get_mut(&key) else {
+            return;
+        };
+        let What::Open(open) = &mut entry.what else {
+            return;
+        };
+        if open.closed {
+            return;
+        }
+        let (owner, file) = (entry.owner, entry.file);
+        let denied = std::mem::take(&mut open.deny) != 0;
+        let locks = std::mem::take(&mut open.locks);
+        for lock in locks {
+            let locker = self.entries.get(&lock).map(|entry| entry.owner);
+            self.drop_locks(lock);
+            if let Some(locker) = locker {
+                self.release_owner(locker);
+            }
+        }
+        self.held.remove(&(owner, file));
+        self.opens -= 1;
+        if let Some(state) = self.files.get_mut(&file) {
+            state.opens.retain(|open| *open != key);
+            state.denying -= usize::from(denied);
+        }
+        self.release_file(file);
+    }
+
+    /// Forgets an open and the locks under it.
+    pub(super) fn drop_open(&mut self, key: Key) {
+        self.end_open(key);
+        self.remove_entry(key);
+    }
+
+    /// Forgets an owner's locks of a file.
+    pub(super) fn drop_locks(&mut self, key: Key) {
+        let Some(entry) = self.entries.get(&key) else {
+            return;
+        };
+        let (owner, file) = (entry.owner, entry.file);
+        if let What::Locks { open } = entry.what
+            && let Some(open) = self.open_of(open)
+        {
+            open.locks.retain(|lock| *lock != key);
+        }
+        let all = Span {
+            first: 0,
+            last: u64::MAX,
+        };
+        self.change_ranges(key.0, owner, file, |ranges| ranges.unlock(all, owner));
+        self.remove_entry(key);
+        self.release_file(file);
+    }
+
+    fn release_file(&mut self, file: ObjectId) {
+        let state = self.files.get(&file);
+        if state.is_some_and(|state| state.opens.is_empty() && state.ranges.is_empty()) {
+            self.files.remove(&file);
+        }
+    }
+}
+
+/// Whether a stateid is the latest of its state.
+fn is_current(entry: &Entry, sender: Sender, state: &StateId) -> Result<(), Status> {
+    let latest = matches!(sender, Sender::Client(_)) && state.sequence == 0;
+    if latest || state.sequence == entry.sequence {
+        return Ok(());
+    }
+    // The numbers wrap around.
+    let ahead = state.sequence.wrapping_sub(entry.sequence) as i32;
+    Err(if ahead > 0 {
+        Status::BadStateId
+    } else {
+        Status::OldStateId
+    })
+}

@@ -1,0 +1,375 @@
+//! Sessions, their slots and their connections (RFC 8881, sections 2.10, 18.34, 18.36, 18.37 and 18.46).
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+
+use odafs_common::wire::nfs4::{
+    AtMostOne, BindConnectionArgs, BindConnectionOk, ChannelAttributes, CreateSessionArgs,
+    CreateSessionOk, GrantedChannel, SequenceArgs, SequenceOk, SessionId, Status, WantedChannel,
+    create_session_flag,
+};
+use odafs_fabric::clock::Nanos;
+
+use super::clients::Kind;
+use super::{Limits, Principal, Sequenced, Slot, State};
+
+/// Calls and replies that are shorter than this, in bytes, carry nothing: a session with less is refused.
+const MESSAGE_BYTES_MIN: u32 = 128;
+/// Replies up to this length, in bytes, are kept whether that was asked for or not.
+const SHORT_BYTES: usize = 512;
+/// The most connections that a session knows.
+const CONNECTIONS_MAX: usize = 64;
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct Session {
+    client: u32,
+    fore: ChannelAttributes,
+    slots: Vec<SlotState>,
+    connections: Vec<u64>,
+}
+
+#[derive(Debug, Default)]
+struct SlotState {
+    /// Of the last compound.
+    sequence: u32,
+    /// It is being executed.
+    busy: bool,
+    /// Its reply is in `reply`.
+    kept: bool,
+    reply: Vec<u8>,
+}
+
+impl Session {
+    /// Bytes that its slots may keep.
+    fn cached_bytes(&self) -> usize {
+        cached_bytes(&self.fore)
+    }
+}
+
+/// Bytes that the slots of such a channel may keep.
+fn cached_bytes(fore: &ChannelAttributes) -> usize {
+    let each = (fore.max_response_cached as usize).max(SHORT_BYTES);
+    each.saturating_mul(fore.max_requests as usize)
+}
+
+/// What a channel is granted of what is asked for.
+fn granted(asked: &ChannelAttributes, limits: &Limits) -> Result<ChannelAttributes, Status> {
+    let shortest = asked.max_request.min(asked.max_response);
+    if shortest < MESSAGE_BYTES_MIN || asked.max_operations == 0 || asked.max_requests == 0 {
+        return Err(Status::TooSmall);
+    }
+    Ok(ChannelAttributes {
+        header_padding: 0,
+        max_request: asked.max_request.min(limits.message_bytes),
+        max_response: asked.max_response.min(limits.message_bytes),
+        max_response_cached: asked.max_response_cached.min(limits.cached_bytes),
+        max_operations: asked.max_operations.min(limits.operations),
+        max_requests: asked.max_requests.min(limits.slots),
+        rdma_reads: AtMostOne(None),
+    })
+}
+
+impl State {
+    /// CREATE_SESSION; a repetition gets the same result again. Only what succeeds is counted.
+    pub fn create_session(
+        &mut self,
+        now: Nanos,
+        who: Principal,
+        connection: u64,
+        args: &CreateSessionArgs<'_>,
+    ) -> Result<CreateSessionOk, Status> {
+        let number = self.number(args.client_id).ok_or(Status::StaleClientId)?;
+        let client = self.clients.get(&number).ok_or(Status::StaleClientId)?;
+        let Kind::Sessions {
+            sequence,
+            last,
+            sessions,
+            ..
+        } = &client.kind
+        else {
+            return Err(Status::StaleClientId);
+        };
+        if args.sequence == *sequence
+            && let Some(last) = last
+        {
+            return Ok(*last);
+        }
+        if args.sequence != sequence.wrapping_add(1) {
+            return Err(Status::SeqMisordered);
+        }
+        if !client.confirmed && client.who != who {
+            return Err(Status::ClidInUse);
+        }
+        let known = create_session_flag::PERSIST
+            | create_session_flag::BACK_CHANNEL
+            | create_session_flag::RDMA;
+        if args.flags & !known != 0 {
+            return Err(Status::Inval);
+        }
+        let mut fore = granted(&args.fore, &self.limits)?;
+        let back = granted(&args.back, &self.limits)?;
+        if sessions.len() >= self.limits.sessions {
+            return Err(Status::NoSpc);
+        }
+        let left = self
+            .limits
+            .all_cached_bytes
+            .saturating_sub(self.cached_bytes);
+        // One session must not take what is left for all.
+        while fore.max_requests > 1 && cached_bytes(&fore) > left / 4 {
+            fore.max_requests /= 2;
+        }
+        if cached_bytes(&fore) > left {
+            return Err(Status::Delay);
+        }
+        let id = self.session_id(number);
+        let made = CreateSessionOk {
+            session: id,
+            sequence: args.sequence,
+            // Replies do not outlive the server, and there are no callbacks yet.
+            flags: 0,
+            fore,
+            back,
+        };
+        let slots = (0..fore.max_requests).map(|_| SlotState::default());
+        let session = Session {
+            client: number,
+            fore,
+            slots: slots.collect(),
+            connections: Vec::new(),
+        };
+        self.cached_bytes += session.cached_bytes();
+        self.sessions.insert(id, session);
+        self.bind(connection, &id);
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.renewed = now;
+            if let Kind::Sessions {
+                sequence,
+                last,
+                sessions,
+                ..
+            } = &mut client.kind
+            {
+                *sequence = args.sequence;
+                *last = Some(made);
+                sessions.push(id);
+            }
+            if !client.confirmed {
+                self.confirm_client(number);
+            }
+        }
+        Ok(made)
+    }
+
+    /// Others cannot guess it.
+    fn session_id(&mut self, client: u32) -> SessionId {
+        loop {
+            let secret = RandomState::new().hash_one(self.serial());
+            let mut id = SessionId::default();
+            id[..4].copy_from_slice(&self.boot.to_be_bytes());
+            id[4..8].copy_from_slice(&client.to_be_bytes());
+            id[8..].copy_from_slice(&secret.to_be_bytes());
+            if !self.sessions.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// BIND_CONN_TO_SESSION
+    pub fn bind_connection(
+        &mut self,
+        now: Nanos,
+        connection: u64,
+        args: &BindConnectionArgs,
+    ) -> Result<BindConnectionOk, Status> {
+        let session = self.sessions.get(&args.session).ok_or(Status::BadSession)?;
+        let client = session.client;
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.renewed = now;
+        }
+        self.bind(connection, &args.session);
+        Ok(BindConnectionOk {
+            session: args.session,
+            // Callbacks may go there, though there are none yet.
+            channel: match args.channel {
+                WantedChannel::Fore | WantedChannel::ForeOrBoth => GrantedChannel::Fore,
+                WantedChannel::Back => GrantedChannel::Back,
+                WantedChannel::BackOrBoth => GrantedChannel::Both,
+            },
+            rdma: false,
+        })
+    }
+
+    /// The connection belongs to the session. Of more than a session can know, the oldest is forgotten.
+    fn bind(&mut self, connection: u64, id: &SessionId) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        if session.connections.contains(&connection) {
+            return;
+        }
+        let oldest =
+            (session.connections.len() >= CONNECTIONS_MAX).then(|| session.connections.remove(0));
+        session.connections.push(connection);
+        self.connections.entry(connection).or_default().push(*id);
+        if let Some(oldest) = oldest {
+            self.unbind(oldest, id);
+        }
+    }
+
+    fn unbind(&mut self, connection: u64, id: &SessionId) {
+        if let Some(sessions) = self.connections.get_mut(&connection) {
+            sessions.retain(|session| session != id);
+            if sessions.is_empty() {
+                self.connections.remove(&connection);
+            }
+        }
+    }
+
+    /// The connection is gone.
+    pub fn connection_closed(&mut self, connection: u64) {
+        for id in self.connections.remove(&connection).unwrap_or_default() {
+            if let Some(session) = self.sessions.get_mut(&id) {
+                session.connections.retain(|known| *known != connection);
+            }
+        }
+    }
+
+    /// DESTROY_SESSION, from this connection, which must be one of the session's unless it has none.
+    pub fn destroy_session(
+        &mut self,
+        now: Nanos,
+        connection: u64,
+        session: &SessionId,
+    ) -> Result<(), Status> {
+        let found = self.sessions.get(session).ok_or(Status::BadSession)?;
+        if !found.connections.is_empty() && !found.connections.contains(&connection) {
+            return Err(Status::ConnNotBoundToSession);
+        }
+        let client = found.client;
+        self.drop_session(session);
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.renewed = now;
+            if let Kind::Sessions { sessions, .. } = &mut client.kind {
+                sessions.retain(|known| known != session);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets a session and where it was bound.
+    pub(super) fn drop_session(&mut self, id: &SessionId) {
+        if let Some(session) = self.sessions.remove(id) {
+            self.cached_bytes -= session.cached_bytes();
+            for connection in session.connections {
+                self.unbind(connection, id);
+            }
+        }
+    }
+
+    /// SEQUENCE, of a call of so many bytes and operations. Renews the lease, and makes the connection one of the session's
+    /// (RFC 8881, section 2.10.3.1).
+    pub fn sequence(
+        &mut self,
+        now: Nanos,
+        connection: u64,
+        args: &SequenceArgs,
+        bytes: usize,
+        operations: u32,
+    ) -> Result<Sequenced, Status> {
+        let session = self
+            .sessions
+            .get_mut(&args.session)
+            .ok_or(Status::BadSession)?;
+        let fore = session.fore;
+        let number = session.client;
+        let count = session.slots.len() as u32;
+        let slot = session
+            .slots
+            .get_mut(args.slot as usize)
+            .ok_or(Status::BadSlot)?;
+        if args.sequence == slot.sequence {
+            return match (slot.busy, slot.kept) {
+                (true, _) => Err(Status::Delay),
+                (false, true) => Ok(Sequenced::Replay(Arc::from(&slot.reply[..]))),
+                // Nothing was executed yet.
+                (false, false) if slot.sequence == 0 => Err(Status::SeqMisordered),
+                (false, false) => Err(Status::RetryUncachedRep),
+            };
+        }
+        if slot.busy || args.sequence != slot.sequence.wrapping_add(1) {
+            return Err(Status::SeqMisordered);
+        }
+        if args.highest_slot >= count {
+            return Err(Status::BadHighSlot);
+        }
+        if bytes > fore.max_request as usize {
+            return Err(Status::ReqTooBig);
+        }
+        if operations > fore.max_operations {
+            return Err(Status::TooManyOps);
+        }
+        if args.cache && fore.max_response_cached < MESSAGE_BYTES_MIN {
+            return Err(Status::RepTooBigToCache);
+        }
+        slot.sequence = args.sequence;
+        slot.busy = true;
+        if let Some(client) = self.clients.get_mut(&number) {
+            client.renewed = now;
+        }
+        self.bind(connection, &args.session);
+        let slot = Slot {
+            client: self.id(number),
+            session: args.session,
+            number: args.slot,
+            cache: args.cache,
+            reply_bytes: fore.max_response,
+            cached_bytes: fore.max_response_cached,
+        };
+        let ok = SequenceOk {
+            session: args.session,
+            sequence: args.sequence,
+            slot: args.slot,
+            highest_slot: count - 1,
+            target_highest_slot: count - 1,
+            status_flags: 0,
+        };
+        Ok(Sequenced::Execute(slot, ok))
+    }
+
+    fn slot(&mut self, slot: &Slot) -> Option<&mut SlotState> {
+        let session = self.sessions.get_mut(&slot.session)?;
+        session.slots.get_mut(slot.number as usize)
+    }
+
+    /// The compound of a slot was executed; its reply is kept if that was asked for, or if it is short. A reply that is not
+    /// `whole`, since its data went another way, cannot be.
+    pub fn finish(&mut self, slot: &Slot, reply: &[u8], whole: bool) {
+        let keep = whole
+            && if slot.cache {
+                reply.len() <= slot.cached_bytes as usize
+            } else {
+                reply.len() <= SHORT_BYTES
+            };
+        let Some(state) = self.slot(slot) else {
+            // The session was destroyed meanwhile.
+            return;
+        };
+        state.busy = false;
+        state.kept = keep;
+        state.reply.clear();
+        if keep {
+            state.reply.extend_from_slice(reply);
+        }
+    }
+
+    /// The compound of a slot was not executed, and comes again. The reply before it is still there.
+    pub fn abandon(&mut self, slot: &Slot) {
+        if let Some(state) = self.slot(slot) {
+            state.busy = false;
+            state.sequence = state.sequence.wrapping_sub(1);
+        }
+    }
+}
