@@ -12,8 +12,14 @@ set -E
 SECONDS=0
 
 ENTRIES=${ENTRIES:-10000} MEGABYTES=${MEGABYTES:-100}
-MOUNT_OPTIONS="${MOUNT_OPTIONS:-addr=$SERVER,vers=3,proto=tcp,port=2049,mountproto=tcp,mountport=${MOUNT_PORT:-2049},mountaddr=$SERVER,nolock,hard}"
-attach() { mount -i -t nfs -o "$MOUNT_OPTIONS${3:+,$3}" "$SERVER:$1" "$2" || die "mount $1"; }
+VERSION=${VERSION:-3}
+case $VERSION in
+3) usual=vers=3,proto=tcp,port=2049,mountproto=tcp,mountport=${MOUNT_PORT:-2049},mountaddr=$SERVER,nolock ;;
+*) usual=vers=$VERSION,proto=tcp,port=2049,clientaddr=$(ip -4 -o addr show vec0 | sed 's|.*inet \([0-9.]*\)/.*|\1|') ;;
+esac
+MOUNT_OPTIONS="${MOUNT_OPTIONS:-addr=$SERVER,$usual,hard}"
+type=nfs; [ "$VERSION" = 3 ] || type=nfs4
+attach() { mount -i -t $type -o "$MOUNT_OPTIONS${3:+,$3}" "$SERVER:$1" "$2" || die "mount $1"; }
 
 step mount
 mkdir /mnt/t /mnt/sub

@@ -4,6 +4,7 @@
 #
 #   tests/linux/tour.sh [OUT]      OUT keeps the logs, a temporary directory by default
 #
+# TOUR_VERSION=4.0, 4.1 or 4.2: the version of NFS, 3 by default.
 # TOUR_SERVER='COMMAND' TOUR_EXPORT=/x TOUR_TREE=DIR walk it through another server instead.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -41,11 +42,11 @@ if [ -n "${TOUR_SERVER:-}" ]; then
     sleep 4
 else
     walk_start "$out" "$ODAFS" serve "$tree" --state "$out/state" --nfs "$UML_HOST:2049" --allow 10.77.0.0/24 \
-        --squash none --cache 256MiB
+        --squash none --cache 256MiB --lease 10s
 fi
-{ echo "EXPORT=${TOUR_EXPORT:-/} MOUNT_PORT=${TOUR_MOUNT_PORT:-2049}"; cat "$here/tour.guest.sh"; } >"$out/guest.sh"
+{ echo "EXPORT=${TOUR_EXPORT:-/} MOUNT_PORT=${TOUR_MOUNT_PORT:-2049} VERSION=${TOUR_VERSION:-3}"; cat "$here/tour.guest.sh"; } >"$out/guest.sh"
 status=0; walk "$out" uml_boot "$out" "$out/guest.sh" || status=$?
 cat "$out/guest.log" 2>/dev/null || true
 [ $status = 0 ] || { tail -5 "$out/server.log" >&2; fail "the tour ended with status $status"; }
 [ -n "${TOUR_SERVER:-}" ] || walk_end "$out"
-echo "tour passed"
+echo "tour of version ${TOUR_VERSION:-3} passed"

@@ -35,8 +35,11 @@ uml_network() {
 # The guest's first process. busybox is only there for insmod: the host may have no kmod.
 uml_init() {
     local out=$1 script=$2 modules
+    # Each is behind what it needs, and once.
     modules=$(cd "$UML_CACHE"/usr/lib/uml/modules/* && echo "$PWD" &&
-        sed -n 's|^\(kernel/fs/nfs/nfsv3\.ko\):|\1|p' modules.dep | tr ' ' '\n' | tac)
+        for module in nfsv3 nfsv4; do
+            sed -n "s|^\(kernel/fs/nfs/$module\.ko\):|\1|p" modules.dep | tr ' ' '\n' | tac
+        done | awk '!seen[$0]++')
     cat <<INIT
 #!/bin/bash
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root SERVER=$UML_HOST OUT=/mnt/out

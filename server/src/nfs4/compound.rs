@@ -8,9 +8,9 @@ use odafs_fabric::sync::Arc;
 use odafs_nic::calls::Placed;
 
 use super::object::{Handle, Object, Tree};
-use super::state::{Sender, Sequenced, Slot, Turn};
+use super::state::{Sender, Sequenced, Slot};
 use super::{
-    Nfs4, OPERATIONS_MAX, access, clients, commit, create, getattr, link, lock, lookup, open, read,
+    Nfs4, OPERATIONS_MAX, access, clients, commit, create, getattr, link, lock, lookup, read,
     readdir, readlink, remove, rename, secinfo, sessions, setattr, space, verify, write,
 };
 use crate::rpc::drc::Repeats;
@@ -18,7 +18,7 @@ use crate::rpc::{Answer, Call};
 use crate::vfs::attributes::{attributes as attributes_of, attributes_at_hand};
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
-use crate::vfs::read::Effort;
+use crate::vfs::read::{Effort, ReadFailed};
 use crate::vfs::{self, Attributes, Credential, FileType, ObjectId};
 
 /// What is in a reply besides the results, in bytes: the header of an RPC reply, and something to spare.
@@ -42,7 +42,7 @@ impl From<Status> for Stop {
 /// What an operation came to.
 pub(super) type Done<T> = Result<T, Stop>;
 /// The status of an operation whose result has been written.
-type Written = Done<Status>;
+pub(super) type Written = Done<Status>;
 
 /// A file handle and the stateid that goes with it (RFC 8881, section 16.2.3.1.2).
 #[derive(Clone, Copy, Debug, Default)]
@@ -396,102 +396,6 @@ impl Compound<'_> {
             | O::RemoveXattr(..) => Err(Status::NotSupp.into()),
         }
     }
-
-    /// Runs an operation that minor version 0 counts by its owner: what was executed before is answered again. The file of
-    /// an OPEN is remembered with its result, since the operations behind it go on with that.
-    fn in_turn(&mut self, operation: &Operation<'_>, w: &mut ResultWriter<'_, '_>) -> Written {
-        if self.minor > 0 {
-            return self.stateful(operation, w);
-        }
-        let code = operation.code();
-        match self.turn(operation)? {
-            Turn::Replay(kept) => {
-                let Some((file, result)) = kept.split_first_chunk::<16>() else {
-                    return Err(Status::ServerFault.into());
-                };
-                let number = u128::from_be_bytes(*file);
-                if number != 0 {
-                    self.set_current(Object::Real(ObjectId {
-                        ino: (number >> 64) as u64,
-                        generation: number as u64,
-                    }));
-                }
-                w.start(code).opaque_fixed(result);
-                let status = result
-                    .first_chunk::<4>()
-                    .map(|code| u32::from_be_bytes(*code));
-                Ok(status.and_then(Status::from_code).unwrap_or(Status::Ok))
-            }
-            Turn::Execute(turn) => {
-                let status = match self.stateful(operation, w) {
-                    Ok(status) => status,
-                    Err(Stop::Status(status)) => {
-                        w.fail(code, status);
-                        status
-                    }
-                    Err(Stop::Blocks) => Status::Delay,
-                };
-                let file = match self.current.object {
-                    Some(Object::Real(file)) if code == OpCode::Open && status == Status::Ok => {
-                        u128::from(file.ino) << 64 | u128::from(file.generation)
-                    }
-                    _ => 0,
-                };
-                let kept = [&file.to_be_bytes(), w.result()].concat();
-                self.server.state.lock().end_turn(turn, status, &kept);
-                Ok(status)
-            }
-        }
-    }
-
-    fn turn(&mut self, operation: &Operation<'_>) -> Done<Turn> {
-        use odafs_common::wire::nfs4::Locker;
-        let (state, sequence) = match operation {
-            Operation::Open(open) => {
-                let mut state = self.server.state.lock();
-                return Ok(state.owner_turn(self.now, &open.owner, open.sequence)?);
-            }
-            Operation::OpenConfirm(confirm) => (confirm.state, confirm.sequence),
-            Operation::OpenDowngrade(downgrade) => (downgrade.state, downgrade.sequence),
-            Operation::Close(close) => (close.state, close.sequence),
-            Operation::Unlock(unlock) => (unlock.lock, unlock.sequence),
-            Operation::Lock(lock) => match &lock.locker {
-                Locker::New(new) => (new.open, new.open_sequence),
-                Locker::Existing(existing) => (existing.lock, existing.lock_sequence),
-            },
-            _ => return Err(Status::ServerFault.into()),
-        };
-        let mut machine = self.server.state.lock();
-        Ok(machine.state_turn(self.now, &state, sequence)?)
-    }
-
-    fn stateful(&mut self, operation: &Operation<'_>, w: &mut ResultWriter<'_, '_>) -> Written {
-        let code = operation.code();
-        match operation {
-            Operation::Open(arguments) => {
-                let opened = open::open(self, arguments)?;
-                plain(w, code, opened)
-            }
-            Operation::OpenConfirm(arguments) => {
-                let state = open::confirm(self, arguments)?;
-                plain(w, code, state)
-            }
-            Operation::OpenDowngrade(arguments) => {
-                let state = open::downgrade(self, arguments)?;
-                plain(w, code, state)
-            }
-            Operation::Close(arguments) => {
-                let state = open::close(self, arguments)?;
-                plain(w, code, state)
-            }
-            Operation::Lock(arguments) => lock::lock(self, arguments, w),
-            Operation::Unlock(arguments) => {
-                let state = lock::unlock(self, arguments)?;
-                plain(w, code, state)
-            }
-            _ => Err(Status::ServerFault.into()),
-        }
-    }
 }
 
 /// What operations work with.
@@ -557,7 +461,18 @@ impl<'a> Compound<'a> {
         if let Some(directory) = self.server.tree.find(handle) {
             return Ok(directory);
         }
-        Ok(Object::Real(self.export.resolve(handle, self.effort)?))
+        match self.export.resolve(handle, self.effort) {
+            Ok(object) => Ok(Object::Real(object)),
+            // Who has it open can still close it.
+            Err(ReadFailed::Status(vfs::Status::Stale)) => {
+                let object = self.export.named(handle)?;
+                if self.server.state.lock().is_open(object) {
+                    return Ok(Object::Real(object));
+                }
+                Err(Status::Stale.into())
+            }
+            Err(failed) => Err(failed.into()),
+        }
     }
 
     /// What a client keeps to name an object.
@@ -633,7 +548,7 @@ impl<'a> Compound<'a> {
 }
 
 /// Writes a successful result.
-fn plain(w: &mut ResultWriter<'_, '_>, code: OpCode, body: impl Encode) -> Written {
+pub(super) fn plain(w: &mut ResultWriter<'_, '_>, code: OpCode, body: impl Encode) -> Written {
     w.push(code, &Ok::<_, Status>(body));
     Ok(Status::Ok)
 }

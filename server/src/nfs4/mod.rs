@@ -34,6 +34,7 @@ mod space;
 pub mod state;
 #[cfg(test)]
 mod tests;
+mod turns;
 mod verify;
 mod write;
 

@@ -3,7 +3,7 @@
 
 use odafs_common::wire::nfs4::{
     AtMostOne, ExchangeIdArgs, ExchangeIdOk, GrantedProtection, List, OpCode, Opaque, Operation,
-    ResultWriter, ServerOwner, StateProtection, Status,
+    ResultWriter, ServerOwner, StateProtection, Status, exchange_id_flag,
 };
 use odafs_common::wire::xdr::Encode;
 
@@ -61,7 +61,8 @@ pub(super) fn run(
             done(w, code, ())
         }
         O::FreeStateId(given) => {
-            state.free_state(c.now, client(c)?, given)?;
+            let given = c.state(*given)?;
+            state.free_state(c.now, client(c)?, &given)?;
             done(w, code, ())
         }
         O::TestStateId(arguments) => {
@@ -96,6 +97,10 @@ fn exchange_id(
         // Both take RPCSEC_GSS, which nobody speaks here.
         StateProtection::MachineCredential(_) => return Err(Status::Inval.into()),
         StateProtection::Ssv(_) => return Err(Status::EncrAlgUnsupp.into()),
+    }
+    // A flag of minor version 2.
+    if c.minor == 1 && arguments.flags & exchange_id_flag::SUPPORTS_FENCE_OPS != 0 {
+        return Err(Status::Inval.into());
     }
     let mut state = c.server.state.lock();
     let exchanged = state.exchange_id(c.now, Principal(c.who.uid), arguments)?;

@@ -404,6 +404,10 @@ impl Store for Advancing {
         from: (ObjectId, &[u8]),
         to: (ObjectId, &[u8]),
     ) -> Result<Option<Unlinked>> {
+        if from == to {
+            // Nothing changes.
+            return self.store.rename(who, from, to);
+        }
         let both = [(from.0, Change::Content), (to.0, Change::Content)];
         let replaced = self.change(&both, |store| store.rename(who, from, to))?;
         if let Some(unlinked) = replaced {

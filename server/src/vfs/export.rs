@@ -265,6 +265,11 @@ impl Export {
         Ok(object)
     }
 
+    /// The object that a handle was made for, whether it is still there or not.
+    pub fn named(&self, handle: &[u8]) -> Result<ObjectId, Status> {
+        self.naming.open(handle)
+    }
+
     /// The live file of a handle: like [`Self::resolve`], and INVAL or ISDIR for what is no regular file.
     pub fn file_of_handle(&self, handle: &[u8], effort: Effort) -> Result<Arc<File>, ReadFailed> {
         if let Some(file) = self.handles.file(handle) {

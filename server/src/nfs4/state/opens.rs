@@ -290,6 +290,11 @@ impl State {
         })
     }
 
+    /// Whether somebody has the file open.
+    pub fn is_open(&self, file: ObjectId) -> bool {
+        self.files.contains_key(&file)
+    }
+
     /// FREE_STATEID
     pub fn free_state(&mut self, _now: Nanos, client: u64, state: &StateId) -> Result<(), Status> {
         let key = self.key(Sender::Client(client), state)?;

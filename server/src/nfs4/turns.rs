@@ -1,0 +1,111 @@
+//! Operations of owners, which minor version 0 counts: OPEN, OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE, LOCK and LOCKU (RFC 7530,
+//! section 9.1.7).
+
+use odafs_common::wire::nfs4::{Locker, OpCode, Operation, ResultWriter, Status};
+
+use super::compound::{Compound, Done, Stop, Written, plain};
+use super::object::Object;
+use super::state::Turn;
+use super::{lock, open};
+use crate::vfs::ObjectId;
+
+impl Compound<'_> {
+    /// Runs an operation that minor version 0 counts by its owner: what was executed before is answered again. The file of
+    /// an OPEN is remembered with its result, since the operations behind it go on with that.
+    pub(super) fn in_turn(
+        &mut self,
+        operation: &Operation<'_>,
+        w: &mut ResultWriter<'_, '_>,
+    ) -> Written {
+        if self.minor > 0 {
+            return self.stateful(operation, w);
+        }
+        let code = operation.code();
+        match self.turn(operation)? {
+            Turn::Replay(kept) => {
+                let Some((file, result)) = kept.split_first_chunk::<16>() else {
+                    return Err(Status::ServerFault.into());
+                };
+                let number = u128::from_be_bytes(*file);
+                if number != 0 {
+                    self.set_current(Object::Real(ObjectId {
+                        ino: (number >> 64) as u64,
+                        generation: number as u64,
+                    }));
+                }
+                w.start(code).opaque_fixed(result);
+                let status = result
+                    .first_chunk::<4>()
+                    .map(|code| u32::from_be_bytes(*code));
+                Ok(status.and_then(Status::from_code).unwrap_or(Status::Ok))
+            }
+            Turn::Execute(turn) => {
+                let status = match self.stateful(operation, w) {
+                    Ok(status) => status,
+                    Err(Stop::Status(status)) => {
+                        w.fail(code, status);
+                        status
+                    }
+                    Err(Stop::Blocks) => Status::Delay,
+                };
+                let file = match self.object().ok() {
+                    Some(Object::Real(file)) if code == OpCode::Open && status == Status::Ok => {
+                        u128::from(file.ino) << 64 | u128::from(file.generation)
+                    }
+                    _ => 0,
+                };
+                let kept = [&file.to_be_bytes(), w.result()].concat();
+                self.server.state.lock().end_turn(turn, status, &kept);
+                Ok(status)
+            }
+        }
+    }
+
+    fn turn(&mut self, operation: &Operation<'_>) -> Done<Turn> {
+        let (state, sequence) = match operation {
+            Operation::Open(open) => {
+                let mut state = self.server.state.lock();
+                return Ok(state.owner_turn(self.now, &open.owner, open.sequence)?);
+            }
+            Operation::OpenConfirm(confirm) => (confirm.state, confirm.sequence),
+            Operation::OpenDowngrade(downgrade) => (downgrade.state, downgrade.sequence),
+            Operation::Close(close) => (close.state, close.sequence),
+            Operation::Unlock(unlock) => (unlock.lock, unlock.sequence),
+            Operation::Lock(lock) => match &lock.locker {
+                Locker::New(new) => (new.open, new.open_sequence),
+                Locker::Existing(existing) => (existing.lock, existing.lock_sequence),
+            },
+            _ => return Err(Status::ServerFault.into()),
+        };
+        let mut machine = self.server.state.lock();
+        Ok(machine.state_turn(self.now, &state, sequence)?)
+    }
+
+    fn stateful(&mut self, operation: &Operation<'_>, w: &mut ResultWriter<'_, '_>) -> Written {
+        let code = operation.code();
+        match operation {
+            Operation::Open(arguments) => {
+                let opened = open::open(self, arguments)?;
+                plain(w, code, opened)
+            }
+            Operation::OpenConfirm(arguments) => {
+                let state = open::confirm(self, arguments)?;
+                plain(w, code, state)
+            }
+            Operation::OpenDowngrade(arguments) => {
+                let state = open::downgrade(self, arguments)?;
+                plain(w, code, state)
+            }
+            Operation::Close(arguments) => {
+                let state = open::close(self, arguments)?;
+                plain(w, code, state)
+            }
+            Operation::Lock(arguments) => lock::lock(self, arguments, w),
+            Operation::Unlock(arguments) => {
+                let state = lock::unlock(self, arguments)?;
+                plain(w, code, state)
+            }
+            _ => Err(Status::ServerFault.into()),
+        }
+    }
+}
