@@ -309,6 +309,9 @@ pub(super) fn to_set(new: &WireSet<'_>, mode: u32) -> Done<SetAttributes> {
 
 /// The id that an owner stands for: its digits (RFC 7530, section 5.9). Names are nobody's here.
 fn number(owner: Opaque<'_>) -> Result<u32, Stop> {
+    if owner.0.is_empty() {
+        return Err(Status::Inval.into());
+    }
     let digits = owner.0.iter().all(u8::is_ascii_digit);
     let text = std::str::from_utf8(owner.0).ok().filter(|_| digits);
     let id = text.and_then(|text| text.parse().ok());

@@ -45,9 +45,10 @@ pub(super) fn open<'a>(c: &mut Compound<'_>, arguments: &OpenArgs<'_>) -> Done<O
         return Err(Status::Inval.into());
     }
     let reclaim = matches!(arguments.claim, Claim::Previous(_));
-    if !reclaim && c.server.state.lock().in_grace(c.now) {
-        return Err(Status::Grace.into());
-    }
+    // Before a file is made for who may not open it.
+    let mut machine = c.server.state.lock();
+    machine.may_open(c.now, c.sender, &arguments.owner, reclaim)?;
+    drop(machine);
     let found = match arguments.claim {
         Claim::Null(name) => by_name(c, name, arguments.create.as_ref())?,
         Claim::Previous(_) => current(c)?,
@@ -156,13 +157,15 @@ fn by_name(c: &Compound<'_>, name: Name<'_>, create: Option<&WireHow<'_>>) -> Do
             let whole = SetAttributes { size: None, ..new };
             let (object, made, directory) =
                 make(c, directory, name.0, CreateHow::Unchecked(&whole))?;
-            let rest = SetAttributes {
+            let mut rest = SetAttributes {
                 size: new.size,
                 ..SetAttributes::default()
             };
             if !made {
-                let size = odafs_common::wire::nfs4::Attribute::Size;
-                set = set.and(&Bitmap::of(&[size]));
+                // A file that is there is cut, and nothing else (RFC 8881, section 18.16.3).
+                rest.size = rest.size.filter(|size| *size == 0);
+                let cut = rest.size.map(|_| odafs_common::wire::nfs4::Attribute::Size);
+                set = Bitmap::of(cut.as_slice());
             }
             Ok(Found {
                 object,

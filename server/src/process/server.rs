@@ -5,6 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use odafs_common::page::Layout;
 use odafs_common::session::Identity;
@@ -273,9 +274,17 @@ fn version_4(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<Option<
     Ok(Some(nfs4::Config {
         minors: config.nfs4,
         lease: config.lease.into(),
-        boot: state.life() as u32,
+        boot: boot(state.life()),
         records: nfs4::Records::read(&text, keep),
     }))
+}
+
+/// Greater with each start of a server, and after its state was lost: the seconds since 1970, and one for each start,
+/// since there may be several in a second.
+fn boot(life: u64) -> u32 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let seconds = since.map_or(0, |since| since.as_secs());
+    seconds.wrapping_add(life) as u32
 }
 
 fn parts(

@@ -1,10 +1,14 @@
 use super::Attribute;
 use crate::wire::xdr::{Decode, Encode, Reader, Writer, XdrError};
 
-/// The most words of a [`Bitmap`] that a decoder takes; the attributes known today fill three.
+/// The words of a [`Bitmap`]; the attributes known today fill three.
 pub const MAX_BITMAP_WORDS: u32 = 8;
+/// The most words that a decoder takes.
+const MAX_WORDS_DECODED: u32 = 64;
 
 /// `bitmap4` (RFC 7530, section 2.2; RFC 8881, section 3.3.7): a set of attributes, hints or notifications by number.
+///
+/// Numbers of 256 and above are nobody's: to a decoder they are all 255, which is nobody's either.
 ///
 /// Two sets are equal where their members are, however many words they came in.
 #[derive(Clone, Copy, Default, Eq)]
@@ -48,6 +52,11 @@ impl Bitmap {
     /// Adds an attribute.
     pub fn insert(&mut self, attribute: Attribute) {
         *self = self.with(attribute.code());
+    }
+
+    /// Adds what stands for numbers that no set can hold.
+    fn insert_unknown(&mut self) {
+        *self = self.with(MAX_BITMAP_WORDS * 32 - 1);
     }
 
     /// Whether the number is in the set.
@@ -124,13 +133,18 @@ impl Encode for Bitmap {
 
 impl Decode<'_> for Bitmap {
     fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
-        let len = r.length("bitmap", MAX_BITMAP_WORDS)?;
+        let len = r.length("bitmap", MAX_WORDS_DECODED)?;
         let mut bitmap = Self {
-            len: len as u8,
+            len: len.min(MAX_BITMAP_WORDS) as u8,
             ..Self::EMPTY
         };
-        for word in &mut bitmap.words[..len as usize] {
-            *word = r.u32()?;
+        for at in 0..len as usize {
+            let word = r.u32()?;
+            match bitmap.words.get_mut(at) {
+                Some(ours) => *ours = word,
+                None if word != 0 => bitmap.insert_unknown(),
+                None => {}
+            }
         }
         Ok(bitmap)
     }

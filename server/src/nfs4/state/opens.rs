@@ -67,6 +67,18 @@ fn union(pairs: u16) -> (u32, u32) {
 }
 
 impl State {
+    /// Whether an owner may open files now.
+    pub fn may_open(
+        &mut self,
+        now: Nanos,
+        sender: Sender,
+        owner: &StateOwner<'_>,
+        reclaim: bool,
+    ) -> Result<(), Status> {
+        let client = self.client_of(now, sender, owner)?;
+        self.may_take(now, client, reclaim)
+    }
+
     /// OPEN, once the file is known. May expel clients whose leases are over.
     pub fn open(
         &mut self,
@@ -90,7 +102,7 @@ impl State {
         owner: u64,
         wanted: &Wanted,
     ) -> Result<Opened, Status> {
-        while let Some(theirs) = self.share_conflict(owner, wanted) {
+        while let Some(theirs) = self.share_conflict(wanted) {
             if theirs == client || !self.is_over(theirs, now) {
                 return Err(if wanted.reclaim {
                     Status::ReclaimConflict
@@ -141,8 +153,8 @@ impl State {
         Ok(Opened { state, confirm })
     }
 
-    /// The client of an open that stands in the way.
-    fn share_conflict(&self, owner: u64, wanted: &Wanted) -> Option<u32> {
+    /// The client of an open that stands in the way. That of the same owner does too (RFC 8881, section 9.7).
+    fn share_conflict(&self, wanted: &Wanted) -> Option<u32> {
         let file = self.files.get(&wanted.file)?;
         if wanted.deny == 0 && file.denying == 0 {
             return None;
@@ -154,7 +166,7 @@ impl State {
                     return false;
                 };
                 let clash = open.deny & wanted.access | open.access & wanted.deny;
-                entry.owner != owner && clash != 0
+                clash != 0
             })
         });
         found.map(|key| key.0)

@@ -26,7 +26,7 @@ fn lengths_are_bounded_before_anything_else() {
     too_long::<FileHandle<'_>>("00000081", 128);
     too_long::<Name<'_>>("00001001", 4096);
     too_long::<Opaque<'_>>("00000401", 1024);
-    too_long::<Bitmap>("00000009", 8);
+    too_long::<Bitmap>("00000041", 64);
     too_long::<RawAttributes<'_>>("00000000 00040001", 1 << 18);
     too_long::<Acl<'_>>("00000401", 1024);
     too_long::<TestStateIdArgs>("00001001", 4096);
@@ -36,6 +36,19 @@ fn lengths_are_bounded_before_anything_else() {
     too_long::<Payload<'_>>("ffffffff", 4 << 20);
     too_long::<Data<'_>>("ffffffff", 4 << 20);
     too_long::<CompoundHeader<'_>>("ffffffff", 1024);
+}
+
+#[test]
+fn numbers_that_no_set_can_hold_are_in_it_as_nobodys() {
+    let bytes = hex(&format!(
+        "00000009 00000001 {} 00000100",
+        "00000000 ".repeat(7)
+    ));
+    let set = Bitmap::decode(&mut Reader::new(&bytes)).unwrap();
+    assert_eq!(set, Bitmap::EMPTY.with(0).with(255));
+    let zeros = hex(&format!("00000009 00000001 {}", "00000000 ".repeat(8)));
+    let set = Bitmap::decode(&mut Reader::new(&zeros)).unwrap();
+    assert_eq!(set, Bitmap::EMPTY.with(0));
 }
 
 #[test]

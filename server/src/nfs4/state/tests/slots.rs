@@ -1,0 +1,152 @@
+//! Sessions and their slots.
+
+use super::*;
+
+#[test]
+fn create_session_is_answered_again_and_only_what_succeeds_is_counted() {
+    let state = &mut machine();
+    let exchanged = state.exchange_id(at(1), WHO, &exchange(b"one", 1, 0));
+    let id = exchanged.unwrap().client_id;
+    let ask = |state: &mut State, who, args: &CreateSessionArgs<'_>| {
+        state.create_session(at(1), who, 1, args)
+    };
+    assert_eq!(ask(state, WHO, &create(id, 0)), Err(Status::SeqMisordered));
+    assert_eq!(
+        ask(state, Principal(2), &create(id, 1)),
+        Err(Status::ClidInUse)
+    );
+    let mut small = create(id, 1);
+    small.back.max_request = 10;
+    assert_eq!(ask(state, WHO, &small), Err(Status::TooSmall));
+    let flags = CreateSessionArgs {
+        flags: 0xf,
+        ..create(id, 1)
+    };
+    assert_eq!(ask(state, WHO, &flags), Err(Status::Inval));
+    let made = ask(state, WHO, &create(id, 1)).unwrap();
+    assert_eq!(ask(state, WHO, &create(id, 1)), Ok(made));
+    assert_eq!(ask(state, WHO, &create(id, 3)), Err(Status::SeqMisordered));
+    // Whoever it was that confirmed it, others may use it.
+    for sequence in 2..=4 {
+        ask(state, Principal(2), &create(id, sequence)).unwrap();
+    }
+    assert_eq!(ask(state, WHO, &create(id, 5)), Err(Status::NoSpc));
+}
+
+#[test]
+fn what_slots_keep_is_bounded_for_all_together() {
+    let state = &mut machine();
+    let mut sessions = 0;
+    for name in 0..16u8 {
+        let exchanged = state.exchange_id(at(1), WHO, &exchange(&[name], 1, 0));
+        let id = exchanged.unwrap().client_id;
+        for sequence in 1..=4 {
+            let mut args = create(id, sequence);
+            args.fore.max_requests = 1000;
+            args.fore.max_response_cached = 1 << 20;
+            match state.create_session(at(1), WHO, 1, &args) {
+                Ok(made) => {
+                    assert!(made.fore.max_requests <= limits().slots);
+                    assert!(made.fore.max_response_cached <= limits().cached_bytes);
+                    sessions += 1;
+                }
+                Err(status) => {
+                    assert_eq!(status, Status::Delay);
+                    break;
+                }
+            }
+        }
+    }
+    assert!(sessions > 16, "{sessions}");
+    assert!(state.cached_bytes <= limits().all_cached_bytes);
+}
+
+#[test]
+fn a_slot_takes_one_compound_after_the_other_and_answers_the_last_again() {
+    let state = &mut machine();
+    let (_, session) = client(state, at(1), b"one");
+    let ask = |state: &mut State, number, cache| {
+        state.sequence(at(1), 1, &sequence(session, 0, number, cache), 100, 2)
+    };
+    assert!(matches!(ask(state, 0, true), Err(Status::SeqMisordered)));
+    let Ok(Sequenced::Execute(slot, _)) = ask(state, 1, true) else {
+        panic!();
+    };
+    assert!(matches!(ask(state, 1, true), Err(Status::Delay)));
+    assert!(matches!(ask(state, 2, true), Err(Status::SeqMisordered)));
+    state.abandon(&slot);
+    let Ok(Sequenced::Execute(slot, _)) = ask(state, 1, true) else {
+        panic!();
+    };
+    state.finish(&slot, &[7; 1000], true);
+    let Ok(Sequenced::Replay(reply)) = ask(state, 1, true) else {
+        panic!();
+    };
+    assert_eq!(reply[..], [7; 1000]);
+    // A compound that is given up leaves the reply before it.
+    let Ok(Sequenced::Execute(slot, _)) = ask(state, 2, false) else {
+        panic!();
+    };
+    state.abandon(&slot);
+    assert!(matches!(ask(state, 1, true), Ok(Sequenced::Replay(_))));
+    for (number, reply, whole, again) in [
+        (2, &[1; 1000][..], true, false),
+        (3, &[1; 100][..], true, true),
+        (4, &[1; 100][..], false, false),
+    ] {
+        let Ok(Sequenced::Execute(slot, _)) = ask(state, number, false) else {
+            panic!();
+        };
+        state.finish(&slot, reply, whole);
+        match ask(state, number, false) {
+            Ok(Sequenced::Replay(_)) => assert!(again, "{number}"),
+            Err(Status::RetryUncachedRep) => assert!(!again, "{number}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn calls_that_a_session_does_not_take_are_refused_and_take_no_slot() {
+    let state = &mut machine();
+    let (_, session) = client(state, at(1), b"one");
+    let good = sequence(session, 0, 1, false);
+    let ask = |state: &mut State, args: &SequenceArgs, bytes, operations| {
+        state.sequence(at(1), 1, args, bytes, operations).err()
+    };
+    let far = sequence(session, 4, 1, false);
+    assert_eq!(ask(state, &far, 100, 1), Some(Status::BadSlot));
+    let high = SequenceArgs {
+        highest_slot: 4,
+        ..good
+    };
+    assert_eq!(ask(state, &high, 100, 1), Some(Status::BadHighSlot));
+    assert_eq!(ask(state, &good, 2 << 20, 1), Some(Status::ReqTooBig));
+    assert_eq!(ask(state, &good, 100, 17), Some(Status::TooManyOps));
+    assert_eq!(ask(state, &good, 100, 16), None);
+}
+
+#[test]
+fn sessions_are_destroyed_by_their_own_connections() {
+    let state = &mut machine();
+    let (id, session) = client(state, at(1), b"one");
+    let destroy =
+        |state: &mut State, connection| state.destroy_session(at(1), connection, &session);
+    assert_eq!(destroy(state, 99), Err(Status::ConnNotBoundToSession));
+    for connection in 100..300 {
+        let args = BindConnectionArgs {
+            session,
+            channel: WantedChannel::ForeOrBoth,
+            rdma: false,
+        };
+        state.bind_connection(at(1), connection, &args).unwrap();
+    }
+    assert!(state.connections.len() <= 64, "bounded");
+    assert_eq!(destroy(state, id), Err(Status::ConnNotBoundToSession));
+    for connection in 100..300 {
+        state.connection_closed(connection);
+    }
+    assert!(state.connections.is_empty());
+    assert_eq!(destroy(state, 99), Ok(()));
+    assert_eq!(destroy(state, 99), Err(Status::BadSession));
+}
