@@ -32,7 +32,8 @@ When it accepts, one line on stdout says where: ready nfs=127.0.0.1:2049 rdma=12
 shm=/run/odafs.sock (port 0 asks for any free port; the line has the real one). SIGTERM, SIGINT
 and SIGHUP drain and end it with status 0; one more, a second or later, ends it at once.
 
-Mount it on Linux:
+Mount it on Linux, by NFS version 4.2 or by version 3:
+  mount -t nfs -o port=2049 127.0.0.1:/ /mnt
   mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,nolock 127.0.0.1:/ /mnt
 
 The same by RDMA, where soft iWARP (modprobe siw; rdma link add siw0 type siw netdev eth0) or a

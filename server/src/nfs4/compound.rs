@@ -107,7 +107,6 @@ pub(super) fn run<'a>(server: &'a Nfs4, call: Call<'a>, results: &mut Writer<'_>
     let slot = match compound.enter(&mut operations, bytes, &mut w) {
         Ok(Entered::With(slot)) => slot,
         Ok(Entered::Replayed(reply)) => {
-            drop(w);
             results.truncate(start);
             results.opaque_fixed(&reply);
             return Answer::Replied;

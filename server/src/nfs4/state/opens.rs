@@ -286,8 +286,8 @@ impl State {
         }
     }
 
-    /// Whether somebody's share denies this for those without an open (NFS version 3 and our own).
-    pub fn denies(&self, now: Nanos, file: ObjectId, io: Io) -> bool {
+    /// Whether somebody's share denies this to a client without an open.
+    pub(super) fn denies(&self, now: Nanos, file: ObjectId, io: Io) -> bool {
         let bit = match io {
             Io::Read => share_deny::READ,
             Io::Write => share_deny::WRITE,

@@ -39,12 +39,12 @@ fn compounds_begin_with_a_sequence_but_for_those_that_need_none() {
     let client = Client::new(&room, b"client", 1);
     let root = Operation::PutRootFileHandle;
     assert_eq!(
-        client.call(1, &[root.clone()]).status(),
+        client.call(1, std::slice::from_ref(&root)).status(),
         Status::OpNotInSession
     );
     let destroy = Operation::DestroySession([9; 16]);
     assert_eq!(
-        client.call(1, &[destroy.clone()]).status(),
+        client.call(1, std::slice::from_ref(&destroy)).status(),
         Status::BadSession
     );
     assert_eq!(client.call(1, &[destroy, root]).status(), Status::NotOnlyOp);

@@ -44,10 +44,10 @@ fn numbers_that_no_set_can_hold_are_in_it_as_nobodys() {
         "00000009 00000001 {} 00000100",
         "00000000 ".repeat(7)
     ));
-    let set = Bitmap::decode(&mut Reader::new(&bytes)).unwrap();
+    let set = Bitmap::from_bytes(&bytes).unwrap();
     assert_eq!(set, Bitmap::EMPTY.with(0).with(255));
     let zeros = hex(&format!("00000009 00000001 {}", "00000000 ".repeat(8)));
-    let set = Bitmap::decode(&mut Reader::new(&zeros)).unwrap();
+    let set = Bitmap::from_bytes(&zeros).unwrap();
     assert_eq!(set, Bitmap::EMPTY.with(0));
 }
 

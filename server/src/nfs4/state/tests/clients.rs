@@ -175,7 +175,7 @@ fn a_full_table_makes_room_where_nobody_is_hurt() {
         made.expect("the oldest that was not confirmed goes");
     }
     assert_eq!(state.counts()[0], limits().clients);
-    assert_eq!(state.session_client(kept).is_ok(), true);
+    assert!(state.session_client(kept).is_ok());
     let mut state = machine();
     for name in 0..16u8 {
         client(&mut state, at(0), &[name]);
