@@ -200,6 +200,18 @@ same "$(cat <&7)" gone
 exec 7<&-
 refused test -e g
 
+if [ "$VERSION" != 3 ]; then
+    step locks
+    : >locked
+    exec 8<>locked
+    flock -n 8
+    refused flock -n locked true
+    flock -u 8
+    flock -n locked true
+    # It is held while the server starts anew.
+    flock -n 8
+fi
+
 step the server killed and started again in mid-write
 if [ -e "$OUT/can-restart" ]; then
     dd if=/mnt/big of=restarted bs=256K conv=fsync status=none &
@@ -219,6 +231,14 @@ if [ -e "$OUT/can-restart" ]; then
     same "$(ls -d restart-* | wc -l)" 200
     rmdir restart-*
     same "$(<m)" mode
+fi
+if [ "$VERSION" != 3 ]; then
+    # A lock that was lost would fail what goes through the descriptor.
+    echo mine >&8
+    refused flock -n locked true
+    exec 8>&-
+    same "$(flock -n locked cat locked)" mine
+    rm locked
 fi
 
 step remove everything
