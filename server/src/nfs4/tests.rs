@@ -18,7 +18,6 @@ use odafs_nic::calls::{Caller, Transport};
 
 use super::{Config, LEASE, MinorVersions, Nfs4, Records};
 use crate::rpc::{Answer, Call, Program as _};
-use crate::store::{CreateHow as StoreHow, SetAttributes as StoreSet, Store as _};
 use crate::vfs::Credential;
 use crate::vfs::export::ExportConfig;
 use crate::vfs::read::Effort;
@@ -95,17 +94,8 @@ impl Room {
 
     /// Makes a file with these bytes, past the protocol.
     fn file(&self, name: &[u8], data: &[u8]) {
-        let (store, root) = (&self.world.store, self.world.store.root());
-        let how = StoreSet {
-            mode: Some(0o644),
-            ..StoreSet::default()
-        };
-        let made = store.create(&owner(), root, name, StoreHow::Guarded(&how));
-        let made = made.expect("a new file");
-        if !data.is_empty() {
-            let written = store.write_at(&owner(), made.object, 0, data);
-            assert_eq!(written.expect("written"), data.len());
-        }
+        let name = std::str::from_utf8(name).expect("a name of letters");
+        self.world.file(name, data);
     }
 
     fn run(
