@@ -168,6 +168,38 @@ fn the_mount_below_stays_when_the_one_above_goes() {
 }
 
 #[test]
+fn a_new_mount_stays_when_the_detached_one_is_told_to_unmount() {
+    let Some(mut world) = World::new(Cache::CloseToOpen) else {
+        return;
+    };
+    fs::write(world.files.join("file"), "new").unwrap();
+    let old = world.mounted.take().unwrap();
+    // As long as it is open, the old mount has not ended.
+    let open = fs::File::open(world.here.join("file")).unwrap();
+    rustix::mount::unmount(&world.here, rustix::mount::UnmountFlags::DETACH).unwrap();
+    let new = mount(&world.client, &world.here, &odafs_mount::Options::default()).unwrap();
+    old.unmounter().unmount().unwrap();
+    old.unmounter().detach().unwrap();
+    assert_eq!(fs::read_to_string(world.here.join("file")).unwrap(), "new");
+    drop(open);
+    old.wait().unwrap();
+    new.unmount().unwrap();
+}
+
+#[test]
+fn a_mount_that_another_one_covers_is_busy() {
+    let Some(mut world) = World::new(Cache::CloseToOpen) else {
+        return;
+    };
+    let below = world.mounted.take().unwrap();
+    let above = mount(&world.client, &world.here, &odafs_mount::Options::default()).unwrap();
+    let busy = below.unmounter().unmount().unwrap_err();
+    assert_eq!(busy.kind(), std::io::ErrorKind::ResourceBusy);
+    above.unmount().unwrap();
+    below.unmount().unwrap();
+}
+
+#[test]
 fn a_directory_is_removed_after_files_that_were_just_closed() {
     let Some(world) = World::new(Cache::CloseToOpen) else {
         return;
