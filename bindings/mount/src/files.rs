@@ -12,6 +12,7 @@ use odafs::{
 };
 use std::{
     collections::HashMap,
+    ffi::OsStr,
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
@@ -33,8 +34,10 @@ pub struct Files {
     pub maps_direct: bool,
     /// Tells the kernel what it did not ask for.
     pub notifier: Arc<OnceLock<Notifier>>,
-    /// Directories in which a hidden name is, or may be in a moment; once for each name.
-    hiding: Mutex<Vec<Handle>>,
+    /// Names that are hidden, or will be in a moment.
+    hiding: Mutex<Vec<Hidden>>,
+    /// The server has no READDIRPLUS.
+    pub lists_names: AtomicBool,
     /// New files of other users are given to them.
     gives: AtomicBool,
     open: Mutex<HashMap<u64, Arc<Open>>>,
@@ -61,6 +64,7 @@ impl Files {
             maps_direct: false,
             notifier: Arc::default(),
             hiding: Mutex::default(),
+            lists_names: AtomicBool::new(false),
             gives: AtomicBool::new(rustix::process::geteuid().is_root()),
             open: Mutex::default(),
             directories: Mutex::default(),
@@ -105,17 +109,14 @@ impl Files {
         }
     }
 
-    /// A name will be hidden in a directory.
-    pub fn hides_in(&self, dir: Handle) {
-        locked(&self.hiding).push(dir);
+    /// A name will be hidden.
+    pub fn hides(&self, hidden: &Hidden) {
+        locked(&self.hiding).push(hidden.clone());
     }
 
-    /// A name is no longer hidden there.
-    pub fn hid_in(&self, dir: &Handle) {
-        let mut hiding = locked(&self.hiding);
-        if let Some(at) = hiding.iter().position(|hidden| hidden == dir) {
-            hiding.swap_remove(at);
-        }
+    /// A name is no longer hidden.
+    pub fn hid(&self, hidden: &Hidden) {
+        locked(&self.hiding).retain(|known| known != hidden);
     }
 
     /// Whether any name is hidden.
@@ -125,7 +126,14 @@ impl Files {
 
     /// Whether a name is hidden in a directory.
     pub fn is_hiding_in(&self, dir: &Handle) -> bool {
-        locked(&self.hiding).contains(dir)
+        locked(&self.hiding).iter().any(|known| known.dir == *dir)
+    }
+
+    /// Whether a name is there for this mount alone, and not for programs.
+    pub fn is_hidden(&self, dir: &Handle, name: &OsStr) -> bool {
+        let hiding = locked(&self.hiding);
+        let mut hiding = hiding.iter();
+        hiding.any(|known| known.dir == *dir && known.name == name)
     }
 
     /// An open file by its number.
@@ -201,7 +209,7 @@ impl Files {
         if let Err(error) = self.fs.unlink(&hidden.dir, &hidden.name) {
             tracing::warn!("a file that was removed while it was open stays: {error}");
         }
-        self.hid_in(&hidden.dir);
+        self.hid(hidden);
     }
 
     /// What is left when the kernel has no more to ask: writes to sync, and hidden names to remove.

@@ -37,6 +37,9 @@ fn hidden_name() -> OsString {
 impl Files {
     pub fn lookup(&self, dir: u64, name: &OsStr) -> Result<FileAttr, Errno> {
         let dir = self.inode(dir)?;
+        if self.is_hidden(&dir.handle, name) {
+            return Err(Errno::ENOENT);
+        }
         let entry = self.fs.lookup(&dir.handle, name).map_err(errno)?;
         Ok(self.told(&entry).1)
     }
@@ -128,6 +131,10 @@ impl Files {
 
     pub fn link(&self, file: u64, dir: u64, name: &OsStr) -> Result<FileAttr, Errno> {
         let (file, dir) = (self.inode(file)?, self.inode(dir)?);
+        // As for any file without a name.
+        if file.hidden().is_some() {
+            return Err(Errno::ENOENT);
+        }
         self.fs
             .link(&file.handle, &dir.handle, name)
             .map_err(errno)?;
@@ -171,19 +178,19 @@ impl Files {
     /// Removes a name. The last one of an open file is hidden until that is closed.
     pub fn unlink(&self, dir: u64, name: &OsStr) -> Result<(), Errno> {
         let dir = self.inode(dir)?.handle;
+        if self.is_hidden(&dir, name) {
+            return Err(Errno::ENOENT);
+        }
         let Some(inode) = self.open_at(&dir, name) else {
             return self.fs.unlink(&dir, name).map_err(errno);
         };
-        if inode.hidden().is_some_and(|hidden| hidden.name == name) {
-            return Err(Errno::EBUSY);
-        }
         let hidden = Hidden {
             dir,
             name: hidden_name(),
         };
-        self.hides_in(dir);
+        self.hides(&hidden);
         let renamed = self.fs.rename(&dir, name, &dir, &hidden.name);
-        renamed.map_err(errno).inspect_err(|_| self.hid_in(&dir))?;
+        renamed.map_err(errno).inspect_err(|_| self.hid(&hidden))?;
         self.hide(&inode, hidden);
         Ok(())
     }
@@ -196,33 +203,44 @@ impl Files {
     }
 
     /// Renames. The new name stands for one file or the other at each moment, even where it stood for an open one: that
-    /// first gets a hidden name besides.
+    /// first gets a hidden name besides. Where the server makes no links, the open file is lost to those who have it open.
     pub fn rename(
         &self,
         (dir, name): (u64, &OsStr),
         (new_dir, new_name): (u64, &OsStr),
     ) -> Result<(), Errno> {
         let (dir, new_dir) = (self.inode(dir)?.handle, self.inode(new_dir)?.handle);
+        if self.is_hidden(&dir, name) {
+            return Err(Errno::ENOENT);
+        }
+        if self.is_hidden(&new_dir, new_name) {
+            return Err(Errno::EBUSY);
+        }
         let rename = || {
             self.fs
                 .rename(&dir, name, &new_dir, new_name)
                 .map_err(errno)
         };
+        // The kernel renames nothing to itself, and this is the last name of its file: both names are not of one file.
         let Some(inode) = self.open_at(&new_dir, new_name) else {
             return rename();
         };
-        if self.fs.lookup(&dir, name).map_err(errno)?.handle == inode.handle {
-            return rename();
-        }
         let hidden = Hidden {
             dir: new_dir,
             name: hidden_name(),
         };
-        self.hides_in(new_dir);
-        let linked = self.fs.link(&inode.handle, &new_dir, &hidden.name);
-        linked
-            .map_err(errno)
-            .inspect_err(|_| self.hid_in(&new_dir))?;
+        self.hides(&hidden);
+        if let Err(error) = self.fs.link(&inode.handle, &new_dir, &hidden.name) {
+            self.hid(&hidden);
+            let error = errno(error);
+            if ![Errno::EPERM, Errno::EOPNOTSUPP, Errno::EMLINK].contains(&error) {
+                return Err(error);
+            }
+            tracing::warn!(
+                "the server makes no link ({error:?}): an open file that is replaced goes"
+            );
+            return rename();
+        }
         match rename() {
             Ok(()) => self.hide(&inode, hidden),
             Err(error) => {

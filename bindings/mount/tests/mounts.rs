@@ -1,5 +1,7 @@
 //! A mount within this process, over a served directory. The script `run` beside this has the programs and the deaths.
 
+mod lacking;
+
 use odafs::{Client, Options};
 use odafs_mount::{Cache, MountError, Mounted, mount};
 use odafs_server::{
@@ -26,6 +28,11 @@ struct World {
 impl World {
     /// `None`, which it says, where nothing can be mounted.
     fn new(cache: Cache) -> Option<Self> {
+        Self::lacking(cache, None)
+    }
+
+    /// As [`new`](Self::new); the server lacks a procedure of NFS.
+    fn lacking(cache: Cache, procedure: Option<u32>) -> Option<Self> {
         let can = fs::metadata("/dev/fuse").is_ok() && rustix::process::geteuid().is_root();
         if !can {
             eprintln!("SKIPPED: this needs /dev/fuse and root");
@@ -38,13 +45,22 @@ impl World {
         let socket = scratch.path().join("sock");
         let server = Server::start(ServerConfig {
             shm: Some(socket.clone()),
+            nfs: procedure.map(|_| "127.0.0.1:0".parse().unwrap()),
+            insecure: true,
             state: Some(scratch.path().join("state")),
             squash: Squash::None,
             cache_bytes: 8 << 20,
             huge_pages: false,
             ..ServerConfig::new(&files)
-        });
-        let url = format!("odafs+shm://{}?/", socket.display());
+        })
+        .unwrap();
+        let url = match procedure {
+            None => format!("odafs+shm://{}?/", socket.display()),
+            Some(procedure) => {
+                let port = lacking::before(server.addresses().nfs.unwrap(), procedure).port();
+                format!("nfs://127.0.0.1:{port}/?mountport={port}")
+            }
+        };
         let options = Options {
             cache: odafs::Cache::Off,
             ..Options::default()
@@ -57,19 +73,29 @@ impl World {
         let mounted = match mount(&client, &here, &options) {
             Err(MountError::System { why, .. }) if why.to_string().contains("EPERM") => {
                 eprintln!("SKIPPED: this root may not mount: {why}");
-                server.unwrap().shutdown();
+                server.shutdown();
                 return None;
             }
             mounted => mounted.unwrap(),
         };
         Some(Self {
             mounted: Some(mounted),
-            server: Some(server.unwrap()),
+            server: Some(server),
             files,
             here,
             client,
             _scratch: scratch,
         })
+    }
+
+    /// The names that programs find.
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.here).unwrap();
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
     }
 }
 
@@ -120,6 +146,92 @@ fn a_removed_file_stays_for_those_who_have_it_open() {
     // By then the kernel has told of the close, or there is nobody left who has it open.
     world.mounted.take().unwrap().unmount().unwrap();
     assert_eq!(names(&world.files), 0);
+}
+
+const LINK: u32 = 15;
+const READDIRPLUS: u32 = 17;
+
+#[test]
+fn a_server_that_lists_names_alone_is_listed() {
+    let Some(world) = World::lacking(Cache::CloseToOpen, Some(READDIRPLUS)) else {
+        return;
+    };
+    fs::create_dir(world.files.join("dir")).unwrap();
+    let mut wanted: Vec<_> = (0..300).map(|n| format!("file{n}")).collect();
+    for name in &wanted {
+        fs::write(world.files.join(name), "four").unwrap();
+    }
+    wanted.push("dir".to_owned());
+    wanted.sort();
+    assert_eq!(world.names(), wanted);
+    for entry in fs::read_dir(&world.here).unwrap() {
+        let entry = entry.unwrap();
+        let is_dir = entry.file_name() == "dir";
+        assert_eq!(entry.file_type().unwrap().is_dir(), is_dir);
+        assert!(is_dir || entry.metadata().unwrap().len() == 4);
+    }
+}
+
+#[test]
+fn an_open_file_is_replaced_even_where_the_server_makes_no_links() {
+    let Some(world) = World::lacking(Cache::CloseToOpen, Some(LINK)) else {
+        return;
+    };
+    let [old, new] = ["old", "new"].map(|name| world.here.join(name));
+    fs::write(&old, "old").unwrap();
+    fs::write(&new, "new").unwrap();
+    let mut open = fs::File::options().write(true).open(&old).unwrap();
+    assert!(fs::hard_link(&new, world.here.join("link")).is_err());
+    fs::rename(&new, &old).unwrap();
+    assert_eq!(fs::read_to_string(&old).unwrap(), "new");
+    // It is gone on the server.
+    let stale = open.write_all(b"x").unwrap_err();
+    assert_eq!(
+        stale.raw_os_error(),
+        Some(rustix::io::Errno::STALE.raw_os_error())
+    );
+    assert_eq!(world.names(), ["old"]);
+}
+
+#[test]
+fn hidden_names_are_for_no_program() {
+    let Some(world) = World::new(Cache::CloseToOpen) else {
+        return;
+    };
+    for name in ["removed", "replaced", "new"] {
+        fs::write(world.here.join(name), name).unwrap();
+    }
+    let open = ["removed", "replaced"].map(|name| fs::File::open(world.here.join(name)).unwrap());
+    fs::remove_file(world.here.join("removed")).unwrap();
+    fs::rename(world.here.join("new"), world.here.join("replaced")).unwrap();
+    fs::write(world.here.join("other"), "other").unwrap();
+    let hidden: Vec<_> = fs::read_dir(&world.files)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with(".odafs"))
+        .collect();
+    assert_eq!(hidden.len(), 2);
+    assert_eq!(world.names(), ["other", "replaced"]);
+    let at = |name: &str| world.here.join(name);
+    for name in &hidden {
+        let name = at(name);
+        assert!(!name.exists());
+        let errors = [
+            fs::rename(&name, at("mine")),
+            fs::rename(at("other"), &name),
+            fs::hard_link(&name, at("mine")),
+            fs::hard_link(at("other"), &name),
+            fs::remove_file(&name),
+            fs::File::create(&name).map(drop),
+        ];
+        assert!(errors.iter().all(Result::is_err), "{errors:?}");
+    }
+    assert_eq!(world.names(), ["other", "replaced"]);
+    for (mut file, wanted) in open.into_iter().zip(["removed", "replaced"]) {
+        let mut text = String::new();
+        file.read_to_string(&mut text).unwrap();
+        assert_eq!(text, wanted);
+    }
 }
 
 #[test]
