@@ -14,7 +14,7 @@ use std::{
     collections::HashMap,
     ffi::OsStr,
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
@@ -41,6 +41,9 @@ pub struct Files {
     /// New files of other users are given to them.
     gives: AtomicBool,
     open: Mutex<HashMap<u64, Arc<Open>>>,
+    /// Files that are being opened. It is raised under the lock for writing; who holds that for reading and sees none open may
+    /// take names away without a look at what they stand for.
+    opening: RwLock<u64>,
     directories: Mutex<HashMap<u64, Arc<Mutex<[u8; 8]>>>>,
     next: AtomicU64,
 }
@@ -67,6 +70,7 @@ impl Files {
             lists_names: AtomicBool::new(false),
             gives: AtomicBool::new(rustix::process::geteuid().is_root()),
             open: Mutex::default(),
+            opening: RwLock::default(),
             directories: Mutex::default(),
             next: AtomicU64::new(1),
         }
@@ -91,12 +95,12 @@ impl Files {
 
     /// A program opens a file of these attributes. Its number, and whether the kernel's pages of it hold.
     pub fn opened(&self, inode: &Arc<Inode>, attributes: &Attributes) -> (u64, bool) {
-        let holds = inode.open(Version::of(attributes));
+        let number = self.next.fetch_add(1, SeqCst);
+        let holds = inode.open(number, Version::of(attributes));
         let open = Arc::new(Open {
             inode: inode.clone(),
             file: self.fs.file(&inode.handle),
         });
-        let number = self.next.fetch_add(1, SeqCst);
         locked(&self.open).insert(number, open);
         (number, holds)
     }
@@ -151,9 +155,50 @@ impl Files {
         locked(&self.open).values().cloned().collect()
     }
 
-    /// Whether any file is open.
-    pub fn any_open(&self) -> bool {
-        !locked(&self.open).is_empty()
+    /// Opens a file by what `open` does; nobody takes its last name away meanwhile.
+    pub fn opening<T>(
+        &self,
+        inode: &Inode,
+        open: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let count = || self.opening.write().unwrap_or_else(PoisonError::into_inner);
+        *count() += 1;
+        let opened = {
+            let _one = locked(&inode.naming);
+            open()
+        };
+        *count() -= 1;
+        opened
+    }
+
+    /// Takes a name away from what it stands for: by `hide` if that is an open file without another, and else by `drop`.
+    pub fn taking(
+        &self,
+        dir: &Handle,
+        name: &OsStr,
+        drop: impl FnOnce() -> Result<(), Errno>,
+        hide: impl FnOnce(&Inode) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        {
+            let opening = self.opening.read().unwrap_or_else(PoisonError::into_inner);
+            if *opening == 0 && locked(&self.open).is_empty() {
+                return drop();
+            }
+        }
+        let found = self.fs.lookup(dir, name).ok();
+        let Some(inode) = found.and_then(|found| self.inodes.of(&found.handle)) else {
+            return drop();
+        };
+        let _one = locked(&inode.naming);
+        // The server keeps no file without a name.
+        let last = || {
+            let attributes = self.fs.getattr(&inode.handle);
+            attributes.is_ok_and(|attributes| attributes.nlink <= 1)
+        };
+        match inode.is_open() && last() {
+            true => hide(&inode),
+            false => drop(),
+        }
     }
 
     /// A directory is opened; what is kept is the verifier of its cookies.

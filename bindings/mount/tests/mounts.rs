@@ -10,7 +10,7 @@ use odafs_server::{
 };
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::{ErrorKind, Read as _, Write as _},
     os::unix::fs::MetadataExt as _,
     path::PathBuf,
 };
@@ -235,6 +235,40 @@ fn hidden_names_are_for_no_program() {
 }
 
 #[test]
+fn a_file_that_was_opened_can_be_read_whoever_removes_it() {
+    let Some(world) = World::new(Cache::Off) else {
+        return;
+    };
+    let path = world.here.join("file");
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !ends.load(std::sync::atomic::Ordering::SeqCst) {
+                    match fs::File::open(&path) {
+                        Ok(mut file) => {
+                            let mut text = String::new();
+                            file.read_to_string(&mut text).unwrap();
+                        }
+                        // The kernel tries ESTALE once more, and may meet the next removal.
+                        Err(error) => assert!(
+                            [ErrorKind::NotFound, ErrorKind::StaleNetworkFileHandle]
+                                .contains(&error.kind()),
+                            "{error}"
+                        ),
+                    }
+                }
+            });
+        }
+        for _ in 0..200 {
+            fs::write(&path, "text").unwrap();
+            fs::remove_file(&path).unwrap();
+        }
+        ends.store(true, std::sync::atomic::Ordering::SeqCst);
+    });
+}
+
+#[test]
 fn who_appends_writes_at_the_end_that_the_server_knows() {
     let Some(world) = World::new(Cache::CloseToOpen) else {
         return;
@@ -306,7 +340,7 @@ fn a_mount_that_another_one_covers_is_busy() {
     let below = world.mounted.take().unwrap();
     let above = mount(&world.client, &world.here, &odafs_mount::Options::default()).unwrap();
     let busy = below.unmounter().unmount().unwrap_err();
-    assert_eq!(busy.kind(), std::io::ErrorKind::ResourceBusy);
+    assert_eq!(busy.kind(), ErrorKind::ResourceBusy);
     above.unmount().unwrap();
     below.unmount().unwrap();
 }
@@ -336,7 +370,7 @@ fn a_busy_mount_is_detached_and_goes_on() {
     let mounted = world.mounted.take().unwrap();
     let unmounter = mounted.unmounter();
     let busy = mounted.unmount().unwrap_err();
-    assert_eq!(busy.kind(), std::io::ErrorKind::ResourceBusy);
+    assert_eq!(busy.kind(), ErrorKind::ResourceBusy);
     assert!(!path.exists(), "it is still mounted");
     file.write_all(b"on").unwrap();
     file.sync_all().unwrap();
