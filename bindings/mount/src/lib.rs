@@ -175,11 +175,21 @@ pub fn mount(client: &Client, dir: &Path, options: &Options) -> Result<Mounted, 
         .map_err(|why| MountError::System { dir: shown, why })
 }
 
+/// An option's value, as fusermount3 reads it.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace(',', "\\,")
+}
+
 fn config(options: &Options) -> Config {
     let mut config = Config::default();
     let which = |yes, then, or| if yes { then } else { or };
+    // Root's mount(2) takes it as it is; fusermount3 finds it in a list with commas.
+    let source = match rustix::process::geteuid().is_root() {
+        true => options.source.clone(),
+        false => escaped(&options.source),
+    };
     config.mount_options = vec![
-        MountOption::FSName(options.source.clone()),
+        MountOption::FSName(source),
         MountOption::CUSTOM("subtype=odafs".to_owned()),
         MountOption::DefaultPermissions,
         which(options.read_only, MountOption::RO, MountOption::RW),
@@ -194,4 +204,12 @@ fn config(options: &Options) -> Config {
     config.n_threads = Some(options.threads.max(1));
     config.clone_fd = true;
     config
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_source_stays_one_option() {
+        assert_eq!(super::escaped(r"nfs://a/b,c\d"), r"nfs://a/b\,c\\d");
+    }
 }
