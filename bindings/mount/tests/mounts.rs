@@ -2,17 +2,22 @@
 
 mod lacking;
 
-use odafs::{Client, Options};
+use odafs::{Client, Options, fs::FileSystem};
 use odafs_mount::{Cache, MountError, Mounted, mount};
 use odafs_server::{
     config::{ServerConfig, Squash},
     server::Server,
 };
+use rustix::fs::OFlags;
 use std::{
     fs,
     io::{ErrorKind, Read as _, Write as _},
-    os::unix::fs::MetadataExt as _,
+    os::unix::{
+        fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
+        process::CommandExt as _,
+    },
     path::PathBuf,
+    process::Command,
 };
 use tempfile::TempDir;
 
@@ -22,7 +27,7 @@ struct World {
     files: PathBuf,
     here: PathBuf,
     client: Client,
-    _scratch: TempDir,
+    scratch: TempDir,
 }
 
 impl World {
@@ -84,7 +89,7 @@ impl World {
             files,
             here,
             client,
-            _scratch: scratch,
+            scratch: scratch,
         })
     }
 
@@ -148,6 +153,7 @@ fn a_removed_file_stays_for_those_who_have_it_open() {
     assert_eq!(names(&world.files), 0);
 }
 
+const COMMIT: u32 = 21;
 const LINK: u32 = 15;
 const READDIRPLUS: u32 = 17;
 
@@ -186,10 +192,7 @@ fn an_open_file_is_replaced_even_where_the_server_makes_no_links() {
     assert_eq!(fs::read_to_string(&old).unwrap(), "new");
     // It is gone on the server.
     let stale = open.write_all(b"x").unwrap_err();
-    assert_eq!(
-        stale.raw_os_error(),
-        Some(rustix::io::Errno::STALE.raw_os_error())
-    );
+    assert_eq!(stale.kind(), ErrorKind::StaleNetworkFileHandle);
     assert_eq!(world.names(), ["old"]);
 }
 
@@ -295,8 +298,86 @@ fn a_file_that_grew_on_the_server_is_read_to_its_end() {
     let (served, here) = (world.files.join("grows"), world.here.join("grows"));
     for text in ["one", "longer", "the longest"] {
         fs::write(&served, text).unwrap();
-        assert_eq!(fs::read_to_string(&here).unwrap(), text);
+        // By one read alone: fs::read_to_string asks for the size first, and the kernel asks the server for that.
+        let mut read = [0; 64];
+        let bytes = fs::File::open(&here).unwrap().read(&mut read).unwrap();
+        assert_eq!(str::from_utf8(&read[..bytes]), Ok(text));
     }
+}
+
+#[test]
+fn set_id_bits_end_with_a_write_of_somebody_else() {
+    for cache in [Cache::CloseToOpen, Cache::Off] {
+        let Some(world) = World::new(cache) else {
+            return;
+        };
+        let every = fs::Permissions::from_mode(0o755);
+        fs::set_permissions(world.scratch.path(), every).unwrap();
+        let path = world.here.join("program");
+        fs::write(&path, "one").unwrap();
+        // 2666: nobody executes it as its group, and the bit means something else.
+        for (mode, left) in [(0o6777, 0o777), (0o4666, 0o666), (0o2666, 0o2666)] {
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+            let writes = Command::new("sh")
+                .args(["-c", "echo more >>\"$0\""])
+                .arg(&path)
+                .uid(1234)
+                .gid(1234)
+                .status();
+            assert!(writes.unwrap().success());
+            let is = fs::metadata(world.files.join("program")).unwrap().mode() & 0o7777;
+            assert_eq!(is, left, "{is:o} of {mode:o}, {cache:?}");
+        }
+    }
+}
+
+#[test]
+fn writes_past_the_cache_are_stable_if_the_program_asks_for_that() {
+    // What is stable needs no COMMIT; all else does.
+    let Some(world) = World::lacking(Cache::Off, Some(COMMIT)) else {
+        return;
+    };
+    let open = |name: &str, flags: OFlags| {
+        let mut options = fs::File::options();
+        let flags = i32::try_from(flags.bits()).unwrap();
+        options.write(true).create(true).custom_flags(flags);
+        options.open(world.here.join(name)).unwrap()
+    };
+    for flags in [OFlags::SYNC, OFlags::DSYNC] {
+        let mut file = open("stable", flags);
+        file.write_all(b"kept").unwrap();
+        file.sync_all().unwrap();
+    }
+    assert_eq!(fs::read(world.files.join("stable")).unwrap(), b"kept");
+    let mut file = open("unstable", OFlags::empty());
+    file.write_all(b"kept").unwrap();
+    file.sync_all().unwrap_err();
+}
+
+#[test]
+fn a_file_that_the_server_removed_is_stale() {
+    let Some(world) = World::new(Cache::Off) else {
+        return;
+    };
+    let path = world.here.join("file");
+    fs::write(&path, "text").unwrap();
+    let mut file = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&path)
+        .unwrap();
+    let other = FileSystem::new(&world.client);
+    let root = other.resolve(".", true).unwrap().handle;
+    other.unlink(&root, "file").unwrap();
+    let read = file.read(&mut [0; 4]).unwrap_err();
+    let written = file.write(b"text").unwrap_err();
+    for error in [read, written] {
+        assert_eq!(error.kind(), ErrorKind::StaleNetworkFileHandle);
+    }
+    assert_eq!(
+        fs::File::open(&path).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
 }
 
 #[test]
@@ -354,9 +435,17 @@ fn a_directory_is_removed_after_files_that_were_just_closed() {
     for _ in 0..60 {
         fs::create_dir(&dir).unwrap();
         fs::write(dir.join("file"), "x").unwrap();
-        fs::read(dir.join("file")).unwrap();
+        let file = fs::File::open(dir.join("file")).unwrap();
         fs::remove_file(dir.join("file")).unwrap();
-        fs::remove_dir(&dir).unwrap();
+        let both = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                both.wait();
+                drop(file);
+            });
+            both.wait();
+            fs::remove_dir(&dir).unwrap();
+        });
     }
 }
 
