@@ -9,7 +9,6 @@ use crate::{
 use fuser::{Errno, FileAttr, FopenFlags, TimeOrNow, WriteFlags};
 use odafs::{Changes, When};
 use rustix::fs::OFlags;
-use std::sync::atomic::Ordering::SeqCst;
 
 /// Whether an open file's flags say that writes go to its end.
 fn appends(flags: i32) -> bool {
@@ -109,15 +108,12 @@ impl Files {
         if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             self.drop_set_id(inode)?;
         }
-        inode.unsynced.store(true, SeqCst);
         // Past its cache the kernel leaves it to us what O_SYNC promises.
         let stable = OFlags::from_bits_retain(flags as u32).contains(OFlags::DSYNC);
         let written = match stable {
             true => open.file.write_stable_at(data, offset),
             false => open.file.write_at(data, offset),
         };
-        // Who synced meanwhile may have done so before these data came.
-        inode.unsynced.store(true, SeqCst);
         inode.changes();
         written.map_err(errno)
     }
@@ -143,17 +139,9 @@ impl Files {
         Ok(())
     }
 
-    /// Brings what was written to stable storage. What failed is tried again by the next one. Whoever comes while another
-    /// syncs waits for how that ends: their data may be among those.
+    /// Brings what was written to stable storage; the client knows what that is, by whichever number it was written.
     pub fn sync(&self, open: &Open) -> Result<(), Errno> {
-        let _alone = locked(&open.inode.syncing);
-        if !open.inode.take_unsynced() {
-            return Ok(());
-        }
-        open.file.sync().map_err(|error| {
-            open.inode.unsynced.store(true, SeqCst);
-            errno(error)
-        })
+        open.file.sync().map_err(errno)
     }
 
     /// A program closes one of its numbers for a file. A file without a name needs no sync: nobody opens it again.

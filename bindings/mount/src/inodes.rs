@@ -5,10 +5,7 @@ use odafs::fs::{Attributes, Handle};
 use std::{
     collections::HashMap,
     ffi::OsString,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// The kernel's number of the root.
@@ -22,10 +19,6 @@ pub struct Inode {
     pub number: u64,
     /// What the server calls it.
     pub handle: Handle,
-    /// Something was written that is not on stable storage yet.
-    pub unsynced: AtomicBool,
-    /// Held while it is brought there.
-    pub syncing: Mutex<()>,
     /// Held while the file is opened, and while a name of it is removed or replaced: it is open before, or gone.
     pub naming: Mutex<()>,
     opened: Mutex<Opened>,
@@ -56,8 +49,6 @@ impl Inode {
         Arc::new(Self {
             number,
             handle,
-            unsynced: AtomicBool::new(false),
-            syncing: Mutex::default(),
             naming: Mutex::default(),
             opened: Mutex::default(),
         })
@@ -122,11 +113,6 @@ impl Inode {
     /// Takes the hidden name, whoever has the file open.
     pub fn abandon(&self) -> Option<Hidden> {
         locked(&self.opened).hidden.take()
-    }
-
-    /// Whether something is to be synced; it is no longer.
-    pub fn take_unsynced(&self) -> bool {
-        self.unsynced.swap(false, SeqCst)
     }
 }
 

@@ -14,15 +14,7 @@
 //! The client best keeps no pages itself ([`odafs::Cache::Off`], as above): the kernel's page cache does, as
 //! [`Options::cache`] says.
 //!
-//! # What a program sees
-//! - Opening a file asks the server for its attributes. Cached pages stay if the file has not changed. Closing a file and
-//!   `fsync` bring what was written to stable storage, and report what went wrong. Names and attributes hold for 1 s.
-//! - `O_APPEND` writes at the end that the server knows. Two mounts that append at once may overwrite each other, as with NFS.
-//! - The last name of an open file becomes `.odafs` and 16 digits when it is removed or replaced, until the last close.
-//! - Locks of `fcntl` and `flock` hold within this mount alone.
-//! - Extended attributes and `fallocate` fail with `EOPNOTSUPP`, `renameat2` with flags with `EINVAL`.
-//! - The kernel checks modes. The server does what the program that mounted may do.
-//! - If the server does not answer, a call waits for the client's deadline, and then fails with `EIO`.
+//! The package's page says what programs see, under that heading: bindings/mount/README.md.
 //!
 //! # Inside
 //! | module | what lives there |

@@ -89,7 +89,7 @@ impl World {
             files,
             here,
             client,
-            scratch: scratch,
+            scratch,
         })
     }
 
