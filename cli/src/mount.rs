@@ -25,9 +25,10 @@ use crate::{Usage, units};
   odafs mount --cache off odafs+shm:/// /mnt
       each read asks the server
 
-It returns when it is mounted, and a process in the background answers the kernel. SIGTERM and
-SIGINT unmount. If a program has files open there, they hide the directory and wait until those
-are closed; one more, a second or later, ends at once.
+It returns when it is mounted, and a process in the background answers the kernel. SIGTERM, SIGINT
+and SIGHUP (unless it is ignored, as under nohup) unmount. If a program has files open there, they
+hide the directory and wait until those are closed; one more, a second or later, ends at once. What
+goes wrong once it is mounted is said nowhere; with --foreground, on stderr.
 
 In /etc/fstab, where mount.odafs is in /sbin:
   odafs+shm:///run/odafs.sock?/  /mnt  odafs  ro,cache=off,_netdev  0  0
@@ -41,8 +42,8 @@ process was killed, `umount -l DIR` clears the directory. bindings/mount/README.
 programs see.")]
 pub struct Arguments {
     /// What to mount: a directory on a server
-    #[arg(value_name = "URL", value_parser = url)]
-    url: Url,
+    #[arg(value_name = "URL", value_parser = source)]
+    source: Source,
     /// The directory here that it appears on
     #[arg(value_name = "DIR")]
     dir: PathBuf,
@@ -70,6 +71,20 @@ pub struct Arguments {
     /// Give a call up after this long
     #[arg(long, value_parser = units::duration, default_value = "30s", value_name = "TIME")]
     deadline: Duration,
+}
+
+/// A URL, and how it was written. /proc/mounts has that: `mount -a` finds there what /etc/fstab says.
+#[derive(Clone)]
+struct Source {
+    url: Url,
+    text: String,
+}
+
+fn source(text: &str) -> Result<Source, String> {
+    Ok(Source {
+        url: url(text)?,
+        text: text.to_owned(),
+    })
 }
 
 /// What the kernel keeps, by name.
@@ -139,7 +154,7 @@ fn answer(arguments: &Arguments, asked: Asked) -> Result<()> {
         cache: odafs::Cache::Off,
         ..Options::default()
     };
-    let client = Client::connect_with(&arguments.url, options)?;
+    let client = Client::connect_with(&arguments.source.url, options)?;
     let mounted = odafs_mount::mount(&client, &arguments.dir, &asked.mount)?;
     if arguments.in_background {
         leave().context("cannot leave the terminal")?;
@@ -166,7 +181,8 @@ fn leave() -> Result<()> {
         .read(true)
         .write(true)
         .open("/dev/null")?;
-    // It fails for who leads a group of processes already, as by a shell without job control.
+    // It fails for who leads a group of processes. What `in_background` started leads none, so that is a program that asked for
+    // --in-background itself: it stays in its session.
     let _ = rustix::process::setsid();
     std::env::set_current_dir("/")?;
     rustix::stdio::dup2_stderr(&null)?;
@@ -184,7 +200,7 @@ fn asked(arguments: &Arguments) -> Result<Asked> {
             read_only: arguments.read_only,
             cache: cache(arguments.cache),
             allow_other: arguments.allow_other || default.allow_other,
-            source: arguments.url.to_string(),
+            source: arguments.source.text.clone(),
             ..default
         },
         route: arguments.route.into(),
@@ -270,7 +286,7 @@ mod tests {
 
     fn with(options: &str) -> Result<Asked> {
         asked(&Arguments {
-            url: "nfs://192.0.2.1/".parse().unwrap(),
+            source: source("nfs://192.0.2.1:2049/").unwrap(),
             dir: "/mnt".into(),
             read_only: false,
             cache: CacheName::CloseToOpen,
@@ -291,6 +307,11 @@ mod tests {
         assert_eq!(asked.deadline, Duration::from_secs(5));
         assert_eq!(asked.route, Route::Rpc);
         with("defaults,_netdev,x-systemd.automount,comment=a,nofail,noauto").unwrap();
+    }
+
+    #[test]
+    fn the_source_is_what_was_written() {
+        assert_eq!(with("").unwrap().mount.source, "nfs://192.0.2.1:2049/");
     }
 
     #[test]

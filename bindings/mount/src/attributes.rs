@@ -2,6 +2,7 @@
 
 use fuser::{Errno, FileAttr, FileType, INodeNo};
 use odafs::{FileKind, PathError, ReadError, WriteError, fs::Attributes};
+use rustix::io::Errno as System;
 use std::time::SystemTime;
 
 /// What tells two versions of a file apart.
@@ -75,9 +76,9 @@ pub fn major_minor(device: u32) -> (u32, u32) {
     )
 }
 
-/// An error that has the system's number.
+/// The client's errors: one for each kind of call, and all of them have a number of the system's.
 pub trait Numbered {
-    /// The number.
+    /// The `errno` that a program with the client in it gets. [`errno`] says which of them reach programs on the mount.
     fn number(&self) -> i32;
 }
 
@@ -99,11 +100,12 @@ impl Numbered for WriteError {
     }
 }
 
-/// What a program on the mount gets for an error. No local file gives it the numbers of connections: they are EIO.
+/// What a program on the mount gets for an error. No local file gives it the numbers of connections, nor EAGAIN for a server
+/// that says "try later" until the deadline: they are EIO.
 pub fn errno(error: impl Numbered + std::fmt::Display) -> Errno {
     let number = error.number();
-    use rustix::io::Errno as System;
-    let of_connections = [
+    let never_local = [
+        System::AGAIN,
         System::TIMEDOUT,
         System::CONNABORTED,
         System::CONNRESET,
@@ -111,7 +113,7 @@ pub fn errno(error: impl Numbered + std::fmt::Display) -> Errno {
         System::PROTO,
         System::REMOTEIO,
     ];
-    if of_connections
+    if never_local
         .iter()
         .any(|known| known.raw_os_error() == number)
     {
@@ -124,6 +126,30 @@ pub fn errno(error: impl Numbered + std::fmt::Display) -> Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    struct Failed(System);
+
+    impl Numbered for Failed {
+        fn number(&self) -> i32 {
+            self.0.raw_os_error()
+        }
+    }
+
+    impl std::fmt::Display for Failed {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            self.0.fmt(f)
+        }
+    }
+
+    #[test]
+    fn programs_get_numbers_that_local_files_give() {
+        for never_local in [System::AGAIN, System::TIMEDOUT, System::CONNRESET] {
+            assert_eq!(errno(Failed(never_local)).code(), Errno::EIO.code());
+        }
+        for local in [System::NOENT, System::NOSPC, System::STALE] {
+            assert_eq!(errno(Failed(local)).code(), local.raw_os_error());
+        }
+    }
 
     #[test]
     fn devices_are_those_of_the_kernel() {

@@ -7,9 +7,8 @@ use crate::{
     inodes::{Inode, locked},
 };
 use fuser::{Errno, FileAttr, FopenFlags, TimeOrNow, WriteFlags};
-use odafs::{Changes, When, fs::Attributes};
+use odafs::{Changes, When};
 use rustix::fs::OFlags;
-use std::sync::{Arc, atomic::Ordering::SeqCst};
 
 /// Whether an open file's flags say that writes go to its end.
 fn appends(flags: i32) -> bool {
@@ -57,33 +56,32 @@ impl Files {
     /// Opens a file. Its number, and how the kernel is to take it.
     pub fn open(&self, number: u64, flags: i32) -> Result<(u64, FopenFlags), Errno> {
         let inode = self.inode(number)?;
-        let attributes = self.fs.getattr(&inode.handle).map_err(errno)?;
-        Ok(self.opened_as(&inode, &attributes, flags))
+        let (number, holds) = self.opening(&inode, || {
+            let attributes = self.fs.getattr(&inode.handle).map_err(errno)?;
+            Ok(self.opened(&inode, &attributes))
+        })?;
+        Ok((number, self.opened_as(&inode, holds, flags)))
     }
 
-    pub fn opened_as(
-        &self,
-        inode: &Arc<Inode>,
-        attributes: &Attributes,
-        flags: i32,
-    ) -> (u64, FopenFlags) {
-        let (number, holds) = self.opened(inode, attributes);
+    /// How the kernel is to take an open file; `holds`: its pages of it hold.
+    pub fn opened_as(&self, inode: &Inode, holds: bool, flags: i32) -> FopenFlags {
         if !holds {
             // It would read up to the size that it knows.
             self.forget_attributes(inode);
         }
         // The kernel would put what is appended into its cache at the end that it knows, which may be another.
         let past = self.cache == Cache::Off || (appends(flags) && self.maps_direct);
-        let how = match (past, holds) {
+        match (past, holds) {
             (true, _) => FopenFlags::FOPEN_DIRECT_IO,
             (false, true) => FopenFlags::FOPEN_KEEP_CACHE,
             (false, false) => FopenFlags::empty(),
-        };
-        (number, how)
+        }
     }
 
     pub fn read(&self, open: u64, offset: u64, buffer: &mut [u8]) -> Result<usize, Errno> {
-        let open = self.open_file(open)?;
+        let number = open;
+        let open = self.open_file(number)?;
+        open.inode.used(number);
         open.file.read_at(buffer, offset).map_err(errno)
     }
 
@@ -110,15 +108,12 @@ impl Files {
         if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID) {
             self.drop_set_id(inode)?;
         }
-        inode.unsynced.store(true, SeqCst);
         // Past its cache the kernel leaves it to us what O_SYNC promises.
         let stable = OFlags::from_bits_retain(flags as u32).contains(OFlags::DSYNC);
         let written = match stable {
             true => open.file.write_stable_at(data, offset),
             false => open.file.write_at(data, offset),
         };
-        // Who synced meanwhile may have done so before these data came.
-        inode.unsynced.store(true, SeqCst);
         inode.changes();
         written.map_err(errno)
     }
@@ -144,22 +139,16 @@ impl Files {
         Ok(())
     }
 
-    /// Brings what was written to stable storage. What failed is tried again by the next one. Whoever comes while another
-    /// syncs waits for how that ends: their data may be among those.
+    /// Brings what was written to stable storage; the client knows what that is, by whichever number it was written.
     pub fn sync(&self, open: &Open) -> Result<(), Errno> {
-        let _alone = locked(&open.inode.syncing);
-        if !open.inode.take_unsynced() {
-            return Ok(());
-        }
-        open.file.sync().map_err(|error| {
-            open.inode.unsynced.store(true, SeqCst);
-            errno(error)
-        })
+        open.file.sync().map_err(errno)
     }
 
     /// A program closes one of its numbers for a file. A file without a name needs no sync: nobody opens it again.
     pub fn flush(&self, open: u64) -> Result<(), Errno> {
-        let open = self.open_file(open)?;
+        let number = open;
+        let open = self.open_file(number)?;
+        open.inode.used(number);
         match open.inode.hidden() {
             Some(_) => Ok(()),
             None => self.sync(&open),
@@ -174,6 +163,8 @@ impl Files {
         if open.inode.hidden().is_none() && self.sync(&open).is_err() {
             tracing::warn!("what a mapped file was written could not be synced");
         }
+        // Who opens it meanwhile does so before, and it is not the last close, or finds it gone.
+        let _one = locked(&open.inode.naming);
         if let Some(hidden) = open.inode.close() {
             self.unhide(&hidden);
         }

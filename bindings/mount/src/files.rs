@@ -12,8 +12,9 @@ use odafs::{
 };
 use std::{
     collections::HashMap,
+    ffi::OsStr,
     sync::{
-        Arc, Mutex, OnceLock,
+        Arc, Mutex, OnceLock, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     time::Duration,
@@ -33,11 +34,16 @@ pub struct Files {
     pub maps_direct: bool,
     /// Tells the kernel what it did not ask for.
     pub notifier: Arc<OnceLock<Notifier>>,
-    /// Directories in which a hidden name is, or may be in a moment; once for each name.
-    hiding: Mutex<Vec<Handle>>,
+    /// Names that are hidden, or will be in a moment.
+    hiding: Mutex<Vec<Hidden>>,
+    /// The server has no READDIRPLUS.
+    pub lists_names: AtomicBool,
     /// New files of other users are given to them.
     gives: AtomicBool,
     open: Mutex<HashMap<u64, Arc<Open>>>,
+    /// Files that are being opened. It is raised under the lock for writing; who holds that for reading and sees none open may
+    /// take names away without a look at what they stand for.
+    opening: RwLock<u64>,
     directories: Mutex<HashMap<u64, Arc<Mutex<[u8; 8]>>>>,
     next: AtomicU64,
 }
@@ -61,8 +67,10 @@ impl Files {
             maps_direct: false,
             notifier: Arc::default(),
             hiding: Mutex::default(),
+            lists_names: AtomicBool::new(false),
             gives: AtomicBool::new(rustix::process::geteuid().is_root()),
             open: Mutex::default(),
+            opening: RwLock::default(),
             directories: Mutex::default(),
             next: AtomicU64::new(1),
         }
@@ -87,12 +95,12 @@ impl Files {
 
     /// A program opens a file of these attributes. Its number, and whether the kernel's pages of it hold.
     pub fn opened(&self, inode: &Arc<Inode>, attributes: &Attributes) -> (u64, bool) {
-        let holds = inode.open(Version::of(attributes));
+        let number = self.next.fetch_add(1, SeqCst);
+        let holds = inode.open(number, Version::of(attributes));
         let open = Arc::new(Open {
             inode: inode.clone(),
             file: self.fs.file(&inode.handle),
         });
-        let number = self.next.fetch_add(1, SeqCst);
         locked(&self.open).insert(number, open);
         (number, holds)
     }
@@ -105,17 +113,14 @@ impl Files {
         }
     }
 
-    /// A name will be hidden in a directory.
-    pub fn hides_in(&self, dir: Handle) {
-        locked(&self.hiding).push(dir);
+    /// A name will be hidden.
+    pub fn hides(&self, hidden: &Hidden) {
+        locked(&self.hiding).push(hidden.clone());
     }
 
-    /// A name is no longer hidden there.
-    pub fn hid_in(&self, dir: &Handle) {
-        let mut hiding = locked(&self.hiding);
-        if let Some(at) = hiding.iter().position(|hidden| hidden == dir) {
-            hiding.swap_remove(at);
-        }
+    /// A name is no longer hidden.
+    pub fn hid(&self, hidden: &Hidden) {
+        locked(&self.hiding).retain(|known| known != hidden);
     }
 
     /// Whether any name is hidden.
@@ -125,7 +130,14 @@ impl Files {
 
     /// Whether a name is hidden in a directory.
     pub fn is_hiding_in(&self, dir: &Handle) -> bool {
-        locked(&self.hiding).contains(dir)
+        locked(&self.hiding).iter().any(|known| known.dir == *dir)
+    }
+
+    /// Whether a name is there for this mount alone, and not for programs.
+    pub fn is_hidden(&self, dir: &Handle, name: &OsStr) -> bool {
+        let hiding = locked(&self.hiding);
+        let mut hiding = hiding.iter();
+        hiding.any(|known| known.dir == *dir && known.name == name)
     }
 
     /// An open file by its number.
@@ -143,9 +155,50 @@ impl Files {
         locked(&self.open).values().cloned().collect()
     }
 
-    /// Whether any file is open.
-    pub fn any_open(&self) -> bool {
-        !locked(&self.open).is_empty()
+    /// Opens a file by what `open` does; nobody takes its last name away meanwhile.
+    pub fn opening<T>(
+        &self,
+        inode: &Inode,
+        open: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        let count = || self.opening.write().unwrap_or_else(PoisonError::into_inner);
+        *count() += 1;
+        let opened = {
+            let _one = locked(&inode.naming);
+            open()
+        };
+        *count() -= 1;
+        opened
+    }
+
+    /// Takes a name away from what it stands for: by `hide` if that is an open file without another, and else by `drop`.
+    pub fn taking(
+        &self,
+        dir: &Handle,
+        name: &OsStr,
+        drop: impl FnOnce() -> Result<(), Errno>,
+        hide: impl FnOnce(&Inode) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        {
+            let opening = self.opening.read().unwrap_or_else(PoisonError::into_inner);
+            if *opening == 0 && locked(&self.open).is_empty() {
+                return drop();
+            }
+        }
+        let found = self.fs.lookup(dir, name).ok();
+        let Some(inode) = found.and_then(|found| self.inodes.of(&found.handle)) else {
+            return drop();
+        };
+        let _one = locked(&inode.naming);
+        // The server keeps no file without a name.
+        let last = || {
+            let attributes = self.fs.getattr(&inode.handle);
+            attributes.is_ok_and(|attributes| attributes.nlink <= 1)
+        };
+        match inode.is_open() && last() {
+            true => hide(&inode),
+            false => drop(),
+        }
     }
 
     /// A directory is opened; what is kept is the verifier of its cookies.
@@ -201,7 +254,7 @@ impl Files {
         if let Err(error) = self.fs.unlink(&hidden.dir, &hidden.name) {
             tracing::warn!("a file that was removed while it was open stays: {error}");
         }
-        self.hid_in(&hidden.dir);
+        self.hid(hidden);
     }
 
     /// What is left when the kernel has no more to ask: writes to sync, and hidden names to remove.

@@ -5,10 +5,7 @@ use odafs::fs::{Attributes, Handle};
 use std::{
     collections::HashMap,
     ffi::OsString,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering::SeqCst},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 /// The kernel's number of the root.
@@ -22,10 +19,8 @@ pub struct Inode {
     pub number: u64,
     /// What the server calls it.
     pub handle: Handle,
-    /// Something was written that is not on stable storage yet.
-    pub unsynced: AtomicBool,
-    /// Held while it is brought there.
-    pub syncing: Mutex<()>,
+    /// Held while the file is opened, and while a name of it is removed or replaced: it is open before, or gone.
+    pub naming: Mutex<()>,
     opened: Mutex<Opened>,
 }
 
@@ -34,6 +29,9 @@ struct Opened {
     times: u64,
     /// The version that all pages in the kernel's cache are at least as new as.
     seen: Option<Version>,
+    /// What becomes `seen` when the kernel has dropped its pages, which it does before the first operation on the open file of
+    /// this number.
+    awaited: Option<(u64, Version)>,
     hidden: Option<Hidden>,
 }
 
@@ -51,22 +49,35 @@ impl Inode {
         Arc::new(Self {
             number,
             handle,
-            unsynced: AtomicBool::new(false),
-            syncing: Mutex::default(),
+            naming: Mutex::default(),
             opened: Mutex::default(),
         })
     }
 
-    /// The file was opened when the server had this version. True if the pages in the kernel's cache are of it.
-    pub fn open(&self, version: Version) -> bool {
+    /// The file was opened by this number when the server had this version. True if the pages in the kernel's cache are of it.
+    pub fn open(&self, number: u64, version: Version) -> bool {
         let mut opened = locked(&self.opened);
         opened.times += 1;
-        opened.seen.replace(version) == Some(version)
+        if opened.seen == Some(version) {
+            return true;
+        }
+        opened.seen = None;
+        opened.awaited = Some((number, version));
+        false
+    }
+
+    /// There is an operation on an open file: the kernel has taken the answer to its opening.
+    pub fn used(&self, number: u64) {
+        let mut opened = locked(&self.opened);
+        if let Some((_, version)) = opened.awaited.take_if(|(awaited, _)| *awaited == number) {
+            opened.seen = Some(version);
+        }
     }
 
     /// The file is about to be changed by this mount.
     pub fn changes(&self) {
-        locked(&self.opened).seen = None;
+        let mut opened = locked(&self.opened);
+        (opened.seen, opened.awaited) = (None, None);
     }
 
     /// One that had it open closed it. The name that goes with the last one.
@@ -102,11 +113,6 @@ impl Inode {
     /// Takes the hidden name, whoever has the file open.
     pub fn abandon(&self) -> Option<Hidden> {
         locked(&self.opened).hidden.take()
-    }
-
-    /// Whether something is to be synced; it is no longer.
-    pub fn take_unsynced(&self) -> bool {
-        self.unsynced.swap(false, SeqCst)
     }
 }
 
@@ -283,12 +289,27 @@ mod tests {
             name: "x".into(),
         };
         assert!(inode.hide(hidden.clone()) == Some(hidden.clone()));
-        assert!(!inode.open(version));
-        assert!(inode.open(version));
+        assert!(!inode.open(1, version));
+        assert!(!inode.open(2, version));
         assert!(inode.hide(hidden.clone()).is_none());
         assert!(inode.close().is_none());
         assert!(inode.close() == Some(hidden));
+    }
+
+    #[test]
+    fn pages_are_kept_when_the_kernel_has_dropped_older_ones() {
+        let inode = Inode::new(2, handle(1));
+        let version = Version::of(&attributes(2));
+        assert!(!inode.open(1, version));
+        assert!(!inode.open(2, version), "no answer to the first is taken");
+        inode.used(1);
+        assert!(!inode.open(3, version), "the last of them is awaited");
+        inode.used(3);
+        assert!(inode.open(4, version));
         inode.changes();
-        assert!(!inode.open(version));
+        assert!(!inode.open(5, version));
+        inode.changes();
+        inode.used(5);
+        assert!(!inode.open(6, version), "it changed after it was opened");
     }
 }

@@ -14,15 +14,7 @@
 //! The client best keeps no pages itself ([`odafs::Cache::Off`], as above): the kernel's page cache does, as
 //! [`Options::cache`] says.
 //!
-//! # What a program sees
-//! - Opening a file asks the server for its attributes. Cached pages stay if the file has not changed. Closing a file and
-//!   `fsync` bring what was written to stable storage, and report what went wrong. Names and attributes hold for 1 s.
-//! - `O_APPEND` writes at the end that the server knows. Two mounts that append at once may overwrite each other, as with NFS.
-//! - The last name of an open file becomes `.odafs` and 16 digits when it is removed or replaced, until the last close.
-//! - Locks of `fcntl` and `flock` hold within this mount alone.
-//! - Extended attributes and `fallocate` fail with `EOPNOTSUPP`, `renameat2` with flags with `EINVAL`.
-//! - The kernel checks modes. The server does what the program that mounted may do.
-//! - If the server does not answer, a call waits for the client's deadline, and then fails with `EIO`.
+//! The package's page says what programs see, under that heading: bindings/mount/README.md.
 //!
 //! # Inside
 //! | module | what lives there |
@@ -175,11 +167,21 @@ pub fn mount(client: &Client, dir: &Path, options: &Options) -> Result<Mounted, 
         .map_err(|why| MountError::System { dir: shown, why })
 }
 
+/// An option's value, as fusermount3 reads it.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace(',', "\\,")
+}
+
 fn config(options: &Options) -> Config {
     let mut config = Config::default();
     let which = |yes, then, or| if yes { then } else { or };
+    // Root's mount(2) takes it as it is; fusermount3 finds it in a list with commas.
+    let source = match rustix::process::geteuid().is_root() {
+        true => options.source.clone(),
+        false => escaped(&options.source),
+    };
     config.mount_options = vec![
-        MountOption::FSName(options.source.clone()),
+        MountOption::FSName(source),
         MountOption::CUSTOM("subtype=odafs".to_owned()),
         MountOption::DefaultPermissions,
         which(options.read_only, MountOption::RO, MountOption::RW),
@@ -194,4 +196,12 @@ fn config(options: &Options) -> Config {
     config.n_threads = Some(options.threads.max(1));
     config.clone_fd = true;
     config
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_source_stays_one_option() {
+        assert_eq!(super::escaped(r"nfs://a/b,c\d"), r"nfs://a/b\,c\\d");
+    }
 }

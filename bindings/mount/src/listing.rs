@@ -7,18 +7,58 @@ use crate::{
     inodes::locked,
 };
 use fuser::{Errno, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
-use odafs::fs::{Cookie, DirEntry, Entry};
+use odafs::{
+    PathError,
+    fs::{Cookie, DirEntry, Entry, Handle},
+};
+use std::sync::atomic::Ordering::SeqCst;
+
+/// `.` and `..`.
+fn is_own(entry: &DirEntry) -> bool {
+    entry.name == "." || entry.name == ".."
+}
 
 impl Files {
-    /// Gives the entries of a directory behind a place in it to `add`, until that says that there is no more room.
+    /// The entries of a directory; names alone from a server that has no more.
+    fn entries(
+        &self,
+        dir: &Handle,
+        from: Cookie,
+    ) -> impl Iterator<Item = Result<DirEntry, PathError>> + use<> {
+        if !self.lists_names.load(SeqCst) {
+            let mut entries = self.fs.readdirplus(dir, from);
+            let first = entries.next();
+            let lacks = Some(Errno::EOPNOTSUPP.code());
+            let failed = first.as_ref().and_then(|first| first.as_ref().err());
+            if failed.map(PathError::errno) != lacks {
+                return first.into_iter().chain(entries);
+            }
+            self.lists_names.store(true, SeqCst);
+        }
+        None.into_iter().chain(self.fs.readdir(dir, from))
+    }
+
+    /// What an entry names, where the listing does not say. `None`: it went away meanwhile.
+    fn named(&self, dir: &Handle, entry: &DirEntry) -> Result<Option<Entry>, Errno> {
+        if let (Some(handle), Some(attributes)) = (entry.handle, entry.attributes) {
+            return Ok(Some(Entry { handle, attributes }));
+        }
+        match self.fs.lookup(dir, &entry.name).map_err(errno) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::ENOENT | Errno::ESTALE) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the entries of a directory behind a place in it to `add`, until that says that there is no more room. It says
+    /// `None` of an entry that is not there any more.
     fn list(
         &self,
-        number: u64,
+        dir: &Handle,
         open: u64,
         offset: u64,
-        mut add: impl FnMut(DirEntry) -> bool,
+        mut add: impl FnMut(DirEntry) -> Result<Option<bool>, Errno>,
     ) -> Result<(), Errno> {
-        let inode = self.inode(number)?;
         let verifier = self.verifier(open)?;
         let from = match offset {
             0 => Cookie::START,
@@ -28,17 +68,21 @@ impl Files {
             },
         };
         let mut any = false;
-        for entry in self.fs.readdirplus(&inode.handle, from) {
-            let entry = match entry {
-                Ok(entry) => entry,
+        for entry in self.entries(dir, from) {
+            let full = entry.map_err(errno).and_then(|entry| {
+                *locked(&verifier) = entry.cookie.verifier;
+                match self.is_hidden(dir, &entry.name) {
+                    true => Ok(None),
+                    false => add(entry),
+                }
+            });
+            match full {
+                Ok(None) => {}
+                Ok(Some(false)) => any = true,
+                Ok(Some(true)) => break,
                 // What was listed so far is given; the next call meets the error again.
                 Err(_) if any => break,
-                Err(error) => return Err(errno(error)),
-            };
-            *locked(&verifier) = entry.cookie.verifier;
-            any = true;
-            if add(entry) {
-                break;
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -51,11 +95,19 @@ impl Files {
         offset: u64,
         reply: &mut ReplyDirectory,
     ) -> Result<(), Errno> {
-        self.list(number, open, offset, |entry| {
-            let is = entry
-                .attributes
-                .map_or(FileType::RegularFile, |a| kind(a.kind));
-            reply.add(INodeNo(entry.fileid), entry.cookie.value, is, &entry.name)
+        let dir = self.inode(number)?.handle;
+        self.list(&dir, open, offset, |entry| {
+            let is = match entry.attributes {
+                Some(attributes) => kind(attributes.kind),
+                None if is_own(&entry) => FileType::Directory,
+                None => match self.named(&dir, &entry)? {
+                    Some(found) => kind(found.attributes.kind),
+                    None => return Ok(None),
+                },
+            };
+            let number = INodeNo(entry.fileid);
+            let full = reply.add(number, entry.cookie.value, is, &entry.name);
+            Ok(Some(full))
         })
     }
 
@@ -68,28 +120,27 @@ impl Files {
     ) -> Result<(), Errno> {
         let dir = self.inode(number)?.handle;
         let none = Generation(0);
-        self.list(number, open, offset, |listed| {
+        self.list(&dir, open, offset, |listed| {
             let (cookie, name) = (listed.cookie.value, &listed.name);
-            let own = name == "." || name == "..";
-            let found = match (listed.handle, listed.attributes) {
-                (Some(handle), Some(attributes)) => Some(Entry { handle, attributes }),
-                _ => self.fs.lookup(&dir, name).ok(),
-            };
-            // It went away meanwhile.
-            let Some(found) = found else {
-                return false;
-            };
-            // The kernel does not count what it is told of these two.
-            if own {
-                let shown = shown(found.attributes.fileid, &found.attributes, false);
-                return reply.add(shown.ino, cookie, name, &self.kept, &shown, none);
+            // The kernel takes the number and the kind of these two, and does not count what it is told of them.
+            if is_own(&listed) {
+                let attributes = match listed.attributes {
+                    Some(attributes) => attributes,
+                    None => self.fs.getattr(&dir).map_err(errno)?,
+                };
+                let shown = shown(listed.fileid, &attributes, false);
+                let full = reply.add(shown.ino, cookie, name, &self.kept, &shown, none);
+                return Ok(Some(full));
             }
+            let Some(found) = self.named(&dir, &listed)? else {
+                return Ok(None);
+            };
             let (inode, shown) = self.told(&found);
             let full = reply.add(shown.ino, cookie, name, &self.kept, &shown, none);
             if full {
                 self.inodes.forget(inode.number, 1);
             }
-            full
+            Ok(Some(full))
         })
     }
 }

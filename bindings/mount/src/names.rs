@@ -8,14 +8,13 @@ use crate::{
 use fuser::{Errno, FileAttr, FopenFlags, Request};
 use odafs::{
     Changes,
-    fs::{Create, Entry, Handle, Node},
+    fs::{Create, Entry, Node},
 };
 use rustix::fs::{FileType, OFlags};
 use std::{
     ffi::{OsStr, OsString},
     hash::{BuildHasher as _, RandomState},
     path::Path,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -37,6 +36,9 @@ fn hidden_name() -> OsString {
 impl Files {
     pub fn lookup(&self, dir: u64, name: &OsStr) -> Result<FileAttr, Errno> {
         let dir = self.inode(dir)?;
+        if self.is_hidden(&dir.handle, name) {
+            return Err(Errno::ENOENT);
+        }
         let entry = self.fs.lookup(&dir.handle, name).map_err(errno)?;
         Ok(self.told(&entry).1)
     }
@@ -62,7 +64,9 @@ impl Files {
             error => error,
         })?;
         let (inode, shown) = self.told(&entry);
-        let (number, how) = self.opened_as(&inode, &entry.attributes, flags);
+        // The kernel holds the directory: nobody takes the name away before it is open.
+        let (number, holds) = self.opened(&inode, &entry.attributes);
+        let how = self.opened_as(&inode, holds, flags);
         Ok((shown, number, how))
     }
 
@@ -128,6 +132,10 @@ impl Files {
 
     pub fn link(&self, file: u64, dir: u64, name: &OsStr) -> Result<FileAttr, Errno> {
         let (file, dir) = (self.inode(file)?, self.inode(dir)?);
+        // As for any file without a name.
+        if file.hidden().is_some() {
+            return Err(Errno::ENOENT);
+        }
         self.fs
             .link(&file.handle, &dir.handle, name)
             .map_err(errno)?;
@@ -158,34 +166,24 @@ impl Files {
         }
     }
 
-    /// The open file whose last name this is. The server keeps no file without a name.
-    fn open_at(&self, dir: &Handle, name: &OsStr) -> Option<Arc<Inode>> {
-        if !self.any_open() {
-            return None;
-        }
-        let found = self.fs.lookup(dir, name).ok()?;
-        let inode = self.inodes.of(&found.handle)?;
-        (inode.is_open() && found.attributes.nlink <= 1).then_some(inode)
-    }
-
     /// Removes a name. The last one of an open file is hidden until that is closed.
     pub fn unlink(&self, dir: u64, name: &OsStr) -> Result<(), Errno> {
         let dir = self.inode(dir)?.handle;
-        let Some(inode) = self.open_at(&dir, name) else {
-            return self.fs.unlink(&dir, name).map_err(errno);
-        };
-        if inode.hidden().is_some_and(|hidden| hidden.name == name) {
-            return Err(Errno::EBUSY);
+        if self.is_hidden(&dir, name) {
+            return Err(Errno::ENOENT);
         }
-        let hidden = Hidden {
-            dir,
-            name: hidden_name(),
-        };
-        self.hides_in(dir);
-        let renamed = self.fs.rename(&dir, name, &dir, &hidden.name);
-        renamed.map_err(errno).inspect_err(|_| self.hid_in(&dir))?;
-        self.hide(&inode, hidden);
-        Ok(())
+        let drop = || self.fs.unlink(&dir, name).map_err(errno);
+        self.taking(&dir, name, drop, |inode| {
+            let hidden = Hidden {
+                dir,
+                name: hidden_name(),
+            };
+            self.hides(&hidden);
+            let renamed = self.fs.rename(&dir, name, &dir, &hidden.name);
+            renamed.map_err(errno).inspect_err(|_| self.hid(&hidden))?;
+            self.hide(inode, hidden);
+            Ok(())
+        })
     }
 
     /// Keeps a hidden name until the last close, which may have been.
@@ -196,40 +194,43 @@ impl Files {
     }
 
     /// Renames. The new name stands for one file or the other at each moment, even where it stood for an open one: that
-    /// first gets a hidden name besides.
+    /// first gets a hidden name besides. Where the server makes no links, the open file is lost to those who have it open.
     pub fn rename(
         &self,
         (dir, name): (u64, &OsStr),
         (new_dir, new_name): (u64, &OsStr),
     ) -> Result<(), Errno> {
         let (dir, new_dir) = (self.inode(dir)?.handle, self.inode(new_dir)?.handle);
+        if self.is_hidden(&dir, name) {
+            return Err(Errno::ENOENT);
+        }
+        if self.is_hidden(&new_dir, new_name) {
+            return Err(Errno::EBUSY);
+        }
         let rename = || {
             self.fs
                 .rename(&dir, name, &new_dir, new_name)
                 .map_err(errno)
         };
-        let Some(inode) = self.open_at(&new_dir, new_name) else {
-            return rename();
-        };
-        if self.fs.lookup(&dir, name).map_err(errno)?.handle == inode.handle {
-            return rename();
-        }
-        let hidden = Hidden {
-            dir: new_dir,
-            name: hidden_name(),
-        };
-        self.hides_in(new_dir);
-        let linked = self.fs.link(&inode.handle, &new_dir, &hidden.name);
-        linked
-            .map_err(errno)
-            .inspect_err(|_| self.hid_in(&new_dir))?;
-        match rename() {
-            Ok(()) => self.hide(&inode, hidden),
-            Err(error) => {
-                self.unhide(&hidden);
-                return Err(error);
+        // The kernel renames nothing to itself, and it is the last name of its file: both names are not of one file.
+        self.taking(&new_dir, new_name, rename, |inode| {
+            let hidden = Hidden {
+                dir: new_dir,
+                name: hidden_name(),
+            };
+            self.hides(&hidden);
+            if let Err(error) = self.fs.link(&inode.handle, &new_dir, &hidden.name) {
+                self.hid(&hidden);
+                let error = errno(error);
+                if ![Errno::EPERM, Errno::EOPNOTSUPP, Errno::EMLINK].contains(&error) {
+                    return Err(error);
+                }
+                tracing::warn!("no links on the server ({error:?}): an open file is lost");
+                return rename();
             }
-        }
-        Ok(())
+            rename().inspect_err(|_| self.unhide(&hidden))?;
+            self.hide(inode, hidden);
+            Ok(())
+        })
     }
 }

@@ -13,7 +13,8 @@ use std::{
 
 /// Bytes of one write, at most.
 const WRITE_MAX: u32 = 1 << 20;
-/// Bytes of one read that a buffer is kept for; the kernel asks for no more.
+/// A bound on what a thread's buffer grows to, in bytes. The kernel asks for WRITE_MAX or its read-ahead at once, whichever is
+/// more: far less than this, so no read is cut short.
 const READ_MAX: u32 = 16 << 20;
 /// What `statfs` counts in, in bytes.
 const BLOCK: u32 = 4096;
@@ -50,11 +51,12 @@ fn done(reply: ReplyEmpty, result: Result<(), Errno>) {
 // without asking again, copy ranges by reading and writing, and seek as if no file had holes.
 impl Filesystem for Files {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // Not FUSE_ASYNC_DIO: with it the parts of one large O_DIRECT write come at once, and each part that is appended would
+        // ask for the file's end before the others have moved it.
         let wanted = InitFlags::FUSE_AUTO_INVAL_DATA
             | InitFlags::FUSE_DO_READDIRPLUS
             | InitFlags::FUSE_READDIRPLUS_AUTO
             | InitFlags::FUSE_PARALLEL_DIROPS
-            | InitFlags::FUSE_ASYNC_DIO
             | InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP;
         let there = config.capabilities() & wanted;
         // They are there.

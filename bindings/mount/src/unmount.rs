@@ -3,6 +3,7 @@
 use crate::{MountError, files::Files};
 use fuser::Session;
 use rustix::{
+    fs::{AtFlags, CWD, StatxFlags, statx},
     io::Errno,
     mount::{UnmountFlags, unmount},
 };
@@ -44,13 +45,35 @@ pub struct Mounted {
 #[derive(Debug, Clone)]
 pub struct Unmounter {
     dir: PathBuf,
+    /// The number of the mounted file system's device. No other has it as long as anything of ours is open.
+    device: (u32, u32),
     ended: Arc<AtomicBool>,
+}
+
+/// The number of the device that is at a directory. The file system there is not asked: it may be ours, or one that hangs.
+fn device_at(dir: &Path) -> io::Result<(u32, u32)> {
+    let found = statx(
+        CWD,
+        dir,
+        AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT,
+        StatxFlags::empty(),
+    )?;
+    Ok((found.stx_dev_major, found.stx_dev_minor))
+}
+
+/// Whether a device is mounted anywhere.
+fn is_mounted((major, minor): (u32, u32)) -> io::Result<bool> {
+    let ours = format!("{major}:{minor}");
+    let mounts = std::fs::read("/proc/self/mountinfo")?;
+    let mut lines = mounts.split(|&byte| byte == b'\n');
+    Ok(lines.any(|line| line.split(|&byte| byte == b' ').nth(2) == Some(ours.as_bytes())))
 }
 
 impl Mounted {
     pub(crate) fn start(session: Session<Files>, dir: PathBuf) -> io::Result<Self> {
         let ended = Arc::new(AtomicBool::new(false));
         let unmounter = Unmounter {
+            device: device_at(&dir)?,
             dir,
             ended: ended.clone(),
         };
@@ -116,7 +139,7 @@ impl Unmounter {
     /// Unmounts.
     ///
     /// # Errors
-    /// `EBUSY`: a program has a file open there, or works in it.
+    /// `EBUSY`: a program has a file open there, or works in it, or another mount covers it.
     pub fn unmount(&self) -> io::Result<()> {
         self.end(UnmountFlags::empty(), &[])
     }
@@ -124,15 +147,21 @@ impl Unmounter {
     /// Takes the directory out of sight. Programs that have a file open there go on until they close it.
     ///
     /// # Errors
-    /// The system refused it.
+    /// The system refused it; `EBUSY`: another mount covers it.
     pub fn detach(&self) -> io::Result<()> {
         self.end(UnmountFlags::DETACH, &["-z"])
     }
 
     fn end(&self, flags: UnmountFlags, arguments: &[&str]) -> io::Result<()> {
-        // Another mount may be there by now.
         if self.ended.load(SeqCst) {
             return Ok(());
+        }
+        // Another mount may be there by now: ours was detached, or is below.
+        if device_at(&self.dir)? != self.device {
+            return match is_mounted(self.device)? {
+                true => Err(Errno::BUSY.into()),
+                false => Ok(()),
+            };
         }
         match unmount(&self.dir, flags) {
             Err(Errno::PERM) => self.by_program(arguments),
