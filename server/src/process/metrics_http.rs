@@ -1,4 +1,4 @@
-//! Metrics over HTTP, for Prometheus: `GET /metrics` and nothing else.
+//! Pages over HTTP, for Prometheus and `odafs top`: GET and nothing else.
 
 use std::io;
 use std::net::TcpListener;
@@ -17,8 +17,16 @@ const REQUEST_BYTES: usize = 8 << 10;
 /// How long a request may take from its first byte to the last of its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Makes the text, in Prometheus' format.
-pub type Render = dyn Fn() -> String + Send + Sync;
+/// What is at a path.
+pub struct Page {
+    /// Its media type.
+    pub kind: &'static str,
+    /// All of it.
+    pub body: String,
+}
+
+/// Makes what is at a path, if there is anything.
+pub type Render = dyn Fn(&[u8]) -> Option<Page> + Send + Sync;
 
 /// The endpoint, served until it is dropped.
 #[derive(Debug)]
@@ -105,14 +113,17 @@ async fn answer(mut stream: TcpStream, render: &Render) -> io::Result<()> {
             return Ok(());
         }
     }
-    let (status, body) = match target(&request) {
-        Some(b"/metrics") => ("200 OK", render()),
-        Some(_) => ("404 Not Found", "metrics are at /metrics\n".to_owned()),
-        None => ("405 Method Not Allowed", "only GET\n".to_owned()),
+    let plain = |body: &str| Page {
+        kind: "text/plain; charset=utf-8",
+        body: body.to_owned(),
+    };
+    let (status, Page { kind, body }) = match target(&request).map(render) {
+        Some(Some(page)) => ("200 OK", page),
+        Some(None) => ("404 Not Found", plain("metrics are at /metrics\n")),
+        None => ("405 Method Not Allowed", plain("only GET\n")),
     };
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
@@ -142,7 +153,12 @@ mod tests {
     fn serve() -> (MetricsServer, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let render = Arc::new(|| "odafs_reads_total 7\n".to_owned());
+        let render = Arc::new(|path: &[u8]| {
+            (path == b"/metrics").then(|| Page {
+                kind: "text/plain",
+                body: "odafs_reads_total 7\n".to_owned(),
+            })
+        });
         (
             MetricsServer::start(listener, render).expect("a thread"),
             address,
