@@ -7,7 +7,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use odafs_nic::calls::Transport;
 use odafs_nic::engine::{OpenConnections, RdmaCounters};
-use serde_json::{Value, json};
 
 use crate::process::assembly::Assembly;
 use crate::process::metrics_http::Page;
@@ -59,7 +58,7 @@ impl Watch {
             }),
             b"/top.json" => Some(Page {
                 kind: "application/json",
-                body: self.top().to_string(),
+                body: self.top(),
             }),
             _ => None,
         }
@@ -157,43 +156,66 @@ impl Watch {
         gauge(out, "start_time_seconds", help, seconds(self.started));
     }
 
-    fn top(&self) -> Value {
-        let clients: Vec<Value> = self
-            .service
-            .clients()
-            .into_iter()
-            .take(CLIENTS)
-            .map(|seen| json!({"client": seen.client, "calls": seen.calls, "bytes": seen.bytes}))
-            .collect();
-        let slow: Vec<Value> = self
-            .service
-            .slow_calls()
-            .into_iter()
-            .take(SLOW_CALLS)
-            .map(|call| {
-                json!({
-                    "program": call.program,
-                    "procedure": call.procedure,
-                    "fabric": call.fabric,
-                    "client": call.client,
-                    "file": call.about,
-                    "microseconds": call.took.0 / 1000,
-                    "time": seconds(call.at),
-                })
-            })
-            .collect();
-        json!({
-            "version": env!("CARGO_PKG_VERSION"),
-            "started": seconds(self.started),
-            "now": seconds(SystemTime::now()),
-            "clients": clients,
-            "slow_calls": slow,
-        })
+    /// A few strings and numbers: no library is needed to write them.
+    fn top(&self) -> String {
+        let clients = self.service.clients();
+        let clients = clients.iter().take(CLIENTS).map(|seen| {
+            let (calls, bytes) = (seen.calls, seen.bytes);
+            let client = quoted(&seen.client);
+            format!("{{\"client\":{client},\"calls\":{calls},\"bytes\":{bytes}}}")
+        });
+        let slow = self.service.slow_calls();
+        let slow = slow.iter().take(SLOW_CALLS).map(|call| {
+            let strings = [
+                ("program", call.program),
+                ("procedure", call.procedure),
+                ("fabric", call.fabric),
+                ("client", &call.client),
+                ("file", &call.about),
+            ];
+            let strings = strings.map(|(name, text)| format!("\"{name}\":{}", quoted(text)));
+            let (strings, time) = (strings.join(","), seconds(call.at));
+            let microseconds = call.took.0 / 1000;
+            format!("{{{strings},\"microseconds\":{microseconds},\"time\":{time}}}")
+        });
+        format!(
+            "{{\"version\":{},\"started\":{},\"now\":{},\"clients\":[{}],\"slow_calls\":[{}]}}\n",
+            quoted(env!("CARGO_PKG_VERSION")),
+            seconds(self.started),
+            seconds(SystemTime::now()),
+            clients.collect::<Vec<_>>().join(","),
+            slow.collect::<Vec<_>>().join(",")
+        )
     }
+}
+
+/// As a string of JSON.
+fn quoted(text: &str) -> String {
+    let mut out = "\"".to_owned();
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out + "\""
 }
 
 /// Since 1970, to the millisecond.
 fn seconds(time: SystemTime) -> f64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     since.as_millis() as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_are_quoted_as_json_has_them() {
+        assert_eq!(quoted("a/\"b\\\n\u{9b}é"), "\"a/\\\"b\\\\\\u000a\\u009bé\"");
+    }
 }
