@@ -27,8 +27,10 @@ fn get(address: &str, path: &str) -> String {
     body.to_owned()
 }
 
-/// A series: its name and its labels, in order.
-type Series = (String, Vec<(String, String)>);
+/// Names and values, in order.
+type Labels = Vec<(String, String)>;
+/// A series: its name and its labels.
+type Series = (String, Labels);
 
 /// A family of metrics.
 #[derive(Debug, Default)]
@@ -43,7 +45,7 @@ fn is_name(name: &str) -> bool {
 }
 
 /// The labels of `{a="b",c="d"}`.
-fn labels(text: &str) -> Vec<(String, String)> {
+fn labels(text: &str) -> Labels {
     let mut rest = text;
     let mut labels = Vec::new();
     while !rest.is_empty() {
@@ -147,7 +149,7 @@ fn check(name: &str, family: &Family) {
     if family.kind != "histogram" {
         return;
     }
-    let mut rows: BTreeMap<Vec<(String, String)>, Vec<(f64, f64)>> = BTreeMap::new();
+    let mut rows: BTreeMap<Labels, Vec<(f64, f64)>> = BTreeMap::new();
     for ((series, labels), value) in &family.series {
         if series.ends_with("_bucket") {
             let (bounds, rest): (Vec<_>, Vec<_>) =

@@ -103,7 +103,7 @@ impl Slow {
         kept.turn(clock::now());
         let mut all = [&kept.now[..], &kept.before[..]].concat();
         drop(kept);
-        all.sort_by(|a, b| b.took.cmp(&a.took));
+        all.sort_by_key(|call| std::cmp::Reverse(call.took));
         all
     }
 }
