@@ -92,6 +92,10 @@ pub struct ServeOptions {
     #[arg(long, value_name = "TIME", value_parser = units::short_duration)]
     #[serde(deserialize_with = "duration")]
     lease: Option<Duration>,
+    /// Warn in the log of calls that take longer, and show them in `odafs top` [default: 100ms]
+    #[arg(long, value_name = "TIME", value_parser = units::short_duration)]
+    #[serde(deserialize_with = "duration")]
+    slow_call: Option<Duration>,
     /// What must survive a restart is kept here [default: below /var/lib/odafs or $XDG_STATE_HOME/odafs]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
@@ -297,6 +301,7 @@ impl ServeOptions {
                 self.nfs4
             },
             lease: self.lease.or(file.lease),
+            slow_call: self.slow_call.or(file.slow_call),
             state: self.state.or(file.state),
             cache: self.cache.or(file.cache),
             page: self.page.or(file.page),
@@ -390,6 +395,7 @@ impl ServeOptions {
         config.direct = self.direct.map_or(config.direct, Direct::from);
         config.one_sided_for = self.one_sided_for.iter().map(|named| named.0).collect();
         config.spin = self.spin.unwrap_or(config.spin);
+        config.slow_call = self.slow_call.unwrap_or(config.slow_call);
         config.workers = self.workers.unwrap_or(config.workers);
         config.huge_pages = !self.small_pages;
         config.check().map_err(Usage)?;

@@ -6,7 +6,7 @@ use odafs_server::config::Grantee;
 fn the_command_line_goes_before_the_file() {
     let file: ServeOptions = toml::from_str(
         "dir = '/'\ncache = '64MiB'\npage = 8192\nshm = true\nread-only = true\n\
-         allow = ['10.0.0.0/8']\nsquash = 'root'\ndirect = 'one-sided'\nspin = '5us'\nnfs = '127.0.0.1:0'",
+         allow = ['10.0.0.0/8']\nsquash = 'root'\ndirect = 'one-sided'\nspin = '5us'\nslow-call = '2ms'\nnfs = '127.0.0.1:0'",
     )
     .unwrap();
     let line = ServeOptions {
@@ -22,6 +22,7 @@ fn the_command_line_goes_before_the_file() {
         (Squash::Root, Direct::OneSided)
     );
     assert_eq!(config.spin, Duration::from_micros(5));
+    assert_eq!(config.slow_call, Duration::from_millis(2));
 }
 
 #[test]
@@ -99,6 +100,8 @@ fn wrong_names_and_values_in_a_file_are_refused() {
         "credits = 0",
         "credits = 'many'",
         "spin = '10'",
+        "slow-call = '10'",
+        "slow-call = 'long'",
         "pinning-cost = '10'",
         "registration = 'none'",
     ] {

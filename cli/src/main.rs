@@ -30,6 +30,7 @@ mod rm;
 mod serve;
 mod signals;
 mod stat;
+mod top;
 mod unfinished;
 mod units;
 
@@ -87,6 +88,7 @@ enum Command {
     Refs(refs::Arguments),
     Devices(devices::Arguments),
     Doctor(doctor::Arguments),
+    Top(top::Arguments),
     #[command(subcommand)]
     Bench(bench::Command),
     Completions(completions::Arguments),
@@ -110,6 +112,7 @@ fn main() -> ExitCode {
         Command::Refs(arguments) => refs::run(arguments),
         Command::Devices(arguments) => devices::run(arguments),
         Command::Doctor(arguments) => doctor::run(arguments),
+        Command::Top(arguments) => top::run(arguments),
         Command::Bench(command) => bench::run(command),
         Command::Completions(arguments) => completions::run(arguments),
         Command::Man(arguments) => man::run(arguments),

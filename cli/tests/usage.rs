@@ -5,7 +5,7 @@ mod common;
 use common::{odafs, text};
 use serde_json::Value;
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "demo",
     "serve",
     "ls",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 16] = [
     "refs",
     "devices",
     "doctor",
+    "top",
     "bench",
     "completions",
     "man",
@@ -45,7 +46,7 @@ fn every_command_explains_itself_with_an_example() {
 fn wrong_usage_ends_with_2_and_says_why() {
     let long = &format!("/{}", "s".repeat(107))[..];
     let long_name = &format!("nfs://127.0.0.1:1/{}", "n".repeat(256))[..];
-    let cases: [(&[&str], &str); 51] = [
+    let cases: [(&[&str], &str); 59] = [
         (&[], "Usage"),
         (&["fly"], "fly"),
         (&["ls"], "URL"),
@@ -57,6 +58,14 @@ fn wrong_usage_ends_with_2_and_says_why() {
         (&["serve", "/", "--page", "5000"], "power of two"),
         (&["serve", "/", "--spin", "fast"], "as in 50us"),
         (&["serve", "/", "--spin", "10"], "as in 50us"),
+        (&["serve", "/", "--slow-call", "10"], "as in 50us"),
+        (&["serve", "/", "--slow-call", "0"], "--slow-call"),
+        (&["serve", "/", "--slow-call=-1s"], "--slow-call"),
+        (&["top", "9049"], "127.0.0.1:9049"),
+        (&["top", "https://127.0.0.1:9049"], "TLS"),
+        (&["top", "--interval", "0"], "0.1 to 3600"),
+        (&["top", "--interval", "soon"], "a time is"),
+        (&["top", "127.0.0.1:1"], "--once"),
         (&["serve", "/", "--registration-cost", "10"], "as in 50us"),
         (&["serve", "/", "--nfs", "localhost:1"], "127.0.0.1:2049"),
         (

@@ -30,7 +30,27 @@ impl Transport {
         !matches!(self, Transport::NfsTcp)
     }
 
-    /// The name that logs, metrics and sessions use.
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Transport; 5] = [
+        Transport::NfsTcp,
+        Transport::Shm,
+        Transport::Iwarp,
+        Transport::Verbs,
+        Transport::Sim,
+    ];
+
+    /// The label `fabric` of the metrics.
+    pub const fn label(self) -> &'static str {
+        match self {
+            Transport::NfsTcp => "tcp",
+            Transport::Shm => "shm",
+            Transport::Iwarp => "iwarp",
+            Transport::Verbs => "verbs",
+            Transport::Sim => "sim",
+        }
+    }
+
+    /// The name that logs and sessions use.
     pub const fn name(self) -> &'static str {
         match self {
             Transport::NfsTcp => "nfs",

@@ -8,7 +8,7 @@ use std::io;
 use odafs_fabric::Listener;
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::{Arena, LifeWord};
-use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
+use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, hint};
 use odafs_fabric::wake::WakeSet;
 
@@ -104,6 +104,9 @@ pub struct Engine {
     /// Freed places are filled again; a line's number never is.
     lines: Vec<Option<Line>>,
     vacant: Vec<usize>,
+    /// The transport of each line.
+    transports: Vec<Transport>,
+    open: Arc<OpenConnections>,
     next_number: u64,
     returns: Arc<Returns>,
     backlog: Backlog,
@@ -209,6 +212,22 @@ impl Now<'_> {
     }
 }
 
+/// How many connections an engine has, by transport.
+#[derive(Debug, Default)]
+pub struct OpenConnections([AtomicU64; Transport::ALL.len()]);
+
+impl OpenConnections {
+    /// Those over this transport.
+    pub fn over(&self, transport: Transport) -> u64 {
+        self.0[transport as usize].load(Ordering::Relaxed)
+    }
+
+    /// Modulo 2^64.
+    fn change(&self, transport: Transport, by: u64) {
+        self.0[transport as usize].fetch_add(by, Ordering::Relaxed);
+    }
+}
+
 /// Ends an engine from any thread.
 #[derive(Clone)]
 pub struct Stopper {
@@ -242,6 +261,8 @@ impl Engine {
             listeners: Vec::new(),
             lines: Vec::new(),
             vacant: Vec::new(),
+            transports: Vec::new(),
+            open: Arc::default(),
             next_number: 1,
             returns: Arc::new(Returns::new(Arc::clone(&wake))),
             backlog: Backlog::default(),
@@ -280,6 +301,11 @@ impl Engine {
     /// Connections at present.
     pub fn connections(&self) -> usize {
         self.lines.len() - self.vacant.len()
+    }
+
+    /// The same by transport, for other threads.
+    pub fn open_connections(&self) -> &Arc<OpenConnections> {
+        &self.open
     }
 
     /// Serves until stopped.
@@ -438,6 +464,7 @@ impl Engine {
     fn reap(&mut self, at: usize) {
         if let Some(line) = self.lines[at].take() {
             self.vacant.push(at);
+            self.open.change(self.transports[at], u64::MAX);
             match line {
                 Line::Direct(line) => drop(line),
                 Line::Rpc(line) => line.close(&self.serves),

@@ -62,6 +62,14 @@ impl Program for Portmap {
         VERSION
     }
 
+    fn name(&self) -> &'static str {
+        "portmap"
+    }
+
+    fn procedures(&self) -> &'static [&'static str] {
+        &["NULL", "SET", "UNSET", "GETPORT", "DUMP"]
+    }
+
     fn admission(&self, _procedure: u32) -> Admission {
         Admission::Anyone
     }

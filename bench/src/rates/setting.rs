@@ -254,9 +254,14 @@ impl Counters {
     }
 
     fn parse(text: &str) -> Self {
-        let value = |name: &str| {
-            let line = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok();
-            text.lines().find_map(line).unwrap_or(0)
+        let figure = |name: &str| {
+            let line = |line| str::strip_prefix(line, name)?.strip_prefix(' ');
+            text.lines().find_map(line)
+        };
+        let value = |name| figure(name).and_then(|n| n.parse().ok()).unwrap_or(0);
+        let nanos = |name| {
+            let seconds = figure(name).and_then(|n| n.parse().ok()).unwrap_or(0.0);
+            (seconds * 1e9_f64).round() as u64
         };
         Self {
             calls: value("odafs_rdma_calls_total"),
@@ -264,8 +269,8 @@ impl Counters {
             bindings: value("odafs_rdma_bindings_total"),
             flushes: value("odafs_rdma_flushes_total"),
             fetched: value("odafs_rdma_exposed_total"),
-            registering_ns: value("odafs_rdma_registering_nanoseconds_total"),
-            invalidating_ns: value("odafs_rdma_invalidating_nanoseconds_total"),
+            registering_ns: nanos("odafs_rdma_registering_seconds_total"),
+            invalidating_ns: nanos("odafs_rdma_invalidating_seconds_total"),
         }
     }
 
@@ -298,12 +303,13 @@ mod tests {
     #[test]
     fn counters_are_found_by_their_whole_name() {
         let text = "# HELP odafs_rdma_calls_total Calls.\nodafs_rdma_calls_total_x 9\nodafs_rdma_calls_total 41\n\
-                    odafs_rdma_flushes_total 3\n";
+                    odafs_rdma_flushes_total 3\nodafs_rdma_registering_seconds_total 0.000001500\n";
         let counters = Counters::parse(text);
         assert_eq!(
             (counters.calls, counters.flushes, counters.bindings),
             (41, 3, 0)
         );
+        assert_eq!(counters.registering_ns, 1500);
         assert_eq!(counters.since(&Counters::default()), counters);
     }
 }

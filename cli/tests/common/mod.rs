@@ -33,6 +33,7 @@ pub struct Server {
     child: Child,
     pub shm: PathBuf,
     pub nfs: String,
+    ready: String,
     _state: tempfile::TempDir,
 }
 
@@ -76,8 +77,18 @@ impl Server {
             child,
             shm: word("shm=").into(),
             nfs: word("nfs="),
+            ready: line.clone(),
             _state: state,
         }
+    }
+
+    /// What the line that says it is ready has behind a word such as `metrics=`.
+    pub fn word(&self, key: &str) -> String {
+        let mut words = self.ready.split_whitespace();
+        words
+            .find_map(|word| word.strip_prefix(key))
+            .unwrap()
+            .to_owned()
     }
 
     /// The URL of a path over shared memory.

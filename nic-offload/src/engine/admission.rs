@@ -55,7 +55,7 @@ impl Engine {
             Wants::Rdma(theirs) => self.take_rdma(incoming, theirs, transport),
         };
         match line {
-            Ok(line) => self.place(line),
+            Ok(line) => self.place(line, transport),
             Err(error) => tracing::debug!(%peer, %error, "connection not taken"),
         }
     }
@@ -128,10 +128,17 @@ impl Engine {
         Ok((qp, number))
     }
 
-    fn place(&mut self, line: Line) {
+    fn place(&mut self, line: Line, transport: Transport) {
+        self.open.change(transport, 1);
         match self.vacant.pop() {
-            Some(at) => self.lines[at] = Some(line),
-            None => self.lines.push(Some(line)),
+            Some(at) => {
+                self.lines[at] = Some(line);
+                self.transports[at] = transport;
+            }
+            None => {
+                self.lines.push(Some(line));
+                self.transports.push(transport);
+            }
         }
     }
 

@@ -165,6 +165,22 @@ impl Program for MountProgram {
         VERSION
     }
 
+    fn name(&self) -> &'static str {
+        "mount3"
+    }
+
+    fn procedures(&self) -> &'static [&'static str] {
+        &["NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT"]
+    }
+
+    fn statuses(&self, procedure: u32) -> Vec<(u32, String)> {
+        let named = |status: &Status| (status.code(), format!("{status:?}").to_lowercase());
+        match Procedure::from_code(procedure) {
+            Some(Procedure::Mount) => Status::ALL.iter().map(named).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     fn admission(&self, _procedure: u32) -> Admission {
         Admission::Asks
     }

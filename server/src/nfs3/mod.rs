@@ -3,6 +3,7 @@
 //! Each is a step: it decodes its arguments, and either writes its result (a refusal is a result too) or
 //! says [`Answer::Blocks`] if it would have to wait and [`Effort::ResidentOnly`] is all that it may do.
 
+mod about;
 mod access;
 mod commit;
 mod convert;
@@ -85,6 +86,22 @@ impl Program for Nfs3 {
 
     fn version(&self) -> u32 {
         VERSION
+    }
+
+    fn name(&self) -> &'static str {
+        "nfs3"
+    }
+
+    fn procedures(&self) -> &'static [&'static str] {
+        &about::PROCEDURES
+    }
+
+    fn statuses(&self, procedure: u32) -> Vec<(u32, String)> {
+        about::statuses(procedure)
+    }
+
+    fn about(&self, procedure: u32, arguments: Reader<'_>) -> Option<String> {
+        about::about(&self.0, procedure, arguments)
     }
 
     fn admission(&self, _procedure: u32) -> Admission {

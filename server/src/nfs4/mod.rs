@@ -39,7 +39,7 @@ mod verify;
 mod write;
 
 use odafs_common::wire::nfs4::{
-    Bitmap, MAX_MINOR_VERSION, OpCode, Operations, PROGRAM, Procedure, VERSION,
+    Bitmap, MAX_MINOR_VERSION, OpCode, Operations, PROGRAM, Procedure, Status, VERSION,
 };
 use odafs_common::wire::xdr::{Reader, Writer};
 use odafs_fabric::clock::{self, Nanos};
@@ -48,6 +48,7 @@ use odafs_fabric::sync::{Arc, Mutex};
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
 use crate::vfs::export::Export;
+use crate::vfs::metrics::gauge;
 
 use object::Tree;
 pub use records::Records;
@@ -161,6 +162,35 @@ impl Program for Nfs4 {
 
     fn version(&self) -> u32 {
         VERSION
+    }
+
+    fn name(&self) -> &'static str {
+        "nfs4"
+    }
+
+    fn procedures(&self) -> &'static [&'static str] {
+        &["NULL", "COMPOUND"]
+    }
+
+    fn statuses(&self, procedure: u32) -> Vec<(u32, String)> {
+        let named = |status: &Status| (status.code(), status.name().to_lowercase());
+        match Procedure::from_code(procedure) {
+            Some(Procedure::Compound) => Status::ALL.iter().map(named).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn append_text(&self, out: &mut String) {
+        let [clients, sessions, opens, locks] = self.state.lock().counts();
+        gauge(out, "nfs4_clients", "Clients of NFS version 4.", clients);
+        gauge(out, "nfs4_sessions", "Sessions of NFS version 4.", sessions);
+        gauge(out, "nfs4_opens", "Files open by NFS version 4.", opens);
+        gauge(
+            out,
+            "nfs4_locks",
+            "Ranges of files locked by NFS version 4.",
+            locks,
+        );
     }
 
     fn admission(&self, _procedure: u32) -> Admission {

@@ -8,13 +8,15 @@ mod rekey;
 
 use odafs_common::mac::MacAlgorithm;
 use odafs_common::session::{Identity, PublicKey};
+use odafs_common::wire::nfs3;
 use odafs_common::wire::odafs::{OdafsStatus, PROGRAM, Procedure, VERSION};
-use odafs_common::wire::xdr::{Decode, Encode, Writer};
+use odafs_common::wire::xdr::{Decode, Encode, Reader, Writer};
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
 
 use crate::rpc::{Admission, Answer, Call, Program};
 use crate::vfs::export::Export;
+use crate::vfs::read::Effort;
 use crate::vfs::sessions::OpenSession;
 
 /// Whom an option names, of the users of this host.
@@ -91,6 +93,44 @@ impl Program for Odafs {
 
     fn version(&self) -> u32 {
         VERSION
+    }
+
+    fn name(&self) -> &'static str {
+        "odafs"
+    }
+
+    fn procedures(&self) -> &'static [&'static str] {
+        &[
+            "NULL",
+            "OPEN_SESSION",
+            "READ",
+            "GET_REFS",
+            "REKEY",
+            "CLOSE_SESSION",
+        ]
+    }
+
+    /// READ answers as that of NFS does.
+    fn statuses(&self, procedure: u32) -> Vec<(u32, String)> {
+        let named = |code: u32, name: String| (code, name.to_lowercase());
+        let of_file = nfs3::Status::ALL.iter();
+        let of_file = of_file.map(|status| named(status.code(), format!("{status:?}")));
+        let own = OdafsStatus::ALL.iter();
+        let own = own.map(|status| named(status.code(), format!("{status:?}")));
+        match Procedure::from_code(procedure) {
+            None | Some(Procedure::Null) => Vec::new(),
+            Some(Procedure::Read) => of_file.collect(),
+            Some(_) => own.collect(),
+        }
+    }
+
+    fn about(&self, procedure: u32, mut arguments: Reader<'_>) -> Option<String> {
+        if procedure != Procedure::Read.code() {
+            return None;
+        }
+        let handle = nfs3::FileHandle::decode(&mut arguments).ok()?;
+        let file = self.export.resolve(handle.0, Effort::ResidentOnly).ok()?;
+        Some(file.ino.to_string())
     }
 
     fn admission(&self, _procedure: u32) -> Admission {

@@ -11,7 +11,7 @@ use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
 use odafs_fabric::sync::thread::{self, JoinHandle};
 use odafs_nic::calls::{Calls, Transport, Workers};
-use odafs_nic::engine::{Engine, EngineConfig, RdmaCounters, Serves, Stopper};
+use odafs_nic::engine::{Engine, EngineConfig, OpenConnections, RdmaCounters, Serves, Stopper};
 
 use crate::mount3::MountProgram;
 use crate::nfs3::Nfs3;
@@ -67,6 +67,7 @@ pub struct Assembly {
     pool: Arc<Pool>,
     life: Option<Arc<LifeWord>>,
     rdma: Arc<RdmaCounters>,
+    open: Option<Arc<OpenConnections>>,
     engine: Option<(Stopper, JoinHandle<()>)>,
     observer: Option<JoinHandle<()>>,
     stopping: Arc<AtomicBool>,
@@ -98,6 +99,7 @@ impl Assembly {
             service,
             life: parts.life,
             rdma: Arc::default(),
+            open: None,
             engine: None,
             observer: None,
             stopping: Arc::new(AtomicBool::new(false)),
@@ -145,6 +147,7 @@ impl Assembly {
             engine.listen(listener, transport)?;
         }
         let stopper = engine.stopper();
+        self.open = Some(Arc::clone(engine.open_connections()));
         let thread = thread::Builder::new().name("odafs-engine".to_owned());
         let thread = thread.spawn(move || {
             if device {
@@ -164,6 +167,16 @@ impl Assembly {
     /// What the RPC-over-RDMA connections came to.
     pub fn rdma(&self) -> &Arc<RdmaCounters> {
         &self.rdma
+    }
+
+    /// The engine's connections; `None` without an engine.
+    pub fn open_connections(&self) -> Option<&Arc<OpenConnections>> {
+        self.open.as_ref()
+    }
+
+    /// The threads for what may block.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 
     /// The programs, for other transports.

@@ -71,6 +71,8 @@ pub struct ServerConfig {
     pub one_sided_for: Vec<Grantee>,
     /// Address for Prometheus metrics over HTTP; `None`: not served.
     pub metrics: Option<SocketAddr>,
+    /// Calls that take longer are warned of in the log, and shown by `odafs top`. 100 ms by default.
+    pub slow_call: std::time::Duration,
     /// How the server serves RPC-over-RDMA.
     pub rpc_rdma: RdmaConfig,
     /// Number of threads for calls that may block, 1 to 1024; as many again serve calls that may wait for stable
@@ -112,6 +114,7 @@ impl ServerConfig {
             direct: Direct::Auto,
             one_sided_for: Vec::new(),
             metrics: None,
+            slow_call: std::time::Duration::from_millis(100),
             rpc_rdma: RdmaConfig::default(),
             workers: 8,
             offload: false,
@@ -138,6 +141,12 @@ impl ServerConfig {
                 self.cache_bytes,
                 self.page.bytes()
             ));
+        }
+        if self.slow_call.is_zero() {
+            return Err(
+                "every call takes more than no time: name a time such as 100ms with --slow-call"
+                    .to_owned(),
+            );
         }
         if !(1..=WORKERS_MAX).contains(&self.workers) {
             return Err(format!(

@@ -1,5 +1,6 @@
-//! Metrics over HTTP, for Prometheus: `GET /metrics` and nothing else.
+//! Pages over HTTP, for Prometheus and `odafs top`: GET and nothing else.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -8,17 +9,26 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
 
-/// The most requests served at once; further ones wait.
-const REQUESTS: usize = 16;
+/// The most connections at once. A further one ends the oldest: connections that say nothing keep nobody from the metrics.
+const CONNECTIONS: usize = 16;
 /// The longest request, in bytes.
 const REQUEST_BYTES: usize = 8 << 10;
 /// How long a request may take from its first byte to the last of its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Makes the text, in Prometheus' format.
-pub type Render = dyn Fn() -> String + Send + Sync;
+/// What is at a path.
+pub struct Page {
+    /// Its media type.
+    pub kind: &'static str,
+    /// All of it.
+    pub body: String,
+}
+
+/// Makes what is at a path, if there is anything.
+pub type Render = dyn Fn(&[u8]) -> Option<Page> + Send + Sync;
 
 /// The endpoint, served until it is dropped.
 #[derive(Debug)]
@@ -76,19 +86,22 @@ async fn accept(listener: TcpListener, render: Arc<Render>) {
             return;
         }
     };
-    let places = Arc::new(Semaphore::new(REQUESTS));
+    let mut open: VecDeque<AbortHandle> = VecDeque::new();
     loop {
-        let Ok(place) = places.clone().acquire_owned().await else {
-            return;
-        };
         match listener.accept().await {
             Ok((stream, _)) => {
+                open.retain(|connection| !connection.is_finished());
+                if open.len() >= CONNECTIONS
+                    && let Some(oldest) = open.pop_front()
+                {
+                    oldest.abort();
+                }
                 let render = render.clone();
-                tokio::spawn(async move {
-                    let _place = place;
+                let connection = tokio::spawn(async move {
                     let answered = tokio::time::timeout(PATIENCE, answer(stream, &*render)).await;
                     tracing::trace!(?answered, "metrics");
                 });
+                open.push_back(connection.abort_handle());
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept");
@@ -105,14 +118,17 @@ async fn answer(mut stream: TcpStream, render: &Render) -> io::Result<()> {
             return Ok(());
         }
     }
-    let (status, body) = match target(&request) {
-        Some(b"/metrics") => ("200 OK", render()),
-        Some(_) => ("404 Not Found", "metrics are at /metrics\n".to_owned()),
-        None => ("405 Method Not Allowed", "only GET\n".to_owned()),
+    let plain = |body: &str| Page {
+        kind: "text/plain; charset=utf-8",
+        body: body.to_owned(),
+    };
+    let (status, Page { kind, body }) = match target(&request).map(render) {
+        Some(Some(page)) => ("200 OK", page),
+        Some(None) => ("404 Not Found", plain("metrics are at /metrics\n")),
+        None => ("405 Method Not Allowed", plain("only GET\n")),
     };
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4; charset=utf-8\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
@@ -142,7 +158,12 @@ mod tests {
     fn serve() -> (MetricsServer, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
-        let render = Arc::new(|| "odafs_reads_total 7\n".to_owned());
+        let render = Arc::new(|path: &[u8]| {
+            (path == b"/metrics").then(|| Page {
+                kind: "text/plain",
+                body: "odafs_reads_total 7\n".to_owned(),
+            })
+        });
         (
             MetricsServer::start(listener, render).expect("a thread"),
             address,
@@ -169,6 +190,23 @@ mod tests {
         );
         assert!(ask(address, b"GET / HTTP/1.0\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert!(ask(address, b"POST /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 405"));
+    }
+
+    /// The oldest silent connection makes room, and the others stay: nobody waits for the time limit.
+    #[test]
+    fn silent_connections_keep_nobody_out() {
+        let (_server, address) = serve();
+        let connect = || std::net::TcpStream::connect(address).expect("a connection");
+        let mut silent: Vec<_> = (0..CONNECTIONS).map(|_| connect()).collect();
+        let answer = ask(address, b"GET /metrics HTTP/1.1\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+        let mut youngest = silent.pop().expect("the last");
+        youngest
+            .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+            .expect("sent");
+        let mut answer = String::new();
+        youngest.read_to_string(&mut answer).expect("an answer");
+        assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     }
 
     #[test]

@@ -9,3 +9,5 @@ pub mod memory;
 mod metrics_http;
 #[cfg(not(shuttle))]
 pub mod server;
+#[cfg(not(shuttle))]
+mod watch;

@@ -1,6 +1,5 @@
 //! A running server: everything wired together.
 
-use std::fmt::Write as _;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -23,12 +22,12 @@ use crate::process::assembly::{Assembly, Parts};
 use crate::process::config::{Direct, ServerConfig};
 use crate::process::memory;
 use crate::process::metrics_http::MetricsServer;
+use crate::process::watch::Watch;
 use crate::rpc::access::Access;
 use crate::rpc::tcp::{self, TcpServer};
 use crate::store::state::StateDir;
 use crate::store::{Credential, LocalOptions, LocalStore, Store, TarStore};
 use crate::vfs::export::ExportConfig;
-use crate::vfs::metrics;
 
 /// The addresses on which a server listens, with the real ports. `None`: that listener is not open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -162,6 +161,7 @@ impl Server {
             doors.fabrics.push((Box::new(listener), Transport::Verbs));
         }
         let assembly = trying("start the engine", Assembly::start(parts, doors.fabrics))?;
+        assembly.service().report_slow(config.slow_call.into());
         let tcp = doors.nfs.map(|listener| {
             let (calls, workers) = (assembly.calls(), assembly.workers());
             let access = Arc::clone(assembly.service().access());
@@ -179,8 +179,8 @@ impl Server {
         });
         let tcp = trying("serve NFS", tcp.transpose())?;
         let metrics = doors.metrics.map(|listener| {
-            let text = metrics_text(&assembly, tcp.as_ref());
-            MetricsServer::start(listener, Arc::new(text))
+            let watch = Watch::new(&assembly, tcp.as_ref());
+            MetricsServer::start(listener, Arc::new(move |path| watch.page(path)))
         });
         let metrics = trying("serve metrics", metrics.transpose())?;
         Ok(Server {
@@ -215,33 +215,6 @@ impl Server {
         if let Some(socket) = &self.config.shm {
             let _ = std::fs::remove_file(socket);
         }
-    }
-}
-
-/// Makes the text that the metrics endpoint serves.
-fn metrics_text(
-    assembly: &Assembly,
-    tcp: Option<&TcpServer>,
-) -> impl Fn() -> String + Send + Sync + 'static {
-    let (export, service) = (
-        Arc::clone(assembly.export()),
-        Arc::clone(assembly.service()),
-    );
-    let connections = tcp.map(TcpServer::gauge);
-    let rdma = Arc::clone(assembly.rdma());
-    move || {
-        let mut text = export.metrics().text(export.nic().map(|nic| &**nic));
-        service.counts().append_text(&mut text);
-        metrics::rdma_text(&mut text, &rdma);
-        text.push_str("# HELP odafs_reader_classes Owners, groups and modes of files in use, or lately in use.\n");
-        text.push_str("# TYPE odafs_reader_classes gauge\n");
-        let _ = writeln!(text, "odafs_reader_classes {}", export.reader_classes());
-        if let Some(connections) = &connections {
-            text.push_str("# HELP odafs_nfs_connections Connections over TCP.\n");
-            text.push_str("# TYPE odafs_nfs_connections gauge\n");
-            let _ = writeln!(text, "odafs_nfs_connections {}", connections());
-        }
-        text
     }
 }
 

@@ -8,6 +8,7 @@
 pub mod access;
 pub mod drc;
 pub mod pool;
+pub mod seen;
 #[cfg(not(shuttle))]
 pub mod tcp;
 
@@ -26,6 +27,7 @@ use odafs_nic::calls::{Caller, Calls, ChunkSource, ChunkWrite, Outcome, Placed};
 
 use crate::rpc::access::Access;
 use crate::rpc::drc::{DuplicateCache, InProgress, Repeats, Seen};
+use crate::rpc::seen::{Begun, ClientSeen, SlowCall};
 use crate::vfs::metrics::describe;
 use crate::vfs::pace::{self, Company};
 use crate::vfs::read::Effort;
@@ -79,6 +81,29 @@ pub trait Program: Send + Sync {
     /// Its version.
     fn version(&self) -> u32;
 
+    /// What metrics and logs call it.
+    fn name(&self) -> &'static str {
+        "other"
+    }
+
+    /// What they call its procedures, by number.
+    fn procedures(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// What they call the statuses with which a procedure's results begin; none, if they begin with no status. 0 is no
+    /// failure.
+    fn statuses(&self, procedure: u32) -> Vec<(u32, String)> {
+        let _ = procedure;
+        Vec::new()
+    }
+
+    /// Which file a call is about, in words, for those who look for what is slow.
+    fn about(&self, procedure: u32, arguments: Reader<'_>) -> Option<String> {
+        let _ = (procedure, arguments);
+        None
+    }
+
     /// What is asked of callers of a procedure. Procedure 0 is for all, of every program.
     fn admission(&self, procedure: u32) -> Admission;
 
@@ -106,6 +131,11 @@ pub trait Program: Send + Sync {
     fn tick(&self, now: Nanos) {
         let _ = now;
     }
+
+    /// Appends figures of its own in the text format of Prometheus.
+    fn append_text(&self, out: &mut String) {
+        let _ = out;
+    }
 }
 
 /// Who may call a procedure.
@@ -128,13 +158,13 @@ struct Programs {
     duplicates: DuplicateCache,
     offload: bool,
     counts: Counts,
+    seen: seen::Seen,
     company: Arc<Company>,
 }
 
-/// How many calls came, and what became of them.
+/// What became of calls.
 #[derive(Debug, Default)]
 struct Counts {
-    calls: AtomicU64,
     deferred: AtomicU64,
     duplicates: AtomicU64,
     refused: AtomicU64,
@@ -154,10 +184,9 @@ pub struct CallCounts {
 }
 
 impl CallCounts {
-    /// Appends them in the text format of Prometheus.
-    pub fn append_text(&self, out: &mut String) {
+    /// Appends them in the text format of Prometheus, but for the calls.
+    fn append_text(&self, out: &mut String) {
         let counts = [
-            ("calls", "RPC calls.", self.calls),
             ("deferred", "Calls that went to the pool.", self.deferred),
             (
                 "duplicates",
@@ -186,6 +215,7 @@ impl Service {
         offload: bool,
     ) -> Self {
         Self(Arc::new(Programs {
+            seen: seen::Seen::new(&programs),
             programs,
             access,
             duplicates,
@@ -211,10 +241,34 @@ impl Service {
     pub fn counts(&self) -> CallCounts {
         let counts = &self.0.counts;
         CallCounts {
-            calls: counts.calls.load(Ordering::Relaxed),
+            calls: self.0.seen.calls(),
             deferred: counts.deferred.load(Ordering::Relaxed),
             duplicates: counts.duplicates.load(Ordering::Relaxed),
             refused: counts.refused.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Keeps the calls that take longer than this, and warns of them. At first of none.
+    pub fn report_slow(&self, from: Nanos) {
+        self.0.seen.report_slow(from);
+    }
+
+    /// The clients that were seen lately, those with the most calls first.
+    pub fn clients(&self) -> Vec<ClientSeen> {
+        self.0.seen.clients()
+    }
+
+    /// The slow calls of this minute and the last, the slowest first.
+    pub fn slow_calls(&self) -> Vec<SlowCall> {
+        self.0.seen.slow()
+    }
+
+    /// Appends what is known of calls in the text format of Prometheus.
+    pub fn append_text(&self, out: &mut String) {
+        self.0.seen.append_text(out);
+        self.counts().append_text(out);
+        for program in &self.0.programs {
+            program.append_text(out);
         }
     }
 }
@@ -238,7 +292,7 @@ impl Calls for Service {
         let Ok((header, arguments)) = rpc::parse_call(message) else {
             return true;
         };
-        let program = self.0.find(&header);
+        let program = self.0.find(&header).map(|at| &self.0.programs[at]);
         program.is_some_and(|program| program.may_sync(header.procedure, arguments))
     }
 
@@ -305,7 +359,10 @@ impl<'a> Arguments<'a> {
 }
 
 /// A call for the pool, and its entry in the duplicate request cache if it has one.
-struct Later(Option<InProgress>);
+struct Later {
+    in_progress: Option<InProgress>,
+    begun: Begun,
+}
 
 impl Service {
     /// Serves a call as far as nothing blocks.
@@ -315,40 +372,52 @@ impl Service {
         message: &[u8],
         reply: &mut Vec<u8>,
     ) -> Result<Outcome, Later> {
-        count(&self.0.counts.calls);
         self.0.company.came(caller.connection);
+        let seen = &self.0.seen;
         let (header, arguments) = match rpc::parse_call(message) {
             Ok(call) => call,
             Err(error) => {
                 tracing::debug!(peer = %caller.peer, %error, "no call that can be served");
                 count(&self.0.counts.refused);
-                return Ok(if error.reply(&mut Writer::new(reply)) {
+                let begun = seen.begin(None, 0, caller.transport);
+                let outcome = if error.reply(&mut Writer::new(reply)) {
                     Outcome::Replied
                 } else {
                     Outcome::Dropped
-                });
+                };
+                seen.end(begun, caller, message, (&outcome, reply), || None);
+                return Ok(outcome);
             }
         };
+        let at = self.0.find(&header);
+        let begun = seen.begin(at, header.procedure, caller.transport);
         let Some(arguments) = Arguments::of(caller, &header, arguments) else {
             tracing::debug!(peer = %caller.peer, "a chunk for what has to be in the message");
             count(&self.0.counts.refused);
             rpc::garbage_args(&mut Writer::new(reply), header.xid);
+            seen.end(begun, caller, message, (&Outcome::Replied, reply), || None);
             return Ok(Outcome::Replied);
         };
-        let program = self.0.find(&header);
+        let program = at.map(|at| &*self.0.programs[at]);
+        let later = |in_progress| Later { in_progress, begun };
         match self.0.repeated(program, caller, &header, &arguments) {
-            Repeated::Harmless if self.0.offload => Err(Later(None)),
+            Repeated::Harmless if self.0.offload => Err(later(None)),
             Repeated::Harmless => {
                 let effort = Effort::ResidentOnly;
                 let programs = &self.0;
                 let served = programs.serve(program, caller, &header, arguments, effort, reply);
                 match served {
                     // The store had to act for the caller, and this thread may not.
-                    Some(Outcome::Replied) if ids::were_missed() => Err(Later(None)),
-                    served => served.ok_or(Later(None)),
+                    Some(Outcome::Replied) if ids::were_missed() => Err(later(None)),
+                    Some(outcome) => {
+                        let about = || programs.about(message);
+                        seen.end(begun, caller, message, (&outcome, reply), about);
+                        Ok(outcome)
+                    }
+                    None => Err(later(None)),
                 }
             }
-            Repeated::First(in_progress) => Err(Later(Some(in_progress))),
+            Repeated::First(in_progress) => Err(later(Some(in_progress))),
             Repeated::Again(outcome, earlier) => {
                 count(&self.0.counts.duplicates);
                 reply.extend_from_slice(earlier.as_deref().unwrap_or_default());
@@ -357,8 +426,9 @@ impl Service {
         }
     }
 
-    fn defer(&self, caller: &Caller, message: Vec<u8>, Later(in_progress): Later) -> Outcome {
+    fn defer(&self, caller: &Caller, message: Vec<u8>, later: Later) -> Outcome {
         count(&self.0.counts.deferred);
+        let (in_progress, begun) = (later.in_progress, later.begun.deferred());
         let (programs, caller) = (self.0.clone(), caller.clone());
         Outcome::Deferred(Box::new(move |reply| {
             let serve = || programs.serve_deferred(&caller, &message, reply);
@@ -366,16 +436,26 @@ impl Service {
             if let (Some(call), Outcome::Replied) = (in_progress, &outcome) {
                 call.served(reply);
             }
+            let about = || programs.about(&message);
+            let seen = &programs.seen;
+            seen.end(begun, &caller, &message, (&outcome, reply), about);
             outcome
         }))
     }
 }
 
 impl Programs {
-    fn find(&self, header: &CallHeader<'_>) -> Option<&dyn Program> {
-        self.programs.iter().map(Box::as_ref).find(|program| {
+    /// Where in the list the program of a call is.
+    fn find(&self, header: &CallHeader<'_>) -> Option<usize> {
+        self.programs.iter().position(|program| {
             (program.number(), program.version()) == (header.program, header.version)
         })
+    }
+
+    /// Which file a call is about.
+    fn about(&self, message: &[u8]) -> Option<String> {
+        let (header, arguments) = rpc::parse_call(message).ok()?;
+        self.programs[self.find(&header)?].about(header.procedure, arguments)
     }
 
     fn repeated(
@@ -405,7 +485,7 @@ impl Programs {
             .ok()
             .and_then(|(header, arguments)| {
                 let arguments = Arguments::of(caller, &header, arguments)?;
-                let program = self.find(&header);
+                let program = self.find(&header).map(|at| &*self.programs[at]);
                 let effort = Effort::MayBlock;
                 self.serve(program, caller, &header, arguments, effort, reply)
             });

@@ -14,6 +14,23 @@ type Task = Box<dyn FnOnce() + Send>;
 pub struct Pool {
     lanes: [Arc<Lane>; 2],
     threads: Mutex<Vec<JoinHandle<()>>>,
+    threads_each: usize,
+}
+
+/// What the two kinds of threads are called.
+const KINDS: [&str; 2] = ["io", "sync"];
+
+/// How busy the threads of a kind are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolLoad {
+    /// `io`, or `sync` for what may wait for stable storage.
+    pub kind: &'static str,
+    /// Threads.
+    pub threads: usize,
+    /// Calls that they serve.
+    pub running: usize,
+    /// Calls that wait for one.
+    pub waiting: usize,
 }
 
 /// The errands of one kind.
@@ -61,8 +78,9 @@ impl Pool {
         let pool = Self {
             lanes: [lane(), lane()],
             threads: Mutex::default(),
+            threads_each: threads,
         };
-        for (lane, kind) in pool.lanes.iter().zip(["io", "sync"]) {
+        for (lane, kind) in pool.lanes.iter().zip(KINDS) {
             for number in 0..threads {
                 let lane = Arc::clone(lane);
                 let thread = thread::Builder::new()
@@ -72,6 +90,21 @@ impl Pool {
             }
         }
         Ok(pool)
+    }
+
+    /// How busy it is: the threads for what may block, then those for what may wait for stable storage.
+    pub fn load(&self) -> [PoolLoad; 2] {
+        let load = |lane: &Lane, kind| {
+            let turns = lane.turns.lock();
+            PoolLoad {
+                kind,
+                threads: self.threads_each,
+                running: turns.connections.values().map(|tasks| tasks.running).sum(),
+                waiting: turns.waiting,
+            }
+        };
+        let [io, sync] = &self.lanes;
+        [load(io, KINDS[0]), load(sync, KINDS[1])]
     }
 
     /// Takes nothing more; returns when everything that was taken is done.

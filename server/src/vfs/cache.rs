@@ -185,6 +185,12 @@ impl Cache {
         self.frames.len() as u32 - self.first
     }
 
+    /// Frames that hold pages, or are on the way to it.
+    pub(crate) fn used(&self) -> u32 {
+        let free = self.free.lock().frames.len() as u32;
+        self.capacity().saturating_sub(free)
+    }
+
     /// Moves the hand of pageout to the next frame, and says where it was.
     pub(crate) fn advance_hand(&self) -> FrameNumber {
         let step = self.hand.fetch_add(1, Ordering::Relaxed);

@@ -193,6 +193,11 @@ impl Export {
         self.cache.arena()
     }
 
+    /// Pages that the cache holds, and how many it has room for.
+    pub fn cache_use(&self) -> (u32, u32) {
+        (self.cache.used(), self.cache.capacity())
+    }
+
     /// Counters.
     pub fn metrics(&self) -> &Arc<Metrics> {
         self.cache.metrics()

@@ -164,10 +164,27 @@ impl Metrics {
     }
 }
 
-/// What stands before a counter.
+/// What stands before a counter, whose name ends in `_total`.
 pub(crate) fn describe(out: &mut String, name: &str, help: &str) {
-    let _ = writeln!(out, "# HELP odafs_{name}_total {help}");
-    let _ = writeln!(out, "# TYPE odafs_{name}_total counter");
+    describe_as(out, "counter", &format!("{name}_total"), help);
+}
+
+/// What stands before another kind of figure.
+pub(crate) fn describe_as(out: &mut String, kind: &str, name: &str, help: &str) {
+    let _ = writeln!(out, "# HELP odafs_{name} {help}");
+    let _ = writeln!(out, "# TYPE odafs_{name} {kind}");
+}
+
+/// A figure that goes up and down.
+pub(crate) fn gauge(out: &mut String, name: &str, help: &str, value: impl std::fmt::Display) {
+    describe_as(out, "gauge", name, help);
+    let _ = writeln!(out, "odafs_{name} {value}");
+}
+
+/// A sum of nanoseconds, in seconds.
+#[cfg(not(shuttle))]
+fn seconds(nanos: u64) -> String {
+    format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
 }
 
 /// What RPC over RDMA came to, in the text format of Prometheus.
@@ -187,8 +204,6 @@ pub(crate) fn rdma_text(out: &mut String, counts: &RdmaCounters) {
         ("rdma_done_timeouts", "Replies not fetched in time.", &counts.done_timeouts),
         ("rdma_registrations", "Regions registered.", &registration.registered),
         ("rdma_bindings", "Fresh tags for registered memory.", &registration.bound),
-        ("rdma_registering_nanoseconds", "Time spent on registrations and fresh tags.", &registration.registering_ns),
-        ("rdma_invalidating_nanoseconds", "Time spent on ending them.", &registration.invalidating_ns),
         ("rdma_flushes", "Batches of tags invalidated.", &registration.flushes),
         ("rdma_registrations_reused", "Uses of memory registered before.", &registration.reused),
         ("rdma_memory_waits", "Calls that waited for memory for their data.", &registration.waited),
@@ -199,6 +214,21 @@ pub(crate) fn rdma_text(out: &mut String, counts: &RdmaCounters) {
     for (name, help, count) in plain {
         describe(out, name, help);
         let _ = writeln!(out, "odafs_{name}_total {}", get(count));
+    }
+    for (name, help, nanos) in [
+        (
+            "rdma_registering_seconds",
+            "Time spent on registrations and fresh tags.",
+            &registration.registering_ns,
+        ),
+        (
+            "rdma_invalidating_seconds",
+            "Time spent on ending them.",
+            &registration.invalidating_ns,
+        ),
+    ] {
+        describe(out, name, help);
+        let _ = writeln!(out, "odafs_{name}_total {}", seconds(get(nanos)));
     }
     describe(out, "rdma_errors", "What went wrong over RDMA.");
     for (kind, count) in [
@@ -221,9 +251,7 @@ pub(crate) fn rdma_text(out: &mut String, counts: &RdmaCounters) {
             &registration.waiting,
         ),
     ] {
-        let _ = writeln!(out, "# HELP odafs_rdma_{name} {help}");
-        let _ = writeln!(out, "# TYPE odafs_rdma_{name} gauge");
-        let _ = writeln!(out, "odafs_rdma_{name} {}", get(count));
+        gauge(out, &format!("rdma_{name}"), help, get(count));
     }
 }
 
@@ -260,7 +288,5 @@ fn nic_text(out: &mut String, nic: &Nic) {
             "odafs_direct_refusals_total{{exception=\"{name}\"}} {count}"
         );
     }
-    let _ = writeln!(out, "# HELP odafs_sessions Sessions open.");
-    let _ = writeln!(out, "# TYPE odafs_sessions gauge");
-    let _ = writeln!(out, "odafs_sessions {}", nic.session_count());
+    gauge(out, "sessions", "Sessions open.", nic.session_count());
 }

@@ -1,0 +1,198 @@
+//! Calls that took long.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::sync::Mutex;
+
+/// So many are kept of each interval: the slowest.
+const KEPT: usize = 16;
+/// How long an interval is. Those of the present and of the last one are told.
+const INTERVAL: Nanos = Nanos::from_secs(60);
+/// One line of the log at most in this time.
+const LOGGED: Nanos = Nanos::from_secs(1);
+
+/// A call that took long.
+#[derive(Clone, Debug)]
+pub struct SlowCall {
+    /// The program's name.
+    pub program: &'static str,
+    /// The procedure's.
+    pub procedure: &'static str,
+    /// The fabric's.
+    pub fabric: &'static str,
+    /// Who made it.
+    pub client: String,
+    /// The file, and the name in it if there is one; empty: it was about none.
+    pub about: String,
+    /// How long it took.
+    pub took: Nanos,
+    /// When its reply was made.
+    pub at: SystemTime,
+}
+
+/// Those of late.
+pub struct Slow {
+    /// In nanoseconds. What takes longer is slow.
+    threshold: AtomicU64,
+    count: AtomicU64,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    began: Nanos,
+    now: Vec<SlowCall>,
+    before: Vec<SlowCall>,
+    logged: Option<Nanos>,
+    /// Since the last line of the log.
+    untold: u64,
+}
+
+impl Default for Slow {
+    fn default() -> Self {
+        Self {
+            threshold: AtomicU64::new(u64::MAX),
+            count: AtomicU64::new(0),
+            kept: Mutex::default(),
+        }
+    }
+}
+
+impl Slow {
+    /// What takes longer than this is slow.
+    pub fn report(&self, from: Nanos) {
+        self.threshold.store(from.0, Ordering::Relaxed);
+    }
+
+    pub fn is_slow(&self, took: Nanos) -> bool {
+        took.0 > self.threshold.load(Ordering::Relaxed)
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Keeps one, and tells of it unless that was done just before.
+    pub fn keep(&self, call: SlowCall) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let now = clock::now();
+        let mut kept = self.kept.lock();
+        kept.turn(now);
+        let untold = kept.untold(now);
+        kept.put(call.clone());
+        drop(kept);
+        if let Some(untold) = untold {
+            let microseconds = call.took.0 / 1000;
+            tracing::warn!(
+                program = call.program,
+                procedure = call.procedure,
+                client = %call.client,
+                file = %call.about,
+                microseconds,
+                untold,
+                "slow call"
+            );
+        }
+    }
+
+    /// Those of this interval and the last, the slowest first.
+    pub fn all(&self) -> Vec<SlowCall> {
+        let mut kept = self.kept.lock();
+        kept.turn(clock::now());
+        let mut all = [&kept.now[..], &kept.before[..]].concat();
+        drop(kept);
+        all.sort_by_key(|call| std::cmp::Reverse(call.took));
+        all
+    }
+}
+
+impl Kept {
+    fn turn(&mut self, now: Nanos) {
+        let since = now.since(self.began);
+        if since >= INTERVAL {
+            self.before = std::mem::take(&mut self.now);
+            if since.0 >= 2 * INTERVAL.0 {
+                self.before.clear();
+            }
+            self.began = now;
+        }
+    }
+
+    fn put(&mut self, call: SlowCall) {
+        if self.now.len() < KEPT {
+            self.now.push(call);
+        } else if let Some(fastest) = self.now.iter_mut().min_by_key(|kept| kept.took)
+            && fastest.took < call.took
+        {
+            *fastest = call;
+        }
+    }
+
+    /// How many went untold before this one, if it is to be told.
+    fn untold(&mut self, now: Nanos) -> Option<u64> {
+        if self.logged.is_some_and(|last| now.since(last) < LOGGED) {
+            self.untold += 1;
+            return None;
+        }
+        self.logged = Some(now);
+        Some(std::mem::take(&mut self.untold))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(millis: u64) -> SlowCall {
+        SlowCall {
+            program: "nfs3",
+            procedure: "READ",
+            fabric: "tcp",
+            client: "10.0.0.1:700".to_owned(),
+            about: String::new(),
+            took: Nanos::from_millis(millis),
+            at: SystemTime::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn the_slowest_are_kept_for_two_intervals() {
+        let mut kept = Kept::default();
+        let start = Nanos::from_secs(1000);
+        kept.turn(start);
+        (0..100).for_each(|millis| kept.put(call(millis)));
+        assert_eq!(kept.now.len(), KEPT);
+        assert!(
+            kept.now
+                .iter()
+                .all(|call| call.took >= Nanos::from_millis(84))
+        );
+        kept.turn(start + INTERVAL);
+        assert_eq!((kept.now.len(), kept.before.len()), (0, KEPT));
+        kept.turn(start + Nanos(3 * INTERVAL.0));
+        assert_eq!((kept.now.len(), kept.before.len()), (0, 0));
+    }
+
+    #[test]
+    fn the_log_has_one_a_second_and_says_how_many_more_there_were() {
+        let mut kept = Kept::default();
+        let at = |millis| Nanos::from_secs(9) + Nanos::from_millis(millis);
+        assert_eq!(kept.untold(at(0)), Some(0));
+        assert_eq!(kept.untold(at(1)), None);
+        assert_eq!(kept.untold(at(999)), None);
+        assert_eq!(kept.untold(at(1000)), Some(2));
+    }
+
+    #[test]
+    fn nothing_is_slow_until_somebody_says_what_is() {
+        let slow = Slow::default();
+        assert!(!slow.is_slow(Nanos::from_secs(1 << 30)));
+        slow.report(Nanos::from_millis(100));
+        assert!(!slow.is_slow(Nanos::from_millis(100)));
+        assert!(slow.is_slow(Nanos::from_millis(101)));
+        slow.keep(call(200));
+        assert_eq!((slow.count(), slow.all().len()), (1, 1));
+    }
+}
