@@ -27,8 +27,8 @@ use crate::{Usage, units};
 
 It returns when it is mounted, and a process in the background answers the kernel. SIGTERM, SIGINT
 and SIGHUP (unless it is ignored, as under nohup) unmount. If a program has files open there, they
-hide the directory and wait until those are closed; one more, a second or later, ends at once. What
-goes wrong once it is mounted is said nowhere; with --foreground, on stderr.
+hide the directory and wait until those are closed; one more, a second or later, ends at once.
+What goes wrong once it is mounted is said nowhere; with --foreground, on stderr.
 
 In /etc/fstab, where mount.odafs is in /sbin:
   odafs+shm:///run/odafs.sock?/  /mnt  odafs  ro,cache=off,_netdev  0  0

@@ -15,7 +15,7 @@ ENTRIES=${ENTRIES:-10000} MEGABYTES=${MEGABYTES:-100}
 VERSION=${VERSION:-3}
 case $VERSION in
 3) usual=vers=3,proto=tcp,port=2049,mountproto=tcp,mountport=${MOUNT_PORT:-2049},mountaddr=$SERVER,nolock ;;
-*) usual=vers=$VERSION,proto=tcp,port=2049,clientaddr=$(ip -4 -o addr show vec0 | sed 's|.*inet \([0-9.]*\)/.*|\1|') ;;
+*) usual=vers=$VERSION,proto=tcp,port=2049,clientaddr=${CLIENT:-} ;;
 esac
 MOUNT_OPTIONS="${MOUNT_OPTIONS:-addr=$SERVER,$usual,hard}"
 type=nfs; [ "$VERSION" = 3 ] || type=nfs4

@@ -44,7 +44,7 @@ else
     walk_start "$out" "$ODAFS" serve "$tree" --state "$out/state" --nfs "$UML_HOST:2049" --allow 10.77.0.0/24 \
         --squash none --cache 256MiB --lease 10s
 fi
-{ echo "EXPORT=${TOUR_EXPORT:-/} MOUNT_PORT=${TOUR_MOUNT_PORT:-2049} VERSION=${TOUR_VERSION:-3}"; cat "$here/tour.guest.sh"; } >"$out/guest.sh"
+{ echo "EXPORT=${TOUR_EXPORT:-/} MOUNT_PORT=${TOUR_MOUNT_PORT:-2049} VERSION=${TOUR_VERSION:-3} CLIENT=$UML_GUEST"; cat "$here/tour.guest.sh"; } >"$out/guest.sh"
 status=0; walk "$out" uml_boot "$out" "$out/guest.sh" || status=$?
 cat "$out/guest.log" 2>/dev/null || true
 [ $status = 0 ] || { tail -5 "$out/server.log" >&2; fail "the tour ended with status $status"; }

@@ -30,7 +30,7 @@ VM_DEVICE=${VM_DEVICE:-siw}
 # What the guest loads, in this order. The devices find their checksums by name, and bring ib_uverbs. What is loaded last
 # is told first that a device goes: rdma_cm, which tells its programs, and then ib_uverbs, which waits for them.
 VM_MODULES="virtio_pci virtio_net 9pnet_virtio 9p crc32c_generic crc32_generic ib_core siw rdma_rxe ib_uverbs rdma_cm \
-rdma_ucm rpcrdma nfs nfsv3 nfsd"
+rdma_ucm rpcrdma nfs nfsv3 nfsv4 nfsd"
 
 # vm_closure NAME PACKAGE...: the packages and all that they depend on, unpacked as $VM_CACHE/NAME. An empty package
 # status keeps apt from weighing them against what is installed here.
@@ -124,7 +124,7 @@ vm_initramfs() {
     local version=$1 root=$VM_CACHE/initramfs modules=lib/modules/$1 busybox=$VM_CACHE/kernel/bin/busybox directory
     mkdir -p "$root"/{bin,proc,sys,dev,root} "$root/$modules/kernel"
     cp "$busybox" "$root/bin/busybox"
-    for directory in net/{9p,sunrpc,core,ipv4,ipv6} fs/{9p,configfs,netfs,nfs,nfs_common,nfsd,lockd} crypto lib \
+    for directory in net/{9p,sunrpc,core,dns_resolver,ipv4,ipv6} fs/{9p,configfs,netfs,nfs,nfs_common,nfsd,lockd} crypto lib \
         drivers/{infiniband/core,infiniband/sw/rxe,net,virtio}; do
         [ -d "$VM_CACHE/kernel/$modules/kernel/$directory" ] || continue
         mkdir -p "$root/$modules/kernel/$directory"

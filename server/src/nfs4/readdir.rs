@@ -11,6 +11,8 @@ use super::object::Object;
 use crate::vfs::namespace;
 use crate::vfs::{DirEntry, ObjectId, ReaddirRange};
 
+/// What is before what the budget counts, in bytes: number and status of the operation.
+const BEFORE_BYTES: usize = 8;
 /// Bytes of an entry with a short name, and with common attributes: so many entries are looked up as are likely to fit.
 const ENTRY_BYTES_MIN: u32 = 32;
 const ENTRY_PLUS_BYTES: u32 = 160;
@@ -33,7 +35,8 @@ pub(super) fn readdir(
     if (1..FIRST_COOKIE).contains(&arguments.cookie) {
         return Err(Status::BadCookie.into());
     }
-    let room = u32::try_from(c.room(w)).unwrap_or(u32::MAX);
+    let room = c.room(w).saturating_sub(BEFORE_BYTES);
+    let room = u32::try_from(room).unwrap_or(u32::MAX);
     let budget = arguments.budget();
     let budget = EntryBudget {
         total: budget.total.min(room),

@@ -192,3 +192,27 @@ fn whoever_may_not_is_refused() {
     let reply = client.does(&[Operation::PutRootFileHandle, open]);
     assert_eq!(reply.status(), Status::Access);
 }
+
+#[test]
+fn a_listing_that_fills_the_longest_reply_is_cut_to_it() {
+    let room = Room::new();
+    for number in 0..200 {
+        room.file(format!("name-{number}").as_bytes(), b"");
+    }
+    let mut client = Client::new(&room, b"client", 1);
+    for reply_bytes_max in 3000..3040 {
+        client.caller.reply_bytes_max = reply_bytes_max;
+        let reply = client.does(&[
+            Operation::PutRootFileHandle,
+            Operation::ReadDir(ReadDirArgs {
+                cookie: 0,
+                verifier: [0; 8],
+                directory_count: 1 << 16,
+                max_count: 1 << 16,
+                asked: Bitmap::of(&[Attribute::FileId]),
+            }),
+        ]);
+        assert_eq!(reply.status(), Status::Ok, "{reply_bytes_max}");
+        assert!(reply.0.len() > 2800 && reply.0.len() <= reply_bytes_max as usize);
+    }
+}
