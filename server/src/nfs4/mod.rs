@@ -1,7 +1,7 @@
 //! NFS version 4, minor versions 0 to 2 (RFC 7530, RFC 8881, RFC 7862): a file for each operation, or for a few that
 //! belong together.
 //!
-//! A call is a COMPOUND ([`compound`]): its operations run one after the other until one fails. Like every procedure it
+//! A call is a COMPOUND (`compound.rs`): its operations run one after the other until one fails. Like every procedure it
 //! is tried at once on the thread that polls, where only operations that change nothing run; at the first that would
 //! block or change something it is given up, its slot given back, and it runs again from the start on the pool. What
 //! clients hold (client ids, sessions, opens, locks) is kept by [`state`], a core without IO.
