@@ -200,6 +200,19 @@ same "$(cat <&7)" gone
 exec 7<&-
 refused test -e g
 
+if [ "$VERSION" = 4.2 ]; then
+    step extended attributes
+    command -v setfattr >/dev/null || die "no setfattr"
+    : >attributes
+    setfattr -n user.one -v first attributes
+    setfattr -n user.two -v second attributes
+    same "$(getfattr --only-values -n user.one attributes)" first
+    same "$(getfattr attributes | grep -c ^user)" 2
+    setfattr -x user.one attributes
+    refused getfattr -n user.one attributes
+    rm attributes
+fi
+
 if [ "$VERSION" != 3 ]; then
     step locks
     : >locked

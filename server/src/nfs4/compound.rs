@@ -11,7 +11,7 @@ use super::object::{Handle, Object, Tree};
 use super::state::{Sender, Sequenced, Slot};
 use super::{
     Nfs4, OPERATIONS_MAX, access, clients, commit, create, getattr, link, lock, lookup, read,
-    readdir, readlink, remove, rename, secinfo, sessions, setattr, space, verify, write,
+    readdir, readlink, remove, rename, secinfo, sessions, setattr, space, verify, write, xattrs,
 };
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Answer, Call};
@@ -353,6 +353,16 @@ impl Compound<'_> {
             | O::Lock(..)
             | O::Unlock(..) => self.in_turn(&operation, w),
             O::LockTest(arguments) => lock::test(self, &arguments, w),
+            O::GetXattr(name) => xattrs::get(self, name, w),
+            O::SetXattr(arguments) => {
+                let change = xattrs::set(self, &arguments)?;
+                plain(w, code, change)
+            }
+            O::ListXattrs(arguments) => xattrs::list(self, &arguments, w),
+            O::RemoveXattr(name) => {
+                let change = xattrs::remove(self, name)?;
+                plain(w, code, change)
+            }
             O::Seek(arguments) => {
                 let found = space::seek(self, &arguments)?;
                 plain(w, code, found)
@@ -388,11 +398,7 @@ impl Compound<'_> {
             | O::CopyNotify(..)
             | O::OffloadCancel(..)
             | O::OffloadStatus(..)
-            | O::WriteSame(..)
-            | O::GetXattr(..)
-            | O::SetXattr(..)
-            | O::ListXattrs(..)
-            | O::RemoveXattr(..) => Err(Status::NotSupp.into()),
+            | O::WriteSame(..) => Err(Status::NotSupp.into()),
         }
     }
 }
@@ -593,6 +599,8 @@ pub(super) fn repeats<'a>(operations: Operations<'a>) -> Repeats<'a> {
             | C::Remove
             | C::Rename
             | C::SetAttributes
+            | C::SetXattr
+            | C::RemoveXattr
             | C::SetClientId
             | C::SetClientIdConfirm
             | C::ReleaseLockOwner => return Repeats::Change { names: [None; 2] },

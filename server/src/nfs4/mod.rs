@@ -37,6 +37,7 @@ mod tests;
 mod turns;
 mod verify;
 mod write;
+mod xattrs;
 
 use odafs_common::wire::nfs4::{
     Bitmap, MAX_MINOR_VERSION, OpCode, Operations, PROGRAM, Procedure, Status, VERSION,
