@@ -211,6 +211,16 @@ if [ "$VERSION" = 4.2 ]; then
     setfattr -x user.one attributes
     refused getfattr -n user.one attributes
     rm attributes
+
+    step space set aside
+    echo data >aside
+    fallocate -l 100000 aside
+    same "$(stat -c %s aside)" 100000
+    same "$(head -c 4 aside)" data
+    same "$(tail -c +6 aside | tr -d '\0' | wc -c)" 0
+    fallocate -l 10 aside
+    same "$(stat -c %s aside)" 100000
+    rm aside
 fi
 
 if [ "$VERSION" != 3 ]; then

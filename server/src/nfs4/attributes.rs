@@ -280,7 +280,7 @@ fn common<'a>(c: &Compound<'_>) -> Wire<'a> {
         max_write: Some(DATA_BYTES_MAX.into()),
         supported_exclusive_create: later.then(|| exclusive(c.minor)),
         fs_charset_capabilities: later.then_some(CHARSET_ANY),
-        change_type: latest.then_some(ChangeType::MonotonicIncrease),
+        change_type: latest.then_some(ChangeType::TimeMetadata),
         xattr_support: latest.then(|| xattrs::supported(c.export)),
         ..Wire::default()
     }

@@ -401,6 +401,12 @@ impl Store for Advancing {
         self.shown(object, linked)
     }
 
+    fn allocate(&self, who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()> {
+        self.change(&[(object, Change::Content)], |store| {
+            store.allocate(who, object, offset, length)
+        })
+    }
+
     fn set_xattr(
         &self,
         who: &Credential,

@@ -533,6 +533,19 @@ pub trait Store: Send + Sync {
         Err(Status::RoFs.into())
     }
 
+    /// Sets space aside for bytes of a file, so that writing them does not run out of it. The file reaches to
+    /// the end of these bytes at least afterwards, and reads as before, with zeros behind.
+    fn allocate(
+        &self,
+        credential: &Credential,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        let _ = (credential, object, offset, length);
+        Err(Status::NotSupp.into())
+    }
+
     /// Whether objects have extended attributes. A store that says so has the methods below.
     fn has_xattrs(&self) -> bool {
         false

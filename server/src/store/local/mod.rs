@@ -340,6 +340,11 @@ impl Store for LocalStore {
         self.add_link(who, object, directory, name)
     }
 
+    fn allocate(&self, who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()> {
+        self.changing()?;
+        self.set_aside(who, object, offset, length)
+    }
+
     fn has_xattrs(&self) -> bool {
         true
     }

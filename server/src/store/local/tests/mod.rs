@@ -1,3 +1,4 @@
+mod space;
 mod users;
 mod xattrs;
 
