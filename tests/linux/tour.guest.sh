@@ -200,6 +200,29 @@ same "$(cat <&7)" gone
 exec 7<&-
 refused test -e g
 
+if [ "$VERSION" = 4.2 ]; then
+    step extended attributes
+    command -v setfattr >/dev/null || die "no setfattr"
+    : >attributes
+    setfattr -n user.one -v first attributes
+    setfattr -n user.two -v second attributes
+    same "$(getfattr --only-values -n user.one attributes)" first
+    same "$(getfattr attributes | grep -c ^user)" 2
+    setfattr -x user.one attributes
+    refused getfattr -n user.one attributes
+    rm attributes
+
+    step space set aside
+    echo data >aside
+    fallocate -l 100000 aside
+    same "$(stat -c %s aside)" 100000
+    same "$(head -c 4 aside)" data
+    same "$(tail -c +6 aside | tr -d '\0' | wc -c)" 0
+    fallocate -l 10 aside
+    same "$(stat -c %s aside)" 100000
+    rm aside
+fi
+
 if [ "$VERSION" != 3 ]; then
     step locks
     : >locked

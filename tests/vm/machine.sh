@@ -69,7 +69,7 @@ vm_step() {
 }
 
 vm_fetch() {
-    need make=make gcc-12=gcc-12 xz=xz-utils ip=iproute2 rdma=iproute2 unshare=util-linux
+    need setfattr=attr make=make gcc-12=gcc-12 xz=xz-utils ip=iproute2 rdma=iproute2 unshare=util-linux
     need_installed libibverbs1 ibverbs-providers librdmacm1
     mkdir -p "$VM_CACHE"
     exec {VM_LOCK}>"$VM_CACHE/lock"

@@ -4,10 +4,10 @@ use odafs_common::wire::nfs4::{AccessArgs, AccessOk, access};
 
 use super::compound::{Compound, Done};
 use super::object::Object;
-use crate::vfs::FileType;
 use crate::vfs::attributes::access as granted;
+use crate::vfs::{FileType, ObjectId, xattrs};
 
-/// The rights that there are to what is no directory. Those to extended attributes are not told.
+/// The rights that there are to what is no directory.
 const FILE: u32 = access::READ | access::MODIFY | access::EXTEND | access::EXECUTE;
 /// The rights that there are to a directory.
 const DIRECTORY: u32 =
@@ -31,5 +31,28 @@ pub(super) fn access(c: &Compound<'_>, arguments: AccessArgs) -> Done<AccessOk> 
     };
     let supported = arguments.access & there_are;
     let access = granted(c.export, &c.who, object, supported)?;
-    Ok(AccessOk { supported, access })
+    let (also_supported, also) = xattr_rights(c, arguments.access, object)?;
+    Ok(AccessOk {
+        supported: supported | also_supported,
+        access: access | also,
+    })
+}
+
+/// The rights to extended attributes (RFC 8276, section 8.3): those to the data.
+fn xattr_rights(c: &Compound<'_>, asked: u32, object: ObjectId) -> Done<(u32, u32)> {
+    let reading = access::XATTR_READ | access::XATTR_LIST;
+    let supported = asked & (reading | access::XATTR_WRITE);
+    if c.minor < 2 || supported == 0 || !xattrs::supported(c.export) {
+        return Ok((0, 0));
+    }
+    let both = access::READ | access::MODIFY;
+    let data = granted(c.export, &c.who, object, both)?;
+    let mut has = 0;
+    if data & access::READ != 0 {
+        has |= reading;
+    }
+    if data & access::MODIFY != 0 {
+        has |= access::XATTR_WRITE;
+    }
+    Ok((supported, supported & has))
 }

@@ -11,7 +11,7 @@ use super::compound::{Compound, Done, Stop};
 use super::object::{Object, fileid};
 use super::{DATA_BYTES_MAX, convert};
 use crate::vfs::attributes::{limits, space};
-use crate::vfs::{Attributes, Limits, ObjectId, SetAttributes, Space};
+use crate::vfs::{Attributes, Limits, ObjectId, SetAttributes, Space, xattrs};
 
 /// What a file system tells of its space.
 const SPACE: Bitmap = Bitmap::of(&[
@@ -280,8 +280,8 @@ fn common<'a>(c: &Compound<'_>) -> Wire<'a> {
         max_write: Some(DATA_BYTES_MAX.into()),
         supported_exclusive_create: later.then(|| exclusive(c.minor)),
         fs_charset_capabilities: later.then_some(CHARSET_ANY),
-        change_type: latest.then_some(ChangeType::MonotonicIncrease),
-        xattr_support: latest.then_some(false),
+        change_type: latest.then_some(ChangeType::TimeMetadata),
+        xattr_support: latest.then(|| xattrs::supported(c.export)),
         ..Wire::default()
     }
 }

@@ -7,13 +7,13 @@ use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
 use odafs_nic::calls::Placed;
 
+use super::effects::changes_nothing;
 use super::object::{Handle, Object, Tree};
 use super::state::{Sender, Sequenced, Slot};
 use super::{
     Nfs4, OPERATIONS_MAX, access, clients, commit, create, getattr, link, lock, lookup, read,
-    readdir, readlink, remove, rename, secinfo, sessions, setattr, space, verify, write,
+    readdir, readlink, remove, rename, secinfo, sessions, setattr, space, verify, write, xattrs,
 };
-use crate::rpc::drc::Repeats;
 use crate::rpc::{Answer, Call};
 use crate::vfs::attributes::{attributes as attributes_of, attributes_at_hand};
 use crate::vfs::export::Export;
@@ -353,6 +353,20 @@ impl Compound<'_> {
             | O::Lock(..)
             | O::Unlock(..) => self.in_turn(&operation, w),
             O::LockTest(arguments) => lock::test(self, &arguments, w),
+            O::GetXattr(name) => xattrs::get(self, name, w),
+            O::SetXattr(arguments) => {
+                let change = xattrs::set(self, &arguments)?;
+                plain(w, code, change)
+            }
+            O::ListXattrs(arguments) => xattrs::list(self, &arguments, w),
+            O::RemoveXattr(name) => {
+                let change = xattrs::remove(self, name)?;
+                plain(w, code, change)
+            }
+            O::Allocate(arguments) => {
+                space::allocate(self, &arguments)?;
+                plain(w, code, ())
+            }
             O::Seek(arguments) => {
                 let found = space::seek(self, &arguments)?;
                 plain(w, code, found)
@@ -381,18 +395,13 @@ impl Compound<'_> {
             | O::GetDirDelegation(..)
             | O::DelegationPurge(..)
             | O::OpenAttributeDirectory(..)
-            | O::Allocate(..)
             | O::Deallocate(..)
             | O::Clone(..)
             | O::Copy(..)
             | O::CopyNotify(..)
             | O::OffloadCancel(..)
             | O::OffloadStatus(..)
-            | O::WriteSame(..)
-            | O::GetXattr(..)
-            | O::SetXattr(..)
-            | O::ListXattrs(..)
-            | O::RemoveXattr(..) => Err(Status::NotSupp.into()),
+            | O::WriteSame(..) => Err(Status::NotSupp.into()),
         }
     }
 }
@@ -550,55 +559,4 @@ impl<'a> Compound<'a> {
 pub(super) fn plain(w: &mut ResultWriter<'_, '_>, code: OpCode, body: impl Encode) -> Written {
     w.push(code, &Ok::<_, Status>(body));
     Ok(Status::Ok)
-}
-
-/// Whether an operation changes nothing, so that it may run on the thread that polls, and run again.
-pub(super) fn changes_nothing(code: OpCode) -> bool {
-    use OpCode as C;
-    matches!(
-        code,
-        C::PutFileHandle
-            | C::PutRootFileHandle
-            | C::PutPublicFileHandle
-            | C::GetFileHandle
-            | C::SaveFileHandle
-            | C::RestoreFileHandle
-            | C::GetAttributes
-            | C::Access
-            | C::Lookup
-            | C::Read
-            | C::ReadPlus
-            | C::Renew
-            | C::TestStateId
-    )
-}
-
-/// What a repetition of a compound of minor version 0 would do.
-pub(super) fn repeats<'a>(operations: Operations<'a>) -> Repeats<'a> {
-    use OpCode as C;
-    let mut found = Repeats::Harmless;
-    for operation in operations
-        .take(OPERATIONS_MAX as usize)
-        .map_while(Result::ok)
-    {
-        match operation.code() {
-            C::Create
-            | C::Link
-            | C::Open
-            | C::OpenConfirm
-            | C::OpenDowngrade
-            | C::Close
-            | C::Lock
-            | C::Unlock
-            | C::Remove
-            | C::Rename
-            | C::SetAttributes
-            | C::SetClientId
-            | C::SetClientIdConfirm
-            | C::ReleaseLockOwner => return Repeats::Change { names: [None; 2] },
-            C::Write => found = Repeats::Write,
-            _ => {}
-        }
-    }
-    found
 }

@@ -15,6 +15,7 @@ mod commit;
 mod compound;
 mod convert;
 mod create;
+mod effects;
 mod getattr;
 mod link;
 mod lock;
@@ -37,6 +38,7 @@ mod tests;
 mod turns;
 mod verify;
 mod write;
+mod xattrs;
 
 use odafs_common::wire::nfs4::{
     Bitmap, MAX_MINOR_VERSION, OpCode, Operations, PROGRAM, Procedure, Status, VERSION,
@@ -202,7 +204,7 @@ impl Program for Nfs4 {
         let is_compound = procedure == Procedure::Compound.code();
         match Operations::begin(arguments) {
             Ok(operations) if is_compound && operations.header().minor_version == 0 => {
-                compound::repeats(operations)
+                effects::repeats(operations)
             }
             _ => Repeats::Harmless,
         }
@@ -219,7 +221,7 @@ impl Program for Nfs4 {
             !matches!(
                 code,
                 OpCode::Sequence | OpCode::PutFileHandle | OpCode::PutRootFileHandle
-            ) && !compound::changes_nothing(code)
+            ) && !effects::changes_nothing(code)
         })
     }
 

@@ -20,7 +20,7 @@ use super::{
     CreateHow, Created, Credential, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
     Space, Special, Store, StoreError, Unlinked,
 };
-use crate::store::{Attributes, SetAttributes, SetTime, Time};
+use crate::store::{Attributes, SetAttributes, SetTime, Time, XattrHow};
 
 /// Shows the times of another store so that they differ after each change.
 pub(crate) struct Advancing {
@@ -255,6 +255,9 @@ impl Store for Advancing {
         is_at_hand(object: ObjectId) -> bool;
         mode_decides(object: ObjectId) -> Result<bool>;
         readlink(object: ObjectId) -> Result<Vec<u8>>;
+        has_xattrs() -> bool;
+        xattr(who: &Credential, object: ObjectId, name: &[u8]) -> Result<Vec<u8>>;
+        xattrs(who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>>;
         read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
         read_at_hand(object: ObjectId, offset: u64, data: &mut [u8]) -> bool;
         sync(object: ObjectId, data_only: bool) -> Result<()>;
@@ -398,18 +401,56 @@ impl Store for Advancing {
         self.shown(object, linked)
     }
 
+    fn allocate(&self, who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()> {
+        self.change(&[(object, Change::Content)], |store| {
+            store.allocate(who, object, offset, length)
+        })
+    }
+
+    fn set_xattr(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        name: &[u8],
+        value: &[u8],
+        how: XattrHow,
+    ) -> Result<()> {
+        self.change(&[(object, Change::Attributes)], |store| {
+            store.set_xattr(who, object, name, value, how)
+        })
+    }
+
+    fn remove_xattr(&self, who: &Credential, object: ObjectId, name: &[u8]) -> Result<()> {
+        self.change(&[(object, Change::Attributes)], |store| {
+            store.remove_xattr(who, object, name)
+        })
+    }
+
     fn rename(
         &self,
         who: &Credential,
         from: (ObjectId, &[u8]),
         to: (ObjectId, &[u8]),
     ) -> Result<Option<Unlinked>> {
-        if from == to {
-            // Nothing changes.
-            return self.store.rename(who, from, to);
-        }
         let both = [(from.0, Change::Content), (to.0, Change::Content)];
-        let replaced = self.change(&both, |store| store.rename(who, from, to))?;
+        let named = |(directory, name): (ObjectId, &[u8])| {
+            let found = self.store.lookup(who, directory, name);
+            found.ok().map(|(object, _)| object)
+        };
+        let target = named(to);
+        let replaced = if target.is_some() && named(from) == target {
+            // Two names of one object stay as they are, and so do their directories.
+            let replaced = self.store.rename(who, from, to)?;
+            if named(from) != target {
+                for (directory, change) in both {
+                    self.note(directory);
+                    self.changed(directory, change);
+                }
+            }
+            replaced
+        } else {
+            self.change(&both, |store| store.rename(who, from, to))?
+        };
         if let Some(unlinked) = replaced {
             self.unlinked(unlinked);
         }

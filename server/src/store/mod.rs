@@ -101,6 +101,17 @@ impl Credential {
 /// What a store call gives back.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
+/// Whether an extended attribute that is set has to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XattrHow {
+    /// Make or replace it.
+    Either,
+    /// Refuse with EXIST if it is.
+    Create,
+    /// Refuse with NOENT if it is not.
+    Replace,
+}
+
 /// How CREATE shall treat a name that is taken (RFC 1813 section 3.3.8).
 #[derive(Clone, Debug)]
 pub enum CreateHow<'a> {
@@ -520,6 +531,55 @@ pub trait Store: Send + Sync {
     fn rmdir(&self, credential: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId> {
         let _ = (credential, directory, name);
         Err(Status::RoFs.into())
+    }
+
+    /// Sets space aside for bytes of a file, so that writing them does not run out of it. The file reaches to
+    /// the end of these bytes at least afterwards, and reads as before, with zeros behind.
+    fn allocate(
+        &self,
+        credential: &Credential,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        let _ = (credential, object, offset, length);
+        Err(Status::NotSupp.into())
+    }
+
+    /// Whether objects have extended attributes. A store that says so has the methods below.
+    fn has_xattrs(&self) -> bool {
+        false
+    }
+
+    /// The value of an extended attribute, at most 64 KiB. NOENT if it is not there.
+    fn xattr(&self, credential: &Credential, object: ObjectId, name: &[u8]) -> Result<Vec<u8>> {
+        let _ = (credential, object, name);
+        Err(Status::NotSupp.into())
+    }
+
+    /// The names of an object's extended attributes, in the same order as long as they are the same.
+    fn xattrs(&self, credential: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>> {
+        let _ = (credential, object);
+        Err(Status::NotSupp.into())
+    }
+
+    /// Sets an extended attribute. FBIG for a value that is too long, NAMETOOLONG for such a name.
+    fn set_xattr(
+        &self,
+        credential: &Credential,
+        object: ObjectId,
+        name: &[u8],
+        value: &[u8],
+        how: XattrHow,
+    ) -> Result<()> {
+        let _ = (credential, object, name, value, how);
+        Err(Status::NotSupp.into())
+    }
+
+    /// Removes an extended attribute. NOENT if it is not there.
+    fn remove_xattr(&self, credential: &Credential, object: ObjectId, name: &[u8]) -> Result<()> {
+        let _ = (credential, object, name);
+        Err(Status::NotSupp.into())
     }
 
     /// Lists a directory. A directory that does not change is listed completely and each name once; one

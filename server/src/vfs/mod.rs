@@ -29,11 +29,12 @@ mod syncs;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod write;
+pub mod xattrs;
 
 pub use crate::store::{
     Attributes, CreateHow, Created, Credential, Device, DirEntry, FileType, Limits, Listing,
     ObjectId, ReaddirRange, Result, SetAttributes, SetTime, Space, Special, Status, StoreError,
-    Time, access,
+    Time, XattrHow, access,
 };
 pub(crate) use crate::store::{ids, pace};
 pub use handle::HandleBytes;

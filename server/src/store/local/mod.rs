@@ -30,6 +30,7 @@ mod scheme;
 mod sys;
 mod unsynced;
 mod watch;
+mod xattrs;
 
 #[cfg(test)]
 mod model;
@@ -51,7 +52,7 @@ use super::{
     Space, Special, Store, Unlinked,
 };
 use crate::store::state::StateDir;
-use crate::store::{Attributes, FileType, SetAttributes, Status};
+use crate::store::{Attributes, FileType, SetAttributes, Status, XattrHow};
 use descriptors::{Descriptor, Descriptors, Use};
 use identity::Identity;
 use index::Index;
@@ -337,6 +338,40 @@ impl Store for LocalStore {
     ) -> Result<Attributes> {
         self.changing()?;
         self.add_link(who, object, directory, name)
+    }
+
+    fn allocate(&self, who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()> {
+        self.changing()?;
+        self.set_aside(who, object, offset, length)
+    }
+
+    fn has_xattrs(&self) -> bool {
+        true
+    }
+
+    fn xattr(&self, who: &Credential, object: ObjectId, name: &[u8]) -> Result<Vec<u8>> {
+        self.read_xattr(who, object, name)
+    }
+
+    fn xattrs(&self, who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>> {
+        self.xattr_names(who, object)
+    }
+
+    fn set_xattr(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        name: &[u8],
+        value: &[u8],
+        how: XattrHow,
+    ) -> Result<()> {
+        self.changing()?;
+        self.write_xattr(who, object, name, value, how)
+    }
+
+    fn remove_xattr(&self, who: &Credential, object: ObjectId, name: &[u8]) -> Result<()> {
+        self.changing()?;
+        self.drop_xattr(who, object, name)
     }
 
     fn rename(

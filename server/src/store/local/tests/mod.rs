@@ -1,4 +1,6 @@
+mod space;
 mod users;
+mod xattrs;
 
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::PathBuf;

@@ -1,0 +1,66 @@
+//! Extended attributes of users. They are not cached here.
+
+use crate::store::{Credential, ObjectId, StoreError, XattrHow};
+use crate::vfs::around::{Around, Change};
+use crate::vfs::change;
+use crate::vfs::export::Export;
+
+/// Whether objects of the export have any.
+pub fn supported(export: &Export) -> bool {
+    export.store().has_xattrs()
+}
+
+/// The value of one.
+pub fn get(
+    export: &Export,
+    who: &Credential,
+    object: ObjectId,
+    name: &[u8],
+) -> Result<Vec<u8>, StoreError> {
+    export.store().xattr(who, object, name)
+}
+
+/// The names of all, in one order.
+pub fn list(
+    export: &Export,
+    who: &Credential,
+    object: ObjectId,
+) -> Result<Vec<Vec<u8>>, StoreError> {
+    export.store().xattrs(who, object)
+}
+
+/// Sets one; the attributes of the object around that.
+pub fn set(
+    export: &Export,
+    who: &Credential,
+    object: ObjectId,
+    (name, value): (&[u8], &[u8]),
+    how: XattrHow,
+) -> Result<Around, StoreError> {
+    changing(export, object, || {
+        export.store().set_xattr(who, object, name, value, how)
+    })
+}
+
+/// Removes one; the attributes of the object around that.
+pub fn remove(
+    export: &Export,
+    who: &Credential,
+    object: ObjectId,
+    name: &[u8],
+) -> Result<Around, StoreError> {
+    changing(export, object, || {
+        export.store().remove_xattr(who, object, name)
+    })
+}
+
+fn changing(
+    export: &Export,
+    object: ObjectId,
+    change: impl FnOnce() -> Result<(), StoreError>,
+) -> Result<Around, StoreError> {
+    let around = Change::begin(export, object);
+    change()?;
+    change::record_links(export, object);
+    Ok(around.end())
+}
