@@ -301,9 +301,10 @@ impl<'v> Writer<'v> {
         self.bytes.len()
     }
 
-    /// Takes back everything from `position` on.
+    /// Takes back everything from `position` on, a payload that ends behind it too.
     pub fn truncate(&mut self, position: usize) {
         self.bytes.truncate(position);
+        self.payload.take_if(|payload| payload.end > position);
     }
 
     /// An unsigned integer.

@@ -19,7 +19,7 @@ use crate::vfs::attributes::{attributes as attributes_of, attributes_at_hand};
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed};
-use crate::vfs::{self, Attributes, Credential, FileType, ObjectId};
+use crate::vfs::{self, Attributes, Credential, FileType, ObjectId, ids};
 
 /// What is in a reply besides the results, in bytes: the header of an RPC reply, and something to spare.
 const REPLY_OVERHEAD_BYTES: usize = 64;
@@ -117,28 +117,38 @@ pub(super) fn run<'a>(server: &'a Nfs4, call: Call<'a>, results: &mut Writer<'_>
         }
         Err(Stop::Blocks) => return Answer::Blocks,
     };
-    let status = compound.all(operations, slot.as_ref(), &mut w);
+    let mut held = Held { server, slot };
+    let status = compound.all(operations, held.slot.as_ref(), &mut w);
+    // What a thread that acts for nobody was refused is no answer, and no slot may keep it.
+    let missed = call.effort == Effort::ResidentOnly && ids::were_missed();
+    let Some(status) = status.filter(|_| !missed) else {
+        return Answer::Blocks;
+    };
     let Compound { placed, .. } = compound;
-    match (status, slot) {
-        (None, slot) => {
-            if let Some(slot) = slot {
-                server.state.lock().abandon(&slot);
-            }
-            return Answer::Blocks;
-        }
-        (Some(status), slot) => {
-            w.finish(status);
-            if call.effort == Effort::MayBlock {
-                server.keep_records();
-            }
-            if let Some(slot) = slot {
-                let reply = &*results.written(start);
-                let mut state = server.state.lock();
-                state.finish(&slot, reply, placed.is_none());
-            }
-        }
+    w.finish(status);
+    if call.effort == Effort::MayBlock {
+        server.keep_records();
+    }
+    if let Some(slot) = held.slot.take() {
+        let reply = &*results.written(start);
+        let mut state = server.state.lock();
+        state.finish(&slot, reply, placed.is_none());
     }
     placed.map_or(Answer::Replied, Answer::Placed)
+}
+
+/// The slot of a compound under way, which is given back unless the compound comes to its end.
+struct Held<'a> {
+    server: &'a Nfs4,
+    slot: Option<Slot>,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if let Some(slot) = &self.slot {
+            self.server.state.lock().abandon(slot);
+        }
+    }
 }
 
 /// How the first operation of a compound was taken.
@@ -225,6 +235,7 @@ impl Compound<'_> {
                 w.fail(code, Status::Resource);
                 return Some(Status::Resource);
             }
+            let placed_before = self.placed.is_some();
             last = match self.one(operation, w) {
                 Ok(status) => status,
                 Err(Stop::Blocks) => return None,
@@ -242,7 +253,9 @@ impl Compound<'_> {
             if let Some(status) = too_big {
                 w.take_back();
                 w.fail(code, status);
-                self.placed = None;
+                if !placed_before {
+                    self.placed = None;
+                }
                 last = status;
             }
             if last != Status::Ok {

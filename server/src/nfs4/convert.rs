@@ -124,17 +124,17 @@ pub(super) fn committed(stable: Stable) -> wire::Stable {
 
 /// The change attributes around a change of a directory.
 pub(super) fn change_info(around: &Around) -> wire::ChangeInfo {
-    let after = around.after.map_or(0, |after| after.change());
-    match around.before {
-        Some(before) => wire::ChangeInfo {
+    let after = around.after.map(|after| after.change());
+    match (around.before, after) {
+        (Some(before), Some(after)) => wire::ChangeInfo {
             atomic: true,
             before: before.ctime.change(),
             after,
         },
-        None => wire::ChangeInfo {
+        (_, after) => wire::ChangeInfo {
             atomic: false,
             before: 0,
-            after,
+            after: after.unwrap_or(0),
         },
     }
 }

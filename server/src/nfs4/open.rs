@@ -2,9 +2,9 @@
 //! and 18.18).
 
 use odafs_common::wire::nfs4::{
-    Bitmap, ChangeInfo, Claim, CloseArgs, CreateHow as WireHow, Delegation, Name, OpenArgs,
-    OpenConfirmArgs, OpenDowngradeArgs, OpenOk, RawAttributes, SetAttributes as WireSet, StateId,
-    Status, WhyNone, open_result, share_access, share_deny,
+    Attribute, Bitmap, ChangeInfo, Claim, CloseArgs, CreateHow as WireHow, Delegation, Name,
+    OpenArgs, OpenConfirmArgs, OpenDowngradeArgs, OpenOk, RawAttributes, SetAttributes as WireSet,
+    StateId, Status, WhyNone, open_result, share_access, share_deny,
 };
 
 use super::attributes::{exclusive, to_set};
@@ -20,6 +20,15 @@ use crate::vfs::{Attributes, CreateHow, FileType, ObjectId, SetAttributes, acces
 
 /// The mode of a file that is made without one.
 const USUAL_MODE: u32 = 0o644;
+
+/// The attributes in which an exclusive creation keeps its verifier, as clients look for them: who is told of these sets the
+/// times anew (RFC 8881, section 18.16.3).
+const KEEP_VERIFIER: Bitmap = Bitmap::of(&[
+    Attribute::TimeAccess,
+    Attribute::TimeAccessSet,
+    Attribute::TimeModify,
+    Attribute::TimeModifySet,
+]);
 
 /// The file that OPEN found or made.
 struct Found {
@@ -79,7 +88,10 @@ pub(super) fn open<'a>(c: &mut Compound<'_>, arguments: &OpenArgs<'_>) -> Done<O
     c.set_current(Object::Real(found.object));
     c.set_state(opened.state);
     // Whom a share denies the file must not have cut it.
-    apply(c, found.object, &found.rest)?;
+    if let Err(stop) = apply(c, found.object, &found.rest) {
+        c.server.state.lock().take_back_open(&opened.state);
+        return Err(stop);
+    }
     let confirm = if opened.confirm {
         open_result::CONFIRM
     } else {
@@ -164,7 +176,7 @@ fn by_name(c: &Compound<'_>, name: Name<'_>, create: Option<&WireHow<'_>>) -> Do
             if !made {
                 // A file that is there is cut, and nothing else (RFC 8881, section 18.16.3).
                 rest.size = rest.size.filter(|size| *size == 0);
-                let cut = rest.size.map(|_| odafs_common::wire::nfs4::Attribute::Size);
+                let cut = rest.size.map(|_| Attribute::Size);
                 set = Bitmap::of(cut.as_slice());
             }
             Ok(Found {
@@ -193,10 +205,7 @@ fn by_name(c: &Compound<'_>, name: Name<'_>, create: Option<&WireHow<'_>>) -> Do
                 object,
                 made: true,
                 directory,
-                set: Bitmap::of(&[
-                    odafs_common::wire::nfs4::Attribute::TimeAccessSet,
-                    odafs_common::wire::nfs4::Attribute::TimeModifySet,
-                ]),
+                set: KEEP_VERIFIER,
                 rest: SetAttributes::default(),
             })
         }
@@ -211,7 +220,7 @@ fn by_name(c: &Compound<'_>, name: Name<'_>, create: Option<&WireHow<'_>>) -> Do
                 object,
                 made: true,
                 directory,
-                set,
+                set: set.or(&KEEP_VERIFIER),
                 rest,
             })
         }
@@ -230,14 +239,14 @@ fn make(
     name: &[u8],
     how: CreateHow<'_>,
 ) -> Done<(ObjectId, bool, ChangeInfo)> {
-    let exclusive = matches!(how, CreateHow::Exclusive(_));
+    let unchecked = matches!(how, CreateHow::Unchecked(_));
     let change = Change::begin(c.export, directory);
     let created = namespace::create(c.export, &c.who, directory, name, how);
     let around = change.end();
     let created = match created {
         Ok(created) => created,
         // Which type a name has that is taken, an unchecked creation tells.
-        Err(error) if error.status == crate::vfs::Status::Exist && !exclusive => {
+        Err(error) if error.status == crate::vfs::Status::Exist && unchecked => {
             let taken = namespace::lookup(c.export, &c.who, directory, name);
             let told = taken.ok().map(|(_, known)| known);
             return match told {

@@ -36,15 +36,17 @@ fn file(c: &Compound<'_>, arguments: &ReadArgs) -> Done<Arc<File>> {
     Ok(file)
 }
 
-/// The range to read where there is so much room: none is made for what lies behind the end of the file.
-fn range(file: &File, arguments: &ReadArgs, room: usize) -> ReadRange {
+/// The range to read where there is so much room: none is made for what lies behind the end of the file. And whether it
+/// starts there, which the reply has to say even if the file grows before it is read.
+fn range(file: &File, arguments: &ReadArgs, room: usize) -> (ReadRange, bool) {
     let behind = file.attributes().size.saturating_sub(arguments.offset);
     let room = u32::try_from(room).unwrap_or(u32::MAX).min(DATA_BYTES_MAX);
     let count = arguments.count.min(room);
-    ReadRange {
+    let range = ReadRange {
         offset: arguments.offset,
         count: count.min(u32::try_from(behind).unwrap_or(u32::MAX)),
-    }
+    };
+    (range, behind == 0)
 }
 
 fn read_inline(
@@ -53,11 +55,11 @@ fn read_inline(
     arguments: &ReadArgs,
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
-    let range = range(file, arguments, c.room(w).saturating_sub(OVERHEAD));
+    let (range, ended) = range(file, arguments, c.room(w).saturating_sub(OVERHEAD));
     let mut reply = ReadReply::begin(w.start(OpCode::Read), range.count);
     match read_pages(c.export, &c.who, file, range, c.effort, reply.data()) {
         Ok(done) => {
-            reply.finish(done.count, done.eof);
+            reply.finish(done.count, done.eof || ended);
             Ok(Status::Ok)
         }
         Err(failed) => {
@@ -75,10 +77,10 @@ fn read_placed(
     room: u32,
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
-    let range = range(file, arguments, room as usize);
+    let (range, ended) = range(file, arguments, room as usize);
     let (done, pieces) = read_pinned(c.export, &c.who, file, range, c.effort)?;
     c.placed = Some(Placed {
-        at: ReadReply::placed(w.start(OpCode::Read), done.count, done.eof),
+        at: ReadReply::placed(w.start(OpCode::Read), done.count, done.eof || ended),
         length: done.count,
         pieces,
     });
@@ -92,12 +94,11 @@ pub(super) fn read_plus(
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
     let file = file(c, arguments)?;
-    let range = range(&file, arguments, c.room(w).saturating_sub(OVERHEAD));
+    let (range, mut eof) = range(&file, arguments, c.room(w).saturating_sub(OVERHEAD));
     let mut reply = ReadPlusReply::begin(w.start(OpCode::ReadPlus));
-    let mut eof = false;
     let read = reply.data(range.offset, range.count, |data| {
         let done = read_pages(c.export, &c.who, &file, range, c.effort, data)?;
-        eof = done.eof;
+        eof |= done.eof;
         Ok(done.count)
     });
     match read {

@@ -406,9 +406,10 @@ impl Service {
                 let effort = Effort::ResidentOnly;
                 let programs = &self.0;
                 let served = programs.serve(program, caller, &header, arguments, effort, reply);
+                // The store had to act for the caller, and this thread may not.
+                let missed = ids::were_missed();
                 match served {
-                    // The store had to act for the caller, and this thread may not.
-                    Some(Outcome::Replied) if ids::were_missed() => Err(later(None)),
+                    Some(Outcome::Replied) if missed => Err(later(None)),
                     Some(outcome) => {
                         let about = || programs.about(message);
                         seen.end(begun, caller, message, (&outcome, reply), about);

@@ -153,6 +153,20 @@ impl State {
         Ok(Opened { state, confirm })
     }
 
+    /// Forgets an open whose OPEN failed in the end, so that its client knows nothing of it. One that was there before stays.
+    pub fn take_back_open(&mut self, opened: &StateId) {
+        let [.., client, number] = words(&opened.other);
+        let key = (client, number);
+        let Some(entry) = self.entries.get(&key) else {
+            return;
+        };
+        if opened.sequence == 1 && entry.sequence == 1 {
+            let owner = entry.owner;
+            self.drop_open(key);
+            self.release_owner(owner);
+        }
+    }
+
     /// The client of an open that stands in the way. That of the same owner does too (RFC 8881, section 9.7).
     fn share_conflict(&self, wanted: &Wanted) -> Option<u32> {
         let file = self.files.get(&wanted.file)?;
@@ -339,15 +353,7 @@ impl State {
         if other == [0; 12] || other == [0xff; 12] {
             return Err(Status::BadStateId);
         }
-        let part = |i: usize| {
-            u32::from_be_bytes([
-                other[i * 4],
-                other[i * 4 + 1],
-                other[i * 4 + 2],
-                other[i * 4 + 3],
-            ])
-        };
-        let (boot, client, number) = (part(0), part(1), part(2));
+        let [boot, client, number] = words(&other);
         match sender {
             Sender::Client(id) if self.number(id) == Some(client) && boot == self.boot => {}
             Sender::Client(_) => return Err(Status::BadStateId),
@@ -542,6 +548,15 @@ impl State {
             self.files.remove(&file);
         }
     }
+}
+
+/// What a stateid is put together from: the boot, the client and the number of the state.
+fn words(other: &[u8; 12]) -> [u32; 3] {
+    let mut words = [0; 3];
+    for (word, bytes) in words.iter_mut().zip(other.as_chunks().0) {
+        *word = u32::from_be_bytes(*bytes);
+    }
+    words
 }
 
 /// Whether a stateid is the latest of its state.

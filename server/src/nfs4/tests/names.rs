@@ -174,6 +174,15 @@ fn an_exclusive_creation_that_is_sent_again_finds_its_own_file() {
     let raw = RawAttributes::default();
     let how = |verifier| Some(CreateHow::ExclusiveWith([verifier; 8], raw));
     let share = (share_access::BOTH, 0);
+    let open = client.open(b"me", b"file", share, how(1));
+    let made = client.does(&[Operation::PutRootFileHandle, open]);
+    let OperationResult::Open(Ok(made)) = made.last() else {
+        panic!("{:?}", made.last());
+    };
+    // The verifier is where the times are: the client has to set them.
+    for time in [Attribute::TimeAccessSet, Attribute::TimeModifySet] {
+        assert!(made.set.contains(time), "{time:?} of {:?}", made.set);
+    }
     let (_, first) = client.opened(b"me", b"file", share, how(1));
     let (_, again) = client.opened(b"me", b"file", share, how(1));
     assert_eq!(first, again);

@@ -1,6 +1,7 @@
 //! Slots: what is sent again is not done again.
 
 use super::*;
+use crate::vfs::ids;
 
 #[test]
 fn a_repetition_gets_the_first_reply_and_does_nothing() {
@@ -98,4 +99,64 @@ fn leases_that_are_over_leave_nothing() {
     assert_eq!(room.nfs.state.lock().counts(), [0; 4]);
     let reply = client.does(&[Operation::PutRootFileHandle]);
     assert_eq!(reply.status(), Status::BadSession);
+}
+
+/// The store acts for callers by switching the ids of its thread; here it says so and is refused, as on a thread that polls
+/// a device.
+#[test]
+fn what_a_thread_that_acts_for_nobody_was_refused_is_kept_in_no_slot() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    let client = Client::new(&room, b"client", 1);
+    let bytes = client.next(&[
+        Operation::PutRootFileHandle,
+        Operation::Lookup(Name(b"file")),
+    ]);
+    let (answer, _) = std::thread::scope(|scope| {
+        let polls = scope.spawn(|| {
+            ids::keep();
+            assert!(ids::must_be_kept());
+            room.run(&client.caller, &client.who, &bytes, Effort::ResidentOnly)
+        });
+        polls.join().expect("no panic")
+    });
+    assert!(matches!(answer, Answer::Blocks), "{answer:?}");
+    let (_, reply) = room.run(&client.caller, &client.who, &bytes, Effort::MayBlock);
+    assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
+}
+
+#[test]
+fn a_link_that_is_too_long_for_the_reply_leaves_nothing_to_place() {
+    let room = Room::new();
+    let mut client = Client::new(&room, b"client", 1);
+    let target = [b'x'; 3000];
+    let link = Operation::Create(CreateArgs {
+        kind: CreateType::Symlink(Payload(&target)),
+        name: Name(b"link"),
+        attributes: RawAttributes::default(),
+    });
+    let made = client.does(&[Operation::PutRootFileHandle, link]);
+    assert_eq!(made.status(), Status::Ok, "{:?}", made.all());
+    client.caller.reply_bytes_max = 1024;
+    client.caller.placement = Some(1 << 20);
+    let bytes = client.next(&[
+        Operation::PutRootFileHandle,
+        Operation::Lookup(Name(b"link")),
+        Operation::ReadLink,
+    ]);
+    let call = Call {
+        caller: &client.caller,
+        who: client.who.clone(),
+        procedure: Procedure::Compound.code(),
+        arguments: Reader::new(&bytes),
+        apart: None,
+        effort: Effort::MayBlock,
+    };
+    let mut results = Vec::new();
+    let mut w = Writer::new(&mut results);
+    let answer = room.nfs.call(call, &mut w);
+    let payload = w.payload_range();
+    assert!(matches!(answer, Answer::Replied), "{answer:?}");
+    assert_eq!(Reply(results).status(), Status::RepTooBig);
+    assert_eq!(payload, None);
 }
