@@ -255,7 +255,6 @@ fn with_pseudo<R>(c: &Compound<'_>, depth: u8, then: impl FnOnce(&Wire<'_>) -> R
         space_available: Some(0),
         space_free: Some(0),
         space_total: Some(4096),
-        xattr_support: (c.minor > 1).then_some(false),
         ..common(c)
     })
 }

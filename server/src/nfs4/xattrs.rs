@@ -8,7 +8,6 @@ use odafs_common::wire::nfs4::{
 
 use super::compound::{Compound, Done, Stop, Written, plain};
 use super::convert;
-use super::object::Object;
 use crate::vfs::{self, ObjectId, XattrHow, xattrs};
 
 /// Bytes of a result of LISTXATTRS besides the names: cookie, count and end.
@@ -16,7 +15,7 @@ const LIST_BYTES: usize = 16;
 
 /// GETXATTR
 pub(super) fn get(c: &Compound<'_>, name: Name<'_>, w: &mut ResultWriter<'_, '_>) -> Written {
-    let object = readable(c)?;
+    let object = object(c)?;
     let value = xattrs::get(c.export, &c.who, object, name.0);
     let value = value.map_err(stop)?;
     // The length of the value is told before it.
@@ -54,7 +53,7 @@ pub(super) fn list(
     arguments: &ListXattrsArgs,
     w: &mut ResultWriter<'_, '_>,
 ) -> Written {
-    let object = readable(c)?;
+    let object = object(c)?;
     let names = xattrs::list(c.export, &c.who, object);
     let names = names.map_err(stop)?;
     let first = usize::try_from(arguments.cookie).unwrap_or(usize::MAX);
@@ -75,14 +74,6 @@ pub(super) fn list(
         names: List(told),
     };
     plain(w, OpCode::ListXattrs, ok)
-}
-
-/// The current object, if it can have extended attributes at all.
-fn readable(c: &Compound<'_>) -> Done<ObjectId> {
-    match c.object()? {
-        Object::Pseudo(_) => Err(Status::NotSupp.into()),
-        Object::Real(_) => object(c),
-    }
 }
 
 fn object(c: &Compound<'_>) -> Done<ObjectId> {
