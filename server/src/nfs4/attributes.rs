@@ -68,12 +68,12 @@ const OBJECT: Bitmap = Bitmap::of(&[
     Attribute::ChangeAttributeType,
     Attribute::XattrSupport,
 ]);
-/// What can be set besides. Not `mode_umask`: who offers it leaves the umask out where a directory has a default ACL (RFC
-/// 8275, section 3), and ACLs are not looked at here.
+/// What can be set, and how a mode comes about.
 const SETTABLE: Bitmap = Bitmap::of(&[
     Attribute::TimeAccessSet,
     Attribute::TimeModifySet,
     Attribute::ModeSetMasked,
+    Attribute::ModeUmask,
 ]);
 /// What an exclusive creation can set: not the times, which keep its verifier.
 const EXCLUSIVE: Bitmap = Bitmap::of(&[
@@ -82,6 +82,7 @@ const EXCLUSIVE: Bitmap = Bitmap::of(&[
     Attribute::Owner,
     Attribute::OwnerGroup,
     Attribute::ModeSetMasked,
+    Attribute::ModeUmask,
 ]);
 /// Names need not be UTF-8.
 const CHARSET_ANY: u32 = 1;
@@ -287,9 +288,10 @@ fn common<'a>(c: &Compound<'_>) -> Wire<'a> {
 
 /// What a client sets, in the server's own types. `mode` is the one that stands, of which a client may change a part.
 pub(super) fn to_set(new: &WireSet<'_>, mode: u32) -> Done<SetAttributes> {
-    let whole = match (new.mode, new.mode_masked) {
-        (Some(mode), _) => Some(mode),
-        (_, Some(part)) => Some(mode & !part.mask | part.value & part.mask),
+    let whole = match (new.mode, new.mode_masked, new.mode_umask) {
+        (Some(mode), ..) => Some(mode),
+        (_, Some(part), _) => Some(mode & !part.mask | part.value & part.mask),
+        (.., Some(made)) => Some(made.mode & !made.umask),
         _ => None,
     };
     if whole.is_some_and(|mode| mode > 0o7777) {
