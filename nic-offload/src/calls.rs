@@ -62,6 +62,16 @@ impl Transport {
     }
 }
 
+/// The way back to a peer over the connection by which it calls: some programs call their callers (RFC 8881, section
+/// 2.10.3.1).
+pub trait Back: std::fmt::Debug + Send + Sync {
+    /// Sends an RPC message without transport framing, soon and without waiting. False: the connection is gone.
+    fn send(&self, message: Vec<u8>) -> bool;
+
+    /// Whether the connection is still there.
+    fn is_open(&self) -> bool;
+}
+
 /// The peer that calls, and its transport.
 #[derive(Clone, Debug)]
 pub struct Caller {
@@ -78,6 +88,8 @@ pub struct Caller {
     pub placement: Option<u32>,
     /// What of this call's arguments came apart from its message, which lacks it.
     pub apart: Option<ChunkedArgument>,
+    /// How the peer is called back. `None`: the transport cannot.
+    pub back: Option<Arc<dyn Back>>,
 }
 
 /// Arguments that came apart from their message (RFC 8166: its read chunk), in the memory that they were read into. That is

@@ -231,6 +231,22 @@ if [ "$VERSION" != 3 ]; then
     refused flock -n locked true
     flock -u 8
     flock -n locked true
+
+    step a lock for which another waits
+    mkdir /mnt/other
+    attach "$EXPORT" /mnt/other nosharecache
+    flock -n 8
+    flock /mnt/other/locked true &
+    waiter=$!
+    sleep 4
+    kill -0 $waiter || die "it did not wait"
+    flock -u 8
+    wait $waiter
+    # Who is told when the lock is free asks no more than twice.
+    asked=$(sed -n '/ mounted on .mnt.other /,/^device/s/^\s*LOCK: \([0-9]*\) .*/\1/p' /proc/self/mountstats)
+    [ "$VERSION" = 4.0 ] || same "$asked" 2
+    umount /mnt/other
+    rmdir /mnt/other
     # It is held while the server starts anew.
     flock -n 8
 fi

@@ -119,6 +119,7 @@ impl World {
                 reply_bytes_max: REPLY_BYTES_MAX,
                 placement: None,
                 apart: None,
+                back: None,
             },
             xid: 0,
             handles: vec![root.to_vec()],

@@ -309,6 +309,7 @@ impl Inside {
             reply_bytes_max: 64 << 10,
             placement: Some(64 << 10),
             apart: None,
+            back: None,
         };
         let mut reply = Vec::new();
         let mut into = vec![0; size];

@@ -102,6 +102,7 @@ impl RdmaLine {
                 reply_bytes_max: terms.inline.send,
                 placement: None,
                 apart: None,
+                back: None,
             },
             out: Outbox::new(qp, now.time),
             responder,

@@ -36,6 +36,7 @@ impl RpcLine {
             // Its place is in the reply: what is in frames is gathered from there when that is sent.
             placement: Some(reply_bytes_max.saturating_sub(BESIDE_DATA)),
             apart: None,
+            back: None,
         };
         RpcLine {
             out: Outbox::new(qp, now),

@@ -1,11 +1,13 @@
 //! COMPOUND: operations one after the other until one fails (RFC 7530, section 15.2; RFC 8881, section 16.2).
 
-use odafs_common::wire::nfs4::{OpCode, Operation, Operations, ResultWriter, StateId, Status};
+use odafs_common::wire::nfs4::{
+    OpCode, Operation, Operations, ResultWriter, SessionId, StateId, Status,
+};
 use odafs_common::wire::xdr::{Encode, Writer};
 use odafs_fabric::clock::{self, Nanos};
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
-use odafs_nic::calls::Placed;
+use odafs_nic::calls::{Back, Placed};
 
 use super::effects::changes_nothing;
 use super::object::{Handle, Object, Tree};
@@ -59,6 +61,10 @@ pub(super) struct Compound<'a> {
     pub effort: Effort,
     pub minor: u32,
     pub connection: u64,
+    /// How the client can be called back over that.
+    pub back: Option<Arc<dyn Back>>,
+    /// The session of the compound.
+    pub session: Option<SessionId>,
     pub now: Nanos,
     /// Whose stateids and owners are meant.
     pub sender: Sender,
@@ -93,6 +99,8 @@ pub(super) fn run<'a>(server: &'a Nfs4, call: Call<'a>, results: &mut Writer<'_>
         effort: call.effort,
         minor: header.minor_version,
         connection: call.caller.connection,
+        back: call.caller.back.clone(),
+        session: None,
         now: clock::now(),
         sender: Sender::Named,
         placement: call.caller.placement,
@@ -128,6 +136,7 @@ pub(super) fn run<'a>(server: &'a Nfs4, call: Call<'a>, results: &mut Writer<'_>
     w.finish(status);
     if call.effort == Effort::MayBlock {
         server.keep_records();
+        server.call_back();
     }
     if let Some(slot) = held.slot.take() {
         let reply = &*results.written(start);
@@ -195,6 +204,7 @@ impl Compound<'_> {
         match taken {
             Ok(Sequenced::Execute(slot, ok)) => {
                 self.sender = Sender::Client(slot.client);
+                self.session = Some(slot.session);
                 let room = slot.reply_bytes as usize;
                 self.room = self.room.min(room.saturating_sub(REPLY_OVERHEAD_BYTES));
                 w.push(code, &Ok::<_, Status>(ok));

@@ -6,10 +6,12 @@
 //! block or change something it is given up, its slot given back, and it runs again from the start on the pool. What
 //! clients hold (client ids, sessions, opens, locks) is kept by [`state`], a core without IO.
 //!
-//! There are no callbacks, and so no delegations yet.
+//! Clients of 4.1 and later are called back over the connections that they bind (`callbacks.rs`), over TCP alone. There are
+//! no delegations yet.
 
 mod access;
 mod attributes;
+mod callbacks;
 mod clients;
 mod commit;
 mod compound;
@@ -52,6 +54,7 @@ use crate::rpc::{Admission, Answer, Call, Program};
 use crate::vfs::export::Export;
 use crate::vfs::metrics::gauge;
 
+use callbacks::Callbacks;
 use object::Tree;
 pub use records::Records;
 use state::{Limits, State};
@@ -114,6 +117,7 @@ pub struct Nfs4 {
     /// The attributes that clients may ask for or set, by minor version.
     supported: [Bitmap; MAX_MINOR_VERSION as usize + 1],
     state: Mutex<State>,
+    callbacks: Mutex<Callbacks>,
     records: Mutex<Records>,
     /// Names the server, the same after a restart.
     owner: Vec<u8>,
@@ -143,6 +147,7 @@ impl Nfs4 {
             lease: config.lease,
             supported: std::array::from_fn(|minor| attributes::supported(minor as u32)),
             state: Mutex::new(state),
+            callbacks: Mutex::default(),
             records: Mutex::new(config.records),
             owner: format!("odafs-{:016x}", export.store().number()).into_bytes(),
             export,
@@ -193,6 +198,7 @@ impl Program for Nfs4 {
             "Ranges of files locked by NFS version 4.",
             locks,
         );
+        self.callbacks.lock().append_text(out);
     }
 
     fn admission(&self, _procedure: u32) -> Admission {
@@ -232,12 +238,20 @@ impl Program for Nfs4 {
         }
     }
 
+    fn answered(&self, connection: u64, message: &[u8]) {
+        self.called(connection, message);
+    }
+
     fn closed(&self, connection: u64) {
+        self.callbacks.lock().forget(connection);
         self.state.lock().connection_closed(connection);
+        self.call_back();
     }
 
     fn tick(&self, now: Nanos) {
         self.state.lock().tick(now);
         self.keep_records();
+        self.callbacks.lock().tick();
+        self.call_back();
     }
 }

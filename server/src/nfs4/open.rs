@@ -92,15 +92,17 @@ pub(super) fn open<'a>(c: &mut Compound<'_>, arguments: &OpenArgs<'_>) -> Done<O
         c.server.state.lock().take_back_open(&opened.state);
         return Err(stop);
     }
-    let confirm = if opened.confirm {
-        open_result::CONFIRM
-    } else {
-        0
-    };
+    let mut flags = open_result::LOCKTYPE_POSIX;
+    if opened.confirm {
+        flags |= open_result::CONFIRM;
+    }
+    if opened.notifies {
+        flags |= open_result::MAY_NOTIFY_LOCK;
+    }
     Ok(OpenOk {
         state: opened.state,
         directory: found.directory,
-        flags: open_result::LOCKTYPE_POSIX | confirm,
+        flags,
         set: found.set,
         delegation: delegation(wish & share_access::WANT_MASK),
     })

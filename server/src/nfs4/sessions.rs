@@ -8,7 +8,7 @@ use odafs_common::wire::nfs4::{
 use odafs_common::wire::xdr::Encode;
 
 use super::compound::{Compound, Done};
-use super::state::{Principal, Sender};
+use super::state::{Principal, Sender, Way};
 
 /// Operations that need no session, and are alone in their compound without one.
 pub(super) fn need_none(code: OpCode) -> bool {
@@ -38,7 +38,8 @@ pub(super) fn run(
             exchange_id(c, arguments, w)
         }
         O::CreateSession(arguments) => {
-            let made = state.create_session(c.now, who, c.connection, arguments)?;
+            know_way(c);
+            let made = state.create_session(c.now, who, way(c), arguments)?;
             done(w, code, made)
         }
         O::DestroySession(session) => {
@@ -53,7 +54,8 @@ pub(super) fn run(
             if matches!(c.sender, Sender::Client(_)) {
                 return Err(Status::NotOnlyOp.into());
             }
-            let bound = state.bind_connection(c.now, c.connection, arguments)?;
+            know_way(c);
+            let bound = state.bind_connection(c.now, way(c), arguments)?;
             done(w, code, bound)
         }
         O::ReclaimComplete(arguments) => {
@@ -71,11 +73,30 @@ pub(super) fn run(
             let found = states.map(|given| state.test_state(c.now, client, given));
             done(w, code, List::<_, { u32::MAX }>(found.collect()))
         }
-        // There are no callbacks: where they would go is nobody's business yet.
-        O::BackchannelCtl(_) => done(w, code, ()),
+        O::BackchannelCtl(arguments) => {
+            let session = c.session.ok_or(Status::OpNotInSession)?;
+            state.back_channel_ctl(&session, arguments)?;
+            done(w, code, ())
+        }
         // Only the first operation is one.
         O::Sequence(_) => Err(Status::SequencePos.into()),
         _ => Err(Status::ServerFault.into()),
+    }
+}
+
+/// How the compound came.
+fn way(c: &Compound<'_>) -> Way {
+    Way {
+        connection: c.connection,
+        back: c.back.is_some(),
+        minor: c.minor,
+    }
+}
+
+/// Callbacks may go the way that the compound came. To be said before the session is told so.
+fn know_way(c: &Compound<'_>) {
+    if let Some(back) = &c.back {
+        c.server.callbacks.lock().know(c.connection, back);
     }
 }
 

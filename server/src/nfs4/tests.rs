@@ -1,5 +1,6 @@
 //! Compounds against a store in memory, as clients send them.
 
+mod callbacks;
 mod files;
 mod hostile;
 mod legacy;
@@ -127,6 +128,7 @@ fn caller(connection: u64) -> Caller {
         reply_bytes_max: 2 << 20,
         placement: None,
         apart: None,
+        back: None,
     }
 }
 
@@ -155,7 +157,15 @@ const CHANNEL: ChannelAttributes = ChannelAttributes {
 impl<'r> Client<'r> {
     /// A client of minor version 1 with a session, which has nothing to reclaim.
     fn new(room: &'r Room, name: &[u8], connection: u64) -> Self {
-        let mut client = Self::unknown(room, connection);
+        Self::over(room, name, caller(connection), 0)
+    }
+
+    /// The same over any connection, with flags of CREATE_SESSION.
+    fn over(room: &'r Room, name: &[u8], caller: Caller, flags: u32) -> Self {
+        let mut client = Self {
+            caller,
+            ..Self::unknown(room, 0)
+        };
         let exchange = Operation::ExchangeId(ExchangeIdArgs {
             client: ClientOwner {
                 verifier: [1; 8],
@@ -172,7 +182,7 @@ impl<'r> Client<'r> {
         let create = Operation::CreateSession(CreateSessionArgs {
             client_id: exchanged.client_id,
             sequence: exchanged.sequence,
-            flags: 0,
+            flags,
             fore: CHANNEL,
             back: CHANNEL,
             callback_program: 0x4000_0000,

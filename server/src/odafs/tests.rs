@@ -66,6 +66,7 @@ impl Room {
                 reply_bytes_max: 64 << 10,
                 placement: None,
                 apart: None,
+                back: None,
             },
             who: owner(),
         }

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use odafs_common::rpcrdma::binding;
-use odafs_common::wire::rpc::{self, Auth, AuthStat, CallHeader};
+use odafs_common::wire::rpc::{self, Auth, AuthStat, CallError, CallHeader};
 use odafs_common::wire::xdr::{Apart, Encode, Reader, Writer, XdrError, padding};
 use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
@@ -121,6 +121,11 @@ pub trait Program: Send + Sync {
 
     /// Serves a call other than of procedure 0.
     fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer;
+
+    /// A reply came over the connection with this number, to a call that somebody made by [`Caller::back`].
+    fn answered(&self, connection: u64, message: &[u8]) {
+        let _ = (connection, message);
+    }
 
     /// The connection with this number is gone.
     fn closed(&self, connection: u64) {
@@ -376,6 +381,12 @@ impl Service {
         let seen = &self.0.seen;
         let (header, arguments) = match rpc::parse_call(message) {
             Ok(call) => call,
+            Err(CallError::NotCall) if caller.back.is_some() => {
+                for program in &self.0.programs {
+                    program.answered(caller.connection, message);
+                }
+                return Ok(Outcome::Dropped);
+            }
             Err(error) => {
                 tracing::debug!(peer = %caller.peer, %error, "no call that can be served");
                 count(&self.0.counts.refused);

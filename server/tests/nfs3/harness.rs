@@ -217,6 +217,7 @@ pub fn caller(address: &str) -> Caller {
         reply_bytes_max: 2 << 20,
         placement: None,
         apart: None,
+        back: None,
     }
 }
 

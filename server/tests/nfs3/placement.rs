@@ -214,6 +214,7 @@ fn chunks_of_calls_hold_what_they_may() {
         let contents = Contents::from(memory.lend());
         let caller = Caller {
             apart: ChunkedArgument::new(start as u32, contents, 0..chunk.len()),
+            back: None,
             ..placing(100)
         };
         assert!(caller.apart.is_some());

@@ -1,7 +1,7 @@
 //! Client ids: who a client is, whether it is the one that it was, and when it is gone (RFC 8881, sections 2.4, 18.35,
 //! 18.50 and 18.51; RFC 7530, sections 9.1.1, 16.30, 16.33 and 16.34).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use odafs_common::wire::nfs4::{
     ClientIdConfirm, CreateSessionOk, ExchangeIdArgs, SessionId, SetClientIdArgs, StateOwner,
@@ -9,8 +9,10 @@ use odafs_common::wire::nfs4::{
 };
 use odafs_fabric::clock::Nanos;
 
+use super::back::Callback;
 use super::owners::Role;
 use super::{Exchanged, Principal, Record, Sender, State};
+use crate::vfs::ObjectId;
 
 /// The clients of one identity.
 #[derive(Debug, Default)]
@@ -65,6 +67,10 @@ pub(super) struct Client {
     pub recorded: bool,
     /// It had state when the server went down.
     pub may_reclaim: bool,
+    /// What it is to be told, in this order.
+    pub callbacks: VecDeque<Callback>,
+    /// The file of each lock for which it waits.
+    pub waits: Vec<ObjectId>,
 }
 
 impl Client {
@@ -380,6 +386,8 @@ impl State {
             last_state: 0,
             recorded: false,
             may_reclaim,
+            callbacks: VecDeque::new(),
+            waits: Vec::new(),
         };
         self.clients.insert(number, client);
         self.fresh.push_back(number);

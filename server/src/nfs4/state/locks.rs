@@ -1,6 +1,6 @@
 //! Locks of ranges of bytes (RFC 8881, sections 18.10 to 18.12; RFC 7530, sections 16.10 to 16.12).
 
-use odafs_common::wire::nfs4::{Locker, StateId, StateOwner, Status, share_access};
+use odafs_common::wire::nfs4::{LockType, Locker, StateId, StateOwner, Status, share_access};
 use odafs_fabric::clock::Nanos;
 
 use super::opens::{Key, What};
@@ -15,6 +15,8 @@ struct Asked {
     span: Span,
     write: bool,
     reclaim: bool,
+    /// The owner is told when it is free.
+    waits: bool,
     /// The open under which.
     open: Key,
 }
@@ -36,6 +38,7 @@ impl State {
             span,
             write: is_write(range.kind),
             reclaim,
+            waits: matches!(range.kind, LockType::ReadWait | LockType::WriteWait),
             open: (0, 0),
         };
         let new = match locker {
@@ -86,14 +89,17 @@ impl State {
             return Err(Status::OpenMode.into());
         }
         self.may_take(now, client, asked.reclaim)?;
+        self.wait_no_more(client, owner, asked.file);
         while let Some(held) = self.conflict(asked.file, asked.span, asked.write, Some(owner)) {
-            self.make_way(now, &held).map_err(|denied| {
+            if let Err(refused) = self.make_way(now, &held) {
                 if asked.reclaim {
-                    Status::ReclaimConflict.into()
-                } else {
-                    denied
+                    return Err(Status::ReclaimConflict.into());
                 }
-            })?;
+                if asked.waits {
+                    self.wait_for(client, owner, asked.file, asked.span, asked.write);
+                }
+                return Err(refused);
+            }
         }
         let known = self.clients.get(&client).ok_or(Status::Expired)?;
         // A lock may cut one in two.
@@ -204,8 +210,12 @@ impl State {
         let before = state.ranges.count(owner);
         change(&mut state.ranges);
         let after = state.ranges.count(owner);
+        let waits = !state.waiters.is_empty();
         if let Some(client) = self.clients.get_mut(&client) {
             client.ranges = client.ranges + after - before;
+        }
+        if waits {
+            self.wake(file);
         }
     }
 }

@@ -2,6 +2,7 @@
 //! A core without IO: time comes in with each call, nothing waits, and one lock around all of it is for the caller.
 //! (RFC 8881, sections 2.10, 8, 9 and 18.33 to 18.51; RFC 7530, sections 9 and 16.)
 
+mod back;
 mod clients;
 mod locks;
 mod opens;
@@ -10,8 +11,9 @@ mod ranges;
 mod sessions;
 #[cfg(test)]
 mod tests;
+mod waiters;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use odafs_common::wire::nfs4::{LockType, SequenceOk, SessionId, StateId, Status};
@@ -19,6 +21,7 @@ use odafs_fabric::clock::Nanos;
 
 use crate::vfs::ObjectId;
 
+pub use back::{Callback, Called, Send};
 use clients::{Client, Named};
 use opens::{Entry, FileState, Key};
 use owners::Owner;
@@ -63,6 +66,17 @@ pub enum Sender {
     Client(u64),
     /// The state or the owner that it names tells (4.0).
     Named,
+}
+
+/// How an operation came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Over this connection.
+    pub connection: u64,
+    /// Callbacks can go over it.
+    pub back: bool,
+    /// In a compound of this minor version.
+    pub minor: u32,
 }
 
 /// What EXCHANGE_ID found or made.
@@ -147,6 +161,8 @@ pub struct Opened {
     pub state: StateId,
     /// The owner is new and has to confirm (4.0).
     pub confirm: bool,
+    /// Who is denied a lock of the file is told when it is free (4.1 and later).
+    pub notifies: bool,
 }
 
 /// A range of bytes to lock.
@@ -232,6 +248,10 @@ pub struct State {
     /// Bytes that the slots of all sessions may keep.
     cached_bytes: usize,
     opens: usize,
+    /// Clients to which something may be said now.
+    calling: BTreeSet<u32>,
+    /// Those to which it may be said after a while.
+    later: BTreeSet<u32>,
     /// When owners that hold nothing were last looked for.
     swept: Nanos,
 }
@@ -261,6 +281,8 @@ impl State {
             last_serial: 0,
             cached_bytes: 0,
             opens: 0,
+            calling: BTreeSet::new(),
+            later: BTreeSet::new(),
             swept: now,
         }
     }
@@ -284,6 +306,7 @@ impl State {
     /// for a while), and sessions and clients that were never confirmed.
     pub fn tick(&mut self, now: Nanos) {
         self.end_grace(now);
+        self.tick_callbacks(now);
         let over: Vec<u32> = self
             .clients
             .iter()

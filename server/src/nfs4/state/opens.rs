@@ -6,6 +6,7 @@ use odafs_fabric::clock::Nanos;
 
 use super::owners::Role;
 use super::ranges::{Ranges, Span};
+use super::waiters::Waiter;
 use super::{Io, Opened, Sender, State, Wanted};
 use crate::vfs::ObjectId;
 
@@ -52,6 +53,8 @@ pub(super) struct FileState {
     /// How many of them deny something.
     denying: usize,
     pub ranges: Ranges,
+    /// Those who were denied a lock.
+    pub waiters: Vec<Waiter>,
 }
 
 fn pair(access: u32, deny: u32) -> u16 {
@@ -141,6 +144,7 @@ impl State {
             }
         }
         let state = self.changed(key);
+        let notifies = self.hears(client);
         let legacy = self.clients.get(&client).is_some_and(|c| c.legacy());
         let Some(owner) = self.owners.get_mut(&owner) else {
             return Err(Status::ServerFault);
@@ -150,7 +154,11 @@ impl State {
         if legacy && !confirm {
             self.record(client);
         }
-        Ok(Opened { state, confirm })
+        Ok(Opened {
+            state,
+            confirm,
+            notifies,
+        })
     }
 
     /// Forgets an open whose OPEN failed in the end, so that its client knows nothing of it. One that was there before stays.

@@ -297,7 +297,9 @@ impl State {
         let Some(known) = self.clients.get(&client) else {
             return;
         };
-        for owner in Vec::from_iter(known.owners.values().copied()) {
+        let owners = Vec::from_iter(known.owners.values().copied());
+        self.wait_for_nothing(client);
+        for owner in owners {
             self.remove_owner(owner);
         }
     }

@@ -11,23 +11,28 @@ use odafs_common::wire::nfs4::{
 };
 use odafs_fabric::clock::Nanos;
 
+use super::back::BackChannel;
 use super::clients::Kind;
-use super::{Limits, Principal, Sequenced, Slot, State};
+use super::{Limits, Principal, Sequenced, Slot, State, Way};
 
 /// Calls and replies that are shorter than this, in bytes, carry nothing: a session with less is refused.
 const MESSAGE_BYTES_MIN: u32 = 128;
 /// Replies up to this length, in bytes, are kept whether that was asked for or not.
 const SHORT_BYTES: usize = 512;
+/// Callbacks are no longer than this, in bytes.
+const CALLBACK_BYTES: u32 = 2048;
 /// The most connections that a session knows.
 const CONNECTIONS_MAX: usize = 64;
 
 /// A session.
 #[derive(Debug)]
 pub(super) struct Session {
-    client: u32,
+    pub client: u32,
     fore: ChannelAttributes,
     slots: Vec<SlotState>,
     connections: Vec<u64>,
+    /// If there was to be one.
+    pub back: Option<BackChannel>,
 }
 
 #[derive(Debug, Default)]
@@ -77,7 +82,7 @@ impl State {
         &mut self,
         now: Nanos,
         who: Principal,
-        connection: u64,
+        way: Way,
         args: &CreateSessionArgs<'_>,
     ) -> Result<CreateSessionOk, Status> {
         let number = self.number(args.client_id).ok_or(Status::StaleClientId)?;
@@ -125,11 +130,20 @@ impl State {
             return Err(Status::Delay);
         }
         let id = self.session_id(number);
+        let asks_back = args.flags & create_session_flag::BACK_CHANNEL != 0;
+        let back_channel = if asks_back && way.back && back.max_request >= CALLBACK_BYTES {
+            BackChannel::new(args.callback_program, way.minor, &args.callback_security)
+        } else {
+            None
+        };
         let made = CreateSessionOk {
             session: id,
             sequence: args.sequence,
-            // Replies do not outlive the server, and there are no callbacks yet.
-            flags: 0,
+            // Replies do not outlive the server.
+            flags: match back_channel {
+                Some(_) => create_session_flag::BACK_CHANNEL,
+                None => 0,
+            },
             fore,
             back,
         };
@@ -139,10 +153,12 @@ impl State {
             fore,
             slots: slots.collect(),
             connections: Vec::new(),
+            back: back_channel,
         };
         self.cached_bytes += session.cached_bytes();
         self.sessions.insert(id, session);
-        self.bind(connection, &id);
+        self.bind(way.connection, &id);
+        self.bind_back(way, &id);
         if let Some(client) = self.clients.get_mut(&number) {
             client.renewed = now;
             if let Kind::Sessions {
@@ -181,7 +197,7 @@ impl State {
     pub fn bind_connection(
         &mut self,
         now: Nanos,
-        connection: u64,
+        way: Way,
         args: &BindConnectionArgs,
     ) -> Result<BindConnectionOk, Status> {
         let session = self.sessions.get(&args.session).ok_or(Status::BadSession)?;
@@ -189,14 +205,16 @@ impl State {
         if let Some(client) = self.clients.get_mut(&client) {
             client.renewed = now;
         }
-        self.bind(connection, &args.session);
+        self.bind(way.connection, &args.session);
+        let back = args.channel != WantedChannel::Fore && self.bind_back(way, &args.session);
         Ok(BindConnectionOk {
             session: args.session,
-            // Callbacks may go there, though there are none yet.
+            // Calls are taken over every connection of a session.
             channel: match args.channel {
-                WantedChannel::Fore | WantedChannel::ForeOrBoth => GrantedChannel::Fore,
                 WantedChannel::Back => GrantedChannel::Back,
-                WantedChannel::BackOrBoth => GrantedChannel::Both,
+                _ if back => GrantedChannel::Both,
+                WantedChannel::Fore | WantedChannel::ForeOrBoth => GrantedChannel::Fore,
+                WantedChannel::BackOrBoth => return Err(Status::Inval),
             },
             rdma: false,
         })
@@ -215,6 +233,7 @@ impl State {
         session.connections.push(connection);
         self.connections.entry(connection).or_default().push(*id);
         if let Some(oldest) = oldest {
+            self.unbind_back(oldest, id);
             self.unbind(oldest, id);
         }
     }
@@ -234,6 +253,7 @@ impl State {
             if let Some(session) = self.sessions.get_mut(&id) {
                 session.connections.retain(|known| *known != connection);
             }
+            self.unbind_back(connection, &id);
         }
     }
 
@@ -263,6 +283,9 @@ impl State {
     pub(super) fn drop_session(&mut self, id: &SessionId) {
         if let Some(session) = self.sessions.remove(id) {
             self.cached_bytes -= session.cached_bytes();
+            if let Some(lost) = session.back.and_then(BackChannel::unsaid) {
+                self.say(session.client, lost);
+            }
             for connection in session.connections {
                 self.unbind(connection, id);
             }
@@ -334,7 +357,7 @@ impl State {
             slot: args.slot,
             highest_slot: count - 1,
             target_highest_slot: count - 1,
-            status_flags: 0,
+            status_flags: self.back_status(&args.session),
         };
         Ok(Sequenced::Execute(slot, ok))
     }

@@ -83,11 +83,20 @@ fn sequence(session: SessionId, slot: u32, sequence: u32, cache: bool) -> Sequen
     }
 }
 
+/// A connection over which callbacks can go.
+fn way(connection: u64) -> Way {
+    Way {
+        connection,
+        back: true,
+        minor: 1,
+    }
+}
+
 /// A client of 4.1 with a session, which has completed its reclaims.
 fn client(state: &mut State, now: Nanos, name: &[u8]) -> (u64, SessionId) {
     let exchanged = state.exchange_id(now, WHO, &exchange(name, 1, 0)).unwrap();
     let id = exchanged.client_id;
-    let made = state.create_session(now, WHO, id, &create(id, exchanged.sequence));
+    let made = state.create_session(now, WHO, way(id), &create(id, exchanged.sequence));
     state.reclaim_complete(now, id, false).unwrap();
     (id, made.unwrap().session)
 }
@@ -152,5 +161,6 @@ fn assert_empty(state: &State) {
     assert!(state.sessions.is_empty() && state.connections.is_empty());
     assert!(state.owners.is_empty() && state.entries.is_empty());
     assert!(state.held.is_empty() && state.files.is_empty());
+    assert!(state.later.is_empty());
     assert_eq!(state.cached_bytes, 0);
 }

@@ -4,12 +4,13 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use odafs_common::wire::record::RecordTooLong;
 use odafs_fabric::Peer;
-use odafs_nic::calls::{Caller, Errand, Job, Outcome, Transport};
+use odafs_nic::calls::{Back, Caller, Errand, Job, Outcome, Transport};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
@@ -38,8 +39,8 @@ pub struct Connection<'a> {
     /// This connection's turn at its thread.
     turn: Turn,
     replies: Replies,
-    finished: mpsc::UnboundedReceiver<Finished>,
-    sender: mpsc::UnboundedSender<Finished>,
+    outgoing: mpsc::UnboundedReceiver<Outgoing>,
+    sender: mpsc::UnboundedSender<Outgoing>,
     /// Calls on the pool.
     in_flight: usize,
     /// A call that the pool had no room for.
@@ -57,8 +58,27 @@ pub struct Connection<'a> {
     spin: Spin,
 }
 
-/// A call that the pool has finished with. No reply: it is not to be answered.
-struct Finished(Option<Vec<u8>>);
+/// A message for the peer that was not made while its call was read.
+enum Outgoing {
+    /// The pool has finished with a call. No reply: it is not to be answered.
+    Finished(Option<Vec<u8>>),
+    /// A call to the peer.
+    Call(Vec<u8>),
+}
+
+/// The way back to the peer of a connection.
+#[derive(Debug)]
+struct WayBack(mpsc::UnboundedSender<Outgoing>);
+
+impl Back for WayBack {
+    fn send(&self, message: Vec<u8>) -> bool {
+        self.0.send(Outgoing::Call(message)).is_ok()
+    }
+
+    fn is_open(&self) -> bool {
+        !self.0.is_closed()
+    }
+}
 
 /// Why a connection ended.
 #[derive(Debug)]
@@ -109,7 +129,7 @@ impl<'a> Connection<'a> {
         rustix::net::sockopt::set_tcp_keepidle(&stream, KEEPALIVE)?;
         rustix::net::sockopt::set_tcp_keepintvl(&stream, KEEPALIVE / 6)?;
         rustix::net::sockopt::set_tcp_keepcnt(&stream, 6)?;
-        let (sender, finished) = mpsc::unbounded_channel();
+        let (sender, outgoing) = mpsc::unbounded_channel();
         Ok(Self {
             shared,
             buffers,
@@ -121,13 +141,14 @@ impl<'a> Connection<'a> {
                 reply_bytes_max: shared.limits.record_bytes,
                 placement: None,
                 apart: None,
+                back: Some(Arc::new(WayBack(sender.clone()))),
             },
             records: Records::new(shared.limits.record_bytes),
             unread: Vec::new(),
             seen: 0,
             turn: Turn::new(Instant::now()),
             replies: Replies::default(),
-            finished,
+            outgoing,
             sender,
             in_flight: 0,
             refused: None,
@@ -165,7 +186,7 @@ impl<'a> Connection<'a> {
             return Self::let_others(cx);
         }
         loop {
-            let mut moved = self.collect_finished(cx);
+            let mut moved = self.collect_outgoing(cx);
             moved |= self.offer_refused();
             // What waits goes before more is made.
             moved |= self.send(cx)?;
@@ -210,15 +231,20 @@ impl<'a> Connection<'a> {
         self.closing && self.in_flight == 0 && self.refused.is_none() && self.replies.is_empty()
     }
 
-    /// Takes the replies that the pool has made.
-    fn collect_finished(&mut self, cx: &mut Context<'_>) -> bool {
+    /// Takes the replies that the pool has made, and the calls to the peer.
+    fn collect_outgoing(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         // The sender is ours: the channel does not close.
-        while let Poll::Ready(Some(Finished(reply))) = self.finished.poll_recv(cx) {
-            self.in_flight -= 1;
+        while let Poll::Ready(Some(outgoing)) = self.outgoing.poll_recv(cx) {
             moved = true;
-            if let Some(reply) = reply {
-                self.replies.push(reply, &self.buffers);
+            match outgoing {
+                Outgoing::Finished(reply) => {
+                    self.in_flight -= 1;
+                    if let Some(reply) = reply {
+                        self.replies.push(reply, &self.buffers);
+                    }
+                }
+                Outgoing::Call(message) => self.replies.push(message, &self.buffers),
             }
         }
         moved
@@ -435,13 +461,13 @@ impl<'a> Connection<'a> {
 /// Brings the reply of a call back to its connection, whatever becomes of the job.
 struct Answer {
     reply: Option<Vec<u8>>,
-    sender: mpsc::UnboundedSender<Finished>,
+    sender: mpsc::UnboundedSender<Outgoing>,
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
         // The connection may be gone.
-        let _ = self.sender.send(Finished(self.reply.take()));
+        let _ = self.sender.send(Outgoing::Finished(self.reply.take()));
     }
 }
 

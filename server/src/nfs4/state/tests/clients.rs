@@ -15,7 +15,7 @@ fn exchange_id_goes_by_name_verifier_and_user() {
     // What was not confirmed is replaced, by whomever.
     let second = ask(state, Principal(2), 1, 0).unwrap();
     assert_ne!(first.client_id, second.client_id);
-    let stale = state.create_session(at(1), WHO, 1, &create(first.client_id, 1));
+    let stale = state.create_session(at(1), WHO, way(1), &create(first.client_id, 1));
     assert_eq!(stale, Err(Status::StaleClientId));
 
     let (id, session) = client(state, at(1), b"one");
@@ -31,7 +31,7 @@ fn exchange_id_goes_by_name_verifier_and_user() {
     // A client that has started anew has what it had until it is confirmed.
     let anew = ask(state, WHO, 2, 0).unwrap();
     assert_eq!(state.counts(), [2, 1, 1, 0]);
-    let made = state.create_session(at(1), WHO, 1, &create(anew.client_id, anew.sequence));
+    let made = state.create_session(at(1), WHO, way(1), &create(anew.client_id, anew.sequence));
     made.unwrap();
     assert_eq!(state.counts(), [1, 1, 0, 0]);
     let gone = state.sequence(at(1), 1, &sequence(session, 0, 1, false), 100, 1);
@@ -146,7 +146,7 @@ fn reclaims_are_for_those_that_were_there_and_others_wait() {
     let exchanged = state.exchange_id(at(1), WHO, &exchange(b"one", 1, 0));
     let one = exchanged.unwrap().client_id;
     state
-        .create_session(at(1), WHO, 1, &create(one, 1))
+        .create_session(at(1), WHO, way(1), &create(one, 1))
         .unwrap();
     let sender = Sender::Client(one);
     state

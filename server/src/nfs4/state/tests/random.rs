@@ -120,7 +120,7 @@ impl World {
             Step::Create(index, sequence, slots) => {
                 let mut args = create(id(index), sequence);
                 args.fore.max_requests = slots;
-                if let Ok(made) = state.create_session(now, who(false), 1, &args) {
+                if let Ok(made) = state.create_session(now, who(false), way(1), &args) {
                     self.sessions.push(made.session);
                 }
             }

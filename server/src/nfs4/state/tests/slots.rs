@@ -8,7 +8,7 @@ fn create_session_is_answered_again_and_only_what_succeeds_is_counted() {
     let exchanged = state.exchange_id(at(1), WHO, &exchange(b"one", 1, 0));
     let id = exchanged.unwrap().client_id;
     let ask = |state: &mut State, who, args: &CreateSessionArgs<'_>| {
-        state.create_session(at(1), who, 1, args)
+        state.create_session(at(1), who, way(1), args)
     };
     assert_eq!(ask(state, WHO, &create(id, 0)), Err(Status::SeqMisordered));
     assert_eq!(
@@ -44,7 +44,7 @@ fn what_slots_keep_is_bounded_for_all_together() {
             let mut args = create(id, sequence);
             args.fore.max_requests = 1000;
             args.fore.max_response_cached = 1 << 20;
-            match state.create_session(at(1), WHO, 1, &args) {
+            match state.create_session(at(1), WHO, way(1), &args) {
                 Ok(made) => {
                     assert!(made.fore.max_requests <= limits().slots);
                     assert!(made.fore.max_response_cached <= limits().cached_bytes);
@@ -139,7 +139,9 @@ fn sessions_are_destroyed_by_their_own_connections() {
             channel: WantedChannel::ForeOrBoth,
             rdma: false,
         };
-        state.bind_connection(at(1), connection, &args).unwrap();
+        state
+            .bind_connection(at(1), way(connection), &args)
+            .unwrap();
     }
     assert!(state.connections.len() <= 64, "bounded");
     assert_eq!(destroy(state, id), Err(Status::ConnNotBoundToSession));

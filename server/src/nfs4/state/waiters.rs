@@ -1,0 +1,112 @@
+//! Owners that wait for locks: those that were denied one are told once nothing is in the way (CB_NOTIFY_LOCK; RFC 8881,
+//! section 20.11). That is a hint: the lock is whoever's asks first, and clients ask from time to time anyway.
+
+use super::State;
+use super::back::Callback;
+use super::owners::Role;
+use super::ranges::Span;
+use crate::vfs::ObjectId;
+
+/// The most locks for which a client waits here.
+const WAITERS_MAX: usize = 256;
+
+/// An owner that was denied a lock.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    pub client: u32,
+    owner: Vec<u8>,
+    span: Span,
+    write: bool,
+}
+
+impl State {
+    /// The owner was denied the lock, and wants it as soon as it is free.
+    pub(super) fn wait_for(
+        &mut self,
+        client: u32,
+        owner: u64,
+        file: ObjectId,
+        span: Span,
+        write: bool,
+    ) {
+        if !self.hears(client) {
+            return;
+        }
+        self.wait_no_more(client, owner, file);
+        let Some(owner) = self.owners.get(&owner) else {
+            return;
+        };
+        let Some(known) = self.clients.get_mut(&client) else {
+            return;
+        };
+        if known.waits.len() >= WAITERS_MAX {
+            return;
+        }
+        if let Some(state) = self.files.get_mut(&file) {
+            known.waits.push(file);
+            state.waiters.push(Waiter {
+                client,
+                owner: owner.name.clone(),
+                span,
+                write,
+            });
+        }
+    }
+
+    /// The owner waits for no lock of the file, since it asks again.
+    pub(super) fn wait_no_more(&mut self, client: u32, owner: u64, file: ObjectId) {
+        let (Some(state), Some(owner)) = (self.files.get_mut(&file), self.owners.get(&owner))
+        else {
+            return;
+        };
+        let before = state.waiters.len();
+        let same = |waiter: &Waiter| waiter.client == client && waiter.owner == owner.name;
+        state.waiters.retain(|waiter| !same(waiter));
+        if state.waiters.len() < before {
+            self.forget_wait(client, file);
+        }
+    }
+
+    /// Locks of the file were given back: tells those who wait and have nothing in their way.
+    pub(super) fn wake(&mut self, file: ObjectId) {
+        let Some(state) = self.files.get(&file) else {
+            return;
+        };
+        let is_free = |waiter: &Waiter| {
+            let owner = self.find_owner(waiter.client, Role::Lock, &waiter.owner);
+            let held = state.ranges.conflict(waiter.span, waiter.write, owner);
+            held.is_none()
+        };
+        let mut free = Vec::from_iter(state.waiters.iter().map(is_free)).into_iter();
+        let Some(state) = self.files.get_mut(&file) else {
+            return;
+        };
+        let woken = state.waiters.extract_if(.., |_| free.next() == Some(true));
+        let woken: Vec<Waiter> = woken.collect();
+        for waiter in woken {
+            self.forget_wait(waiter.client, file);
+            let owner = waiter.owner;
+            self.say(waiter.client, Callback::NotifyLock { file, owner });
+        }
+    }
+
+    /// The client waits for nothing any more.
+    pub(super) fn wait_for_nothing(&mut self, client: u32) {
+        let Some(known) = self.clients.get_mut(&client) else {
+            return;
+        };
+        for file in std::mem::take(&mut known.waits) {
+            if let Some(state) = self.files.get_mut(&file) {
+                state.waiters.retain(|waiter| waiter.client != client);
+            }
+        }
+    }
+
+    fn forget_wait(&mut self, client: u32, file: ObjectId) {
+        if let Some(known) = self.clients.get_mut(&client)
+            && let Some(at) = known.waits.iter().position(|wait| *wait == file)
+        {
+            known.waits.swap_remove(at);
+        }
+    }
+}

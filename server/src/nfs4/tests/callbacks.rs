@@ -1,0 +1,356 @@
+//! What clients are told over their connections.
+
+use odafs_common::wire::rpc;
+use odafs_fabric::sync::Mutex;
+use odafs_nic::calls::Back;
+
+use super::*;
+
+/// The other end of a connection: the messages that came, and whether it is there.
+#[derive(Debug, Default)]
+struct Mailbox(Mutex<(Vec<Vec<u8>>, bool)>);
+
+impl Mailbox {
+    /// The next message, which must be the only one.
+    fn only(&self) -> Vec<u8> {
+        let (messages, _) = &mut *self.0.lock();
+        assert_eq!(messages.len(), 1, "{messages:?}");
+        messages.remove(0)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.lock().0.is_empty()
+    }
+
+    fn close(&self) {
+        self.0.lock().1 = true;
+    }
+}
+
+impl Back for Mailbox {
+    fn send(&self, message: Vec<u8>) -> bool {
+        let (messages, closed) = &mut *self.0.lock();
+        if !*closed {
+            messages.push(message);
+        }
+        !*closed
+    }
+
+    fn is_open(&self) -> bool {
+        !self.0.lock().1
+    }
+}
+
+fn listening(connection: u64) -> (Caller, Arc<Mailbox>) {
+    let mailbox = Arc::new(Mailbox::default());
+    let caller = Caller {
+        back: Some(mailbox.clone()),
+        ..caller(connection)
+    };
+    (caller, mailbox)
+}
+
+/// A client that is called back.
+fn hearing<'r>(room: &'r Room, name: &[u8], connection: u64) -> (Client<'r>, Arc<Mailbox>) {
+    let (caller, mailbox) = listening(connection);
+    let flag = create_session_flag::BACK_CHANNEL;
+    (Client::over(room, name, caller, flag), mailbox)
+}
+
+/// A callback that came: its xid, its number in the session, and whom it tells of which file.
+#[derive(Debug, PartialEq)]
+struct Notice {
+    xid: u32,
+    sequence: u32,
+    file: Vec<u8>,
+    owner: Vec<u8>,
+}
+
+fn notice(client: &Client<'_>, message: &[u8]) -> Notice {
+    let (header, mut r) = rpc::parse_call(message).expect("a call");
+    assert_eq!((header.program, header.version), (0x4000_0000, 1));
+    assert_eq!(header.procedure, Procedure::Compound.code());
+    let compound: CallbackHeader<'_> = odafs_common::wire::xdr::Decode::decode(&mut r).unwrap();
+    assert_eq!((compound.minor_version, compound.operations), (1, 2));
+    let mut next = || odafs_common::wire::xdr::Decode::decode(&mut r).expect("an operation");
+    let (CallbackOperation::Sequence(sequence), CallbackOperation::NotifyLock(notify)) =
+        (next(), next())
+    else {
+        panic!("{message:?}");
+    };
+    assert_eq!(sequence.session, client.session);
+    assert_eq!(notify.owner.client_id, client.id);
+    Notice {
+        xid: header.xid,
+        sequence: sequence.sequence,
+        file: notify.file.0.to_vec(),
+        owner: notify.owner.owner.0.to_vec(),
+    }
+}
+
+/// Answers a callback with these statuses.
+fn answer(client: &Client<'_>, notice: &Notice, sequence: Status, then: Status) {
+    let mut bytes = Vec::new();
+    let mut w = Writer::new(&mut bytes);
+    rpc::reply_success(&mut w, notice.xid);
+    let status = if sequence == Status::Ok {
+        then
+    } else {
+        sequence
+    };
+    let taken = CallbackSequenceOk {
+        session: client.session,
+        sequence: notice.sequence,
+        slot: 0,
+        highest_slot: 0,
+        target_highest_slot: 0,
+    };
+    use odafs_common::wire::xdr::Encode as _;
+    status.encode(&mut w);
+    w.opaque(b"");
+    if sequence == Status::Ok {
+        w.u32(2);
+        CallbackResult::Sequence(Ok(taken)).encode(&mut w);
+        let result = match then {
+            Status::Ok => Ok(()),
+            refused => Err(refused),
+        };
+        CallbackResult::NotifyLock(result).encode(&mut w);
+    } else {
+        w.u32(1);
+        CallbackResult::Sequence(Err(sequence)).encode(&mut w);
+    }
+    client.room.nfs.answered(client.caller.connection, &bytes);
+}
+
+fn lock<'a>(
+    client: &Client<'_>,
+    kind: LockType,
+    offset: u64,
+    open: StateId,
+    by: &'a [u8],
+) -> Operation<'a> {
+    Operation::Lock(LockArgs {
+        kind,
+        reclaim: false,
+        offset,
+        length: 10,
+        locker: Locker::New(OpenToLockOwner {
+            open_sequence: 0,
+            open,
+            lock_sequence: 0,
+            owner: StateOwner {
+                client_id: client.id,
+                owner: Opaque(by),
+            },
+        }),
+    })
+}
+
+fn unlock(lock: StateId) -> Operation<'static> {
+    Operation::Unlock(UnlockArgs {
+        kind: LockType::Write,
+        sequence: 0,
+        lock,
+        offset: 0,
+        length: u64::MAX,
+    })
+}
+
+/// A file that one client has locked and for which two owners of another wait.
+struct Waiting<'r> {
+    holder: Client<'r>,
+    held: StateId,
+    waiter: Client<'r>,
+    mailbox: Arc<Mailbox>,
+    handle: Vec<u8>,
+    open: StateId,
+}
+
+impl<'r> Waiting<'r> {
+    fn new(room: &'r Room) -> Self {
+        room.file(b"file", b"data");
+        let holder = Client::new(room, b"holder", 1);
+        let (waiter, mailbox) = hearing(room, b"waiter", 2);
+        let share = (share_access::BOTH, 0);
+        let (open, handle) = holder.opened(b"me", b"file", share, None);
+        let put = Operation::PutFileHandle(FileHandle(&handle));
+        let take = lock(&holder, LockType::Write, 0, open, b"o");
+        let reply = holder.does(&[put, take]);
+        let OperationResult::Lock(Ok(held)) = reply.last() else {
+            panic!("{:?}", reply.last());
+        };
+        let (open, _) = waiter.opened(b"me", b"file", share, None);
+        let waiting = Self {
+            holder,
+            held,
+            waiter,
+            mailbox,
+            handle,
+            open,
+        };
+        for by in [b"first", b"other"] {
+            assert_eq!(waiting.asks(LockType::WriteWait, by), Status::Denied);
+        }
+        waiting
+    }
+
+    fn put(&self) -> Operation<'_> {
+        Operation::PutFileHandle(FileHandle(&self.handle))
+    }
+
+    fn asks(&self, kind: LockType, by: &[u8]) -> Status {
+        let ask = lock(&self.waiter, kind, 5, self.open, by);
+        self.waiter.does(&[self.put(), ask]).status()
+    }
+
+    fn unlock(&self) {
+        let reply = self.holder.does(&[self.put(), unlock(self.held)]);
+        assert_eq!(reply.status(), Status::Ok);
+    }
+
+    /// The notice that came, which must be the only one.
+    fn notice(&self) -> Notice {
+        notice(&self.waiter, &self.mailbox.only())
+    }
+
+    /// What SEQUENCE says of the waiter.
+    fn flags(&self) -> u32 {
+        let reply = self.waiter.does(&[]);
+        let OperationResult::Sequence(Ok(ok)) = reply.last() else {
+            panic!("{:?}", reply.last());
+        };
+        ok.status_flags
+    }
+}
+
+#[test]
+fn who_was_denied_a_lock_is_told_when_it_is_free() {
+    let room = Room::new();
+    let waiting = Waiting::new(&room);
+    assert!(waiting.mailbox.is_empty());
+    waiting.unlock();
+    let first = waiting.notice();
+    assert_eq!(first.file, waiting.handle);
+    assert_eq!((first.sequence, &first.owner[..]), (1, &b"first"[..]));
+    // One after the other.
+    answer(&waiting.waiter, &first, Status::Ok, Status::Ok);
+    let second = waiting.notice();
+    assert_eq!((second.sequence, &second.owner[..]), (2, &b"other"[..]));
+    answer(&waiting.waiter, &second, Status::Ok, Status::BadHandle);
+    assert!(waiting.mailbox.is_empty());
+    assert_eq!(waiting.flags(), 0);
+    assert_eq!(waiting.asks(LockType::WriteWait, b"first"), Status::Ok);
+}
+
+#[test]
+fn only_who_waits_is_told_and_only_what_is_free() {
+    let room = Room::new();
+    let waiting = Waiting::new(&room);
+    // A part of what the second one wants stays locked.
+    let rest = Operation::Unlock(UnlockArgs {
+        kind: LockType::Write,
+        sequence: 0,
+        lock: waiting.held,
+        offset: 0,
+        length: 6,
+    });
+    let reply = waiting.holder.does(&[waiting.put(), rest]);
+    let OperationResult::Unlock(Ok(held)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    assert!(waiting.mailbox.is_empty());
+    // This one asks again, and does not wait this time.
+    assert_eq!(waiting.asks(LockType::Write, b"first"), Status::Denied);
+    let reply = waiting.holder.does(&[waiting.put(), unlock(held)]);
+    assert_eq!(reply.status(), Status::Ok);
+    let told = waiting.notice();
+    assert_eq!(&told.owner[..], b"other");
+    answer(&waiting.waiter, &told, Status::Ok, Status::Ok);
+    assert!(waiting.mailbox.is_empty());
+}
+
+#[test]
+fn what_a_lost_connection_may_have_kept_goes_over_the_next_one() {
+    let room = Room::new();
+    let mut waiting = Waiting::new(&room);
+    waiting.unlock();
+    let first = waiting.notice();
+    waiting.mailbox.close();
+    room.nfs.closed(2);
+    let down = sequence_status::CALLBACK_PATH_DOWN | sequence_status::CALLBACK_PATH_DOWN_SESSION;
+    assert_eq!(waiting.flags(), down);
+    (waiting.waiter.caller, waiting.mailbox) = listening(3);
+    let bind = Operation::BindConnection(BindConnectionArgs {
+        session: waiting.waiter.session,
+        channel: WantedChannel::BackOrBoth,
+        rdma: false,
+    });
+    let reply = waiting.waiter.call(1, &[bind]);
+    let OperationResult::BindConnection(Ok(bound)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    assert_eq!(bound.channel, GrantedChannel::Both);
+    let again = waiting.notice();
+    assert_eq!((again.sequence, &again.owner), (1, &first.owner));
+    assert_ne!(again.xid, first.xid);
+    assert_eq!(waiting.flags(), 0);
+    // An answer to what was lost is none to this.
+    answer(&waiting.waiter, &first, Status::Ok, Status::Ok);
+    assert!(waiting.mailbox.is_empty());
+    answer(
+        &waiting.waiter,
+        &again,
+        Status::RetryUncachedRep,
+        Status::Ok,
+    );
+    assert_eq!(waiting.notice().sequence, 2);
+}
+
+#[test]
+fn who_refuses_callbacks_is_told_so_and_who_asks_for_time_has_it() {
+    let room = Room::new();
+    let waiting = Waiting::new(&room);
+    waiting.unlock();
+    let first = waiting.notice();
+    answer(&waiting.waiter, &first, Status::Delay, Status::Ok);
+    assert!(waiting.mailbox.is_empty());
+    room.nfs.tick(odafs_fabric::clock::now());
+    let again = waiting.notice();
+    assert_eq!((again.sequence, &again.file), (1, &first.file));
+    answer(&waiting.waiter, &again, Status::BadSession, Status::Ok);
+    assert!(waiting.mailbox.is_empty());
+    assert_ne!(waiting.flags(), 0);
+}
+
+#[test]
+fn who_is_not_called_back_is_told_nothing() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    let (caller, mailbox) = listening(1);
+    let client = Client::over(&room, b"quiet", caller, 0);
+    let share = (share_access::BOTH, 0);
+    let (open, handle) = client.opened(b"me", b"file", share, None);
+    let put = || Operation::PutFileHandle(FileHandle(&handle));
+    let reply = client.does(&[put(), lock(&client, LockType::Write, 0, open, b"o")]);
+    let OperationResult::Lock(Ok(held)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    let other = lock(&client, LockType::WriteWait, 0, open, b"p");
+    assert_eq!(client.does(&[put(), other]).status(), Status::Denied);
+    assert_eq!(client.does(&[put(), unlock(held)]).status(), Status::Ok);
+    assert!(mailbox.is_empty());
+}
+
+#[test]
+fn a_reply_that_nobody_asked_for_is_passed_over() {
+    let room = Room::new();
+    let waiting = Waiting::new(&room);
+    waiting.unlock();
+    let told = waiting.notice();
+    let other = Notice { xid: 77, ..told };
+    answer(&waiting.waiter, &other, Status::Ok, Status::Ok);
+    room.nfs.answered(2, &[0; 3]);
+    room.nfs.answered(9, &77u32.to_be_bytes());
+    assert!(waiting.mailbox.is_empty());
+}
