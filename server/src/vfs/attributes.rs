@@ -71,6 +71,7 @@ pub fn allocate(
     offset: u64,
     length: u64,
 ) -> Result<(), StoreError> {
+    let _changing = export.promises().ask(object)?;
     export.store().allocate(who, object, offset, length)?;
     // The store alone knows whether it is longer: what is cached learns it as what others do.
     let attributes = export.store().getattr(object)?;

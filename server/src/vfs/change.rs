@@ -132,6 +132,7 @@ fn look(
         }
         Err(error) if error.status == Status::Stale => {
             bury(export, file, &mut standing, Reason::Outside);
+            export.promises().broken(file.object());
             drop(standing);
             export.forget(file);
             Err(error.status)
@@ -159,6 +160,7 @@ pub(crate) fn absorb(export: &Export, file: &Arc<File>, now: &Attributes) {
 
 /// Nothing is kept of the file, and these are its attributes. The caller has closed the gate.
 fn start_anew(export: &Export, file: &Arc<File>, now: &Attributes) {
+    export.promises().broken(file.object());
     drop_pages(export, file, 0, Reason::Outside);
     revoke_counter(export, file);
     file.counter().bump();

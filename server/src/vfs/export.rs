@@ -25,6 +25,7 @@ use crate::vfs::fill::Buffers;
 use crate::vfs::handle::{HandleBytes, HandleMaker};
 use crate::vfs::handles::{Handles, Known};
 use crate::vfs::metrics::Metrics;
+use crate::vfs::promises::Promises;
 use crate::vfs::read::{Effort, ReadFailed};
 use crate::vfs::sessions::Sessions;
 
@@ -93,6 +94,7 @@ pub struct Export {
     buffers: Buffers,
     verifier: AtomicU64,
     pulse: Pulse,
+    promises: Promises,
 }
 
 /// A part of the live files.
@@ -160,6 +162,7 @@ impl Export {
             buffers: Buffers::default(),
             verifier: AtomicU64::new(entropy::word()),
             pulse: Pulse::new(clock::now()),
+            promises: Promises::default(),
         }
     }
 
@@ -206,6 +209,11 @@ impl Export {
     /// Regular files that are kept in mind.
     pub fn live_count(&self) -> usize {
         self.live.load(Ordering::Relaxed)
+    }
+
+    /// What was promised of its files.
+    pub fn promises(&self) -> &Promises {
+        &self.promises
     }
 
     pub(crate) fn cache(&self) -> &Cache {

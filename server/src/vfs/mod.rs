@@ -18,6 +18,7 @@ mod keys;
 pub mod metrics;
 pub mod namespace;
 mod pageout;
+pub mod promises;
 pub mod read;
 pub(crate) mod references;
 mod reports;

@@ -41,6 +41,8 @@ pub fn remove(
     directory: ObjectId,
     name: &[u8],
 ) -> Result<(), StoreError> {
+    let names = [Some((directory, name)), None];
+    let _naming = export.promises().ask_named(export, who, names)?;
     let unlinked = export.store().remove(who, directory, name)?;
     unlink(export, unlinked);
     Ok(())
@@ -53,6 +55,7 @@ pub fn rename(
     from: (ObjectId, &[u8]),
     to: (ObjectId, &[u8]),
 ) -> Result<(), StoreError> {
+    let _naming = (export.promises()).ask_named(export, who, [Some(from), Some(to)])?;
     let replaced = export.store().rename(who, from, to)?;
     if let Some(unlinked) = replaced {
         unlink(export, unlinked);
@@ -72,6 +75,7 @@ pub fn link(
     directory: ObjectId,
     name: &[u8],
 ) -> Result<Attributes, StoreError> {
+    let _changing = export.promises().ask(object)?;
     let attributes = export.store().link(who, object, directory, name)?;
     change::record_links(export, object);
     Ok(attributes)
