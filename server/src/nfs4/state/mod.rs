@@ -4,11 +4,13 @@
 
 mod back;
 mod clients;
+mod delegations;
 mod locks;
 mod opens;
 mod owners;
 mod ranges;
 mod sessions;
+mod stateids;
 #[cfg(test)]
 mod tests;
 mod waiters;
@@ -23,6 +25,8 @@ use crate::vfs::ObjectId;
 
 pub use back::{Callback, Called, Send};
 use clients::{Client, Named};
+pub use delegations::DelegationCounts;
+use delegations::Delegations;
 use opens::{Entry, FileState, Key};
 use owners::Owner;
 use sessions::Session;
@@ -43,6 +47,10 @@ pub struct Limits {
     pub states: usize,
     /// Stateids of all clients.
     pub all_states: usize,
+    /// Delegations of a client.
+    pub delegations: usize,
+    /// Delegations of all clients.
+    pub all_delegations: usize,
     /// Bytes that the slots of all sessions may keep.
     pub all_cached_bytes: usize,
     /// Slots of a session, at most.
@@ -105,6 +113,17 @@ pub struct Slot {
     pub reply_bytes: u32,
     /// The longest reply that is kept, bytes.
     pub cached_bytes: u32,
+}
+
+/// A compound, whose reply a callback may overtake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Its session.
+    pub session: SessionId,
+    /// Its slot.
+    pub slot: u32,
+    /// Its number in the slot.
+    pub sequence: u32,
 }
 
 /// What SEQUENCE came to.
@@ -241,6 +260,7 @@ pub struct State {
     /// The state that an owner has of a file.
     held: HashMap<(u64, ObjectId), Key>,
     files: HashMap<ObjectId, FileState>,
+    delegations: Delegations,
     /// What [`State::take_records`] has not told yet.
     records: Vec<Record>,
     last_client: u32,
@@ -276,6 +296,7 @@ impl State {
             entries: HashMap::new(),
             held: HashMap::new(),
             files: HashMap::new(),
+            delegations: Delegations::default(),
             records: Vec::new(),
             last_client: 0,
             last_serial: 0,
@@ -307,6 +328,7 @@ impl State {
     pub fn tick(&mut self, now: Nanos) {
         self.end_grace(now);
         self.tick_callbacks(now);
+        self.tick_delegations(now);
         let over: Vec<u32> = self
             .clients
             .iter()
