@@ -272,6 +272,14 @@ delegated() {
     echo two >"$theirs/$file"
     same "$(<"$file")" two
     [ "$(calls DELEGRETURN)" -gt "$returns" ] || die "nothing was returned"
+    # What is written under a delegation, and is not on the server yet, another mount reads.
+    exec 7<>"$file-alone"
+    returns=$(calls DELEGRETURN)
+    echo early >&7
+    same "$(<"$theirs/$file-alone")" early
+    [ "$(calls DELEGRETURN)" -gt "$returns" ] || die "nothing was returned"
+    exec 7>&-
+    rm "$file-alone"
 }
 if [ -n "$delegates" ]; then
     step a delegation that another client takes back

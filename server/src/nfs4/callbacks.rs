@@ -140,7 +140,9 @@ fn message(xid: u32, send: &Send, export: &Export) -> Vec<u8> {
         }
         Callback::RecallAny { keep } => call.push(&CallbackOperation::RecallAny(RecallAnyArgs {
             keep: *keep,
-            types: Bitmap::EMPTY.with(recall_any::READ_DELEGATIONS),
+            types: Bitmap::EMPTY
+                .with(recall_any::READ_DELEGATIONS)
+                .with(recall_any::WRITE_DELEGATIONS),
         })),
     }
     .finish();

@@ -7,7 +7,7 @@
 //! clients hold (client ids, sessions, opens, locks) is kept by [`state`], a core without IO.
 //!
 //! Clients of 4.1 and later are called back over the connections that they bind (`callbacks.rs`), over TCP alone. These get
-//! delegations for reading, which every change of a file asks back first (`recalls.rs`).
+//! delegations, which every change of a file asks back first (`recalls.rs`).
 
 mod access;
 mod attributes;

@@ -68,6 +68,7 @@ pub(super) fn open<'a>(c: &mut Compound<'_>, arguments: &OpenArgs<'_>) -> Done<O
         access,
         deny: arguments.share_deny,
         reclaim,
+        delegated: matches!(claimed, Claimed::Has),
     };
     let mut machine = c.server.state.lock();
     let opened = machine.open(c.now, c.sender, &arguments.owner, &wanted)?;

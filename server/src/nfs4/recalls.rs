@@ -1,19 +1,20 @@
 //! Delegations between [`super::state`], which knows who has them, and `vfs`, where every change asks for them back.
 
 use odafs_common::wire::nfs4::{
-    Ace, Delegation, DelegationType, ReadDelegation, StateId, Status, WhyNone, ace_type,
-    share_access,
+    Ace, Delegation, DelegationType, ReadDelegation, SpaceLimit, StateId, Status, WhyNone,
+    WriteDelegation, ace_type, share_access,
 };
 use odafs_fabric::clock;
 use odafs_fabric::sync::{Arc, Mutex, MutexGuard};
 
 use super::callbacks::Callbacks;
 use super::compound::{Compound, Done};
-use super::state::{DelegationCounts, Sender, State, Wanted};
-use crate::vfs::ObjectId;
+use super::state::{Delegated, DelegationCounts, Sender, State, Wanted};
 use crate::vfs::export::Export;
+use crate::vfs::file::File;
 use crate::vfs::metrics::{describe, gauge};
 use crate::vfs::promises::{Holders, Party};
+use crate::vfs::{ObjectId, change};
 
 /// What it takes to say something to clients, at any time.
 pub(super) struct Messenger {
@@ -93,13 +94,15 @@ pub(super) fn delegation<'a>(
 ) -> Delegation<'a> {
     let why = match (claimed, wish) {
         _ if c.minor == 0 => return Delegation::None,
-        (Claimed::Before(DelegationType::Read), _) => delegate(c, wanted),
+        (Claimed::Before(DelegationType::Read), _) => delegate(c, wanted, Delegated::Read),
+        (Claimed::Before(DelegationType::Write), _) => delegate(c, wanted, Delegated::Write),
         (Claimed::Before(_), _) => return Delegation::None,
         (_, share_access::WANT_NONE) => Err(WhyNone::NotWanted),
         (_, share_access::WANT_CANCEL) => Err(WhyNone::Cancelled),
-        (_, share_access::WANT_WRITE) => Err(WhyNone::WriteNotSupportedType),
         (Claimed::Has, _) => Err(WhyNone::Resource(false)),
-        (Claimed::Nothing, _) => delegate(c, wanted),
+        (Claimed::Nothing, _) => {
+            kind(wanted.access, wish).and_then(|kind| delegate(c, wanted, kind))
+        }
     };
     match why {
         Ok(delegation) => delegation,
@@ -108,22 +111,85 @@ pub(super) fn delegation<'a>(
     }
 }
 
-fn delegate<'a>(c: &Compound<'_>, wanted: &Wanted) -> Result<Delegation<'a>, WhyNone> {
+/// What pays for who opens a file so. Who writes without reading would have to read parts of pages under a delegation, and who
+/// reads alone has no use for one to write.
+fn kind(access: u32, wish: u32) -> Result<Delegated, WhyNone> {
+    match (access, wish) {
+        (share_access::READ, share_access::WANT_WRITE) => Err(WhyNone::WriteNotSupportedType),
+        (share_access::READ, _) => Ok(Delegated::Read),
+        (share_access::BOTH, wish) if wish != share_access::WANT_READ => Ok(Delegated::Write),
+        _ => Err(WhyNone::Resource(false)),
+    }
+}
+
+fn delegate<'a>(
+    c: &Compound<'_>,
+    wanted: &Wanted,
+    kind: Delegated,
+) -> Result<Delegation<'a>, WhyNone> {
     let full = WhyNone::Resource(false);
     // What others do to it is to be noticed.
     let file = c.export.file(wanted.file).map_err(|_| full)?;
     let mut machine = c.server.state.lock();
-    let client = machine.may_delegate(c.now, c.sender, wanted)?;
-    if !c.export.promises().make(&file) {
+    let client = machine.may_delegate(c.now, c.sender, wanted, kind)?;
+    match kind {
+        Delegated::Read if !c.export.promises().make(&file) => {
+            return Err(WhyNone::Contention(false));
+        }
+        Delegated::Read => {}
+        Delegated::Write => {
+            drop(machine);
+            machine = leave(c, &file, wanted)?;
+        }
+    }
+    let given = machine.delegate(c.now, client, (wanted.file, kind), c.origin);
+    let (state, recall) = given.ok_or(full)?;
+    let permissions = asks_for_access();
+    Ok(match kind {
+        Delegated::Read => Delegation::Read(ReadDelegation {
+            state,
+            recall,
+            permissions,
+        }),
+        Delegated::Write => Delegation::Write(WriteDelegation {
+            state,
+            recall,
+            // No space is set aside: whoever closes a file shall hear that there is none.
+            space_limit: SpaceLimit::Size(0),
+            permissions,
+        }),
+    })
+}
+
+/// Leaves a file to the caller alone. References to it are taken back without the lock, so the file may have been opened by
+/// others meanwhile.
+fn leave<'c>(
+    c: &Compound<'c>,
+    file: &Arc<File>,
+    wanted: &Wanted,
+) -> Result<MutexGuard<'c, State>, WhyNone> {
+    let Sender::Client(id) = c.sender else {
+        return Err(WhyNone::NotWanted);
+    };
+    let promises = c.export.promises();
+    if !promises.leave_to(file, id) {
         return Err(WhyNone::Contention(false));
     }
-    let given = machine.delegate(c.now, client, wanted.file, c.origin);
-    let (state, recall) = given.ok_or(full)?;
-    Ok(Delegation::Read(ReadDelegation {
-        state,
-        recall,
-        permissions: asks_for_access(),
-    }))
+    change::hide(c.export, file);
+    let machine = c.server.state.lock();
+    let may = machine.may_delegate(c.now, c.sender, wanted, Delegated::Write);
+    // Somebody who looked at the file may have ended it.
+    let still = promises.alone_for(wanted.file) == Some(id);
+    match may {
+        Ok(_) if still => Ok(machine),
+        Ok(_) => Err(WhyNone::Contention(false)),
+        Err(why) => {
+            if still && !machine.is_delegated(wanted.file) {
+                promises.end(wanted.file);
+            }
+            Err(why)
+        }
+    }
 }
 
 /// Nobody may open the file without asking for access first.

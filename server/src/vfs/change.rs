@@ -382,6 +382,13 @@ pub fn observe(export: &Export, timeout: Duration) {
     }
 }
 
+/// The file is left to one client alone ([`crate::vfs::promises`]): references to it are worth nothing from now on.
+pub fn hide(export: &Export, file: &Arc<File>) {
+    let _closed = file.close();
+    revoke_pages(export, file, Reason::Rights);
+    file.counter().bump();
+}
+
 /// Changes of the file are reported no more, so an unchanged counter says nothing.
 fn end_watch(export: &Export, file: &Arc<File>) {
     let _closed = file.close();

@@ -283,8 +283,15 @@ impl Export {
         self.naming.open(handle)
     }
 
-    /// The live file of a handle: like [`Self::resolve`], and INVAL or ISDIR for what is no regular file.
+    /// The live file of a handle: like [`Self::resolve`], and INVAL or ISDIR for what is no regular file. Its attributes are
+    /// those that the caller may see.
     pub fn file_of_handle(&self, handle: &[u8], effort: Effort) -> Result<Arc<File>, ReadFailed> {
+        let file = self.file_as_named(handle, effort)?;
+        self.promises.look(file.object(), effort)?;
+        Ok(file)
+    }
+
+    fn file_as_named(&self, handle: &[u8], effort: Effort) -> Result<Arc<File>, ReadFailed> {
         if let Some(file) = self.handles.file(handle) {
             return Ok(file);
         }
@@ -465,9 +472,10 @@ impl Export {
     }
 
     /// Whether references to a file's pages may be issued: outside changes must be reported, or looked for in
-    /// time.
+    /// time, and nobody may change it unseen.
     pub(crate) fn hands_out(&self, file: &File) -> bool {
         self.nic.is_some()
+            && self.promises.alone_for(file.object()).is_none()
             && (file.is_watched() || file.unchecked_for(clock::now()) <= Nanos::from_secs(2))
     }
 

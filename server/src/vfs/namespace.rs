@@ -88,7 +88,11 @@ pub fn lookup(
     directory: ObjectId,
     name: &[u8],
 ) -> Result<(ObjectId, Attributes), StoreError> {
-    let (object, attributes) = export.store().lookup(who, directory, name)?;
+    let (object, mut attributes) = export.store().lookup(who, directory, name)?;
+    if export.promises().is_hidden(object) {
+        export.promises().ask_to_look(object)?;
+        attributes = export.store().getattr(object)?;
+    }
     change::seen(export, object, &attributes);
     Ok((object, attributes))
 }
@@ -102,6 +106,7 @@ pub fn lookup_at_hand(
 ) -> Option<Result<(ObjectId, Attributes), StoreError>> {
     let found = export.store().lookup_at_hand(who, directory, name)?;
     match &found {
+        Ok((object, _)) if export.promises().is_hidden(*object) => None,
         Ok((object, attributes)) if change::is_news(export, *object, attributes) => None,
         _ => Some(found),
     }
@@ -164,12 +169,13 @@ pub fn readdir(
     directory: ObjectId,
     range: ReaddirRange,
 ) -> Result<Listing, StoreError> {
-    let listing = export.store().readdir(who, directory, range)?;
-    for (object, attributes) in listing
-        .entries
-        .iter()
-        .filter_map(|entry| entry.object.as_ref())
-    {
+    let mut listing = export.store().readdir(who, directory, range)?;
+    let entries = listing.entries.iter_mut();
+    for (object, attributes) in entries.filter_map(|entry| entry.object.as_mut()) {
+        if export.promises().is_hidden(*object) {
+            export.promises().ask_to_look(*object)?;
+            *attributes = export.store().getattr(*object)?;
+        }
         change::seen(export, *object, attributes);
     }
     Ok(listing)

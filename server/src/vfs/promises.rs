@@ -1,6 +1,9 @@
 //! Promises that a file stays as it is until they are given back. A protocol makes them to its clients, and takes them back
 //! when a change asks for it: every change asks before it begins, whichever way it came.
 //!
+//! A file may also be left to one client alone, which then changes it where nobody sees that. So whoever looks at such a file
+//! asks too, and no references to it are handed out.
+//!
 //! A change says that it is under way and then looks for promises; who makes one notes it and then looks for changes under
 //! way. So at least one of them sees the other (both steps are sequentially consistent), and no promise is made beside a
 //! change. A change of names does not know at first which file it concerns, and counts for all files.
@@ -15,6 +18,7 @@ use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 use crate::store::{Credential, ObjectId, Status};
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
+use crate::vfs::read::{Effort, ReadFailed};
 
 /// How long changes wait for a promise to be given back, from the first that asks for it.
 const PATIENCE: Nanos = Nanos::from_secs(2);
@@ -64,6 +68,8 @@ pub struct Promises {
     shards: [Shard; Promises::SHARDS],
     /// Promised files.
     promised: AtomicU64,
+    /// Those of them that are left to one client alone.
+    alone: AtomicU64,
     /// Changes of names under way.
     naming: AtomicU64,
     waiting: AtomicUsize,
@@ -83,6 +89,8 @@ struct Shard {
 /// A promised file, which stays live: so that what others do to it is noticed.
 struct Kept {
     _file: Arc<File>,
+    /// The client to which it is left alone.
+    alone: Option<u64>,
     /// When its promises were first asked for.
     asked: Option<Nanos>,
 }
@@ -93,6 +101,7 @@ impl Default for Promises {
             holders: OnceLock::new(),
             shards: std::array::from_fn(|_| Shard::default()),
             promised: AtomicU64::new(0),
+            alone: AtomicU64::new(0),
             naming: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
         }
@@ -136,31 +145,48 @@ impl Promises {
 
     /// The file is promised from now on, until [`Promises::end`]. False: it, or perhaps it, is being changed.
     pub fn make(&self, file: &Arc<File>) -> bool {
+        self.note(file, None)
+    }
+
+    /// The file is left to this client alone from now on, until [`Promises::end`]. False: it, or perhaps it, is being
+    /// changed; or it is promised.
+    pub fn leave_to(&self, file: &Arc<File>, client: u64) -> bool {
+        self.note(file, Some(client))
+    }
+
+    fn note(&self, file: &Arc<File>, alone: Option<u64>) -> bool {
         let shard = self.shard(file.object());
         let mut kept = shard.kept.lock();
         shard.promised.fetch_add(1, Ordering::SeqCst);
         self.promised.fetch_add(1, Ordering::SeqCst);
         let changes =
             [&shard.changes, &self.naming].map(|under_way| under_way.load(Ordering::SeqCst));
-        let is_new = changes == [0; 2] && !kept.contains_key(&file.object());
-        if is_new {
+        let known = kept.get(&file.object());
+        let fits = known.is_none_or(|known| known.alone.is_none() && alone.is_none());
+        let free = changes == [0; 2] && fits;
+        if free && known.is_none() {
             let new = Kept {
                 _file: Arc::clone(file),
+                alone,
                 asked: None,
             };
             kept.insert(file.object(), new);
+            self.alone
+                .fetch_add(alone.is_some().into(), Ordering::SeqCst);
         } else {
             shard.promised.fetch_sub(1, Ordering::SeqCst);
             self.promised.fetch_sub(1, Ordering::SeqCst);
         }
-        changes == [0; 2]
+        free
     }
 
     /// Nobody has a promise of the object any more.
     pub fn end(&self, object: ObjectId) {
         let shard = self.shard(object);
         let ended = shard.kept.lock().remove(&object);
-        if ended.is_some() {
+        if let Some(ended) = ended {
+            self.alone
+                .fetch_sub(ended.alone.is_some().into(), Ordering::SeqCst);
             shard.promised.fetch_sub(1, Ordering::SeqCst);
             self.promised.fetch_sub(1, Ordering::SeqCst);
             shard.given_back.notify_all();
@@ -172,8 +198,45 @@ impl Promises {
     pub(crate) fn ask(&self, object: ObjectId) -> Result<Changing<'_>, Status> {
         let shard = self.shard(object);
         let changing = Changing::count(&shard.changes);
+        self.ask_back(shard, object)?;
+        Ok(changing)
+    }
+
+    /// Before the object is looked at or read: nobody else changes it unseen when this returns. [`Status::Jukebox`]: that takes
+    /// longer. May wait, with no lock of the file held.
+    pub(crate) fn ask_to_look(&self, object: ObjectId) -> Result<(), Status> {
+        match self.is_hidden(object) {
+            true => self.ask_back(self.shard(object), object),
+            false => Ok(()),
+        }
+    }
+
+    /// As [`Promises::ask_to_look`], with whatever effort is allowed.
+    pub(crate) fn look(&self, object: ObjectId, effort: Effort) -> Result<(), ReadFailed> {
+        match effort {
+            Effort::ResidentOnly if self.is_hidden(object) => Err(ReadFailed::NotResident),
+            Effort::ResidentOnly => Ok(()),
+            Effort::MayBlock => Ok(self.ask_to_look(object)?),
+        }
+    }
+
+    /// Whether somebody else than the caller may change the object unseen.
+    pub(crate) fn is_hidden(&self, object: ObjectId) -> bool {
+        self.alone_for(object)
+            .is_some_and(|client| PARTY.get() != Party::Returning(Some(client)))
+    }
+
+    /// The client to which the object is left alone, if it is to one.
+    pub fn alone_for(&self, object: ObjectId) -> Option<u64> {
+        if self.alone.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        self.shard(object).kept.lock().get(&object)?.alone
+    }
+
+    fn ask_back(&self, shard: &Shard, object: ObjectId) -> Result<(), Status> {
         let Some(holders) = self.holders_of(shard, object) else {
-            return Ok(changing);
+            return Ok(());
         };
         let party = PARTY.get();
         while !holders.give_back(object, party) {
@@ -181,7 +244,7 @@ impl Promises {
                 return Err(Status::Jukebox);
             }
         }
-        Ok(changing)
+        Ok(())
     }
 
     /// Who keeps promises of the object, if there are any.

@@ -58,6 +58,7 @@ fn is_empty(promises: &Promises) -> bool {
     };
     promises.shards.iter().all(idle)
         && promises.promised.load(Ordering::SeqCst) == 0
+        && promises.alone.load(Ordering::SeqCst) == 0
         && promises.naming.load(Ordering::SeqCst) == 0
         && promises.waiting.load(Ordering::SeqCst) == 0
 }
@@ -201,4 +202,25 @@ fn changes_from_outside_break_a_promise() {
     removed.expect("removed");
     world.observe();
     assert_eq!(keeper.broken.lock().pop(), Some(file.object()));
+}
+
+#[test]
+fn a_file_is_left_to_one_alone() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"data");
+    let promises = world.export.promises();
+    promise(&world, &keeper, &file);
+    assert!(!promises.leave_to(&file, 7));
+    end(&world, &keeper, &file);
+    assert!(promises.leave_to(&file, 7));
+    assert!(!promises.make(&file) && !promises.leave_to(&file, 8));
+    assert_eq!(promises.alone_for(file.object()), Some(7));
+    assert!(promises.is_hidden(file.object()));
+    let acting = changing_for(Party::Returning(Some(7)));
+    assert!(!promises.is_hidden(file.object()));
+    drop(acting);
+    end(&world, &keeper, &file);
+    assert!(!promises.is_hidden(file.object()));
+    assert!(is_empty(promises));
 }

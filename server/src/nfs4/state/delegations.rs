@@ -1,6 +1,6 @@
 //! Delegations (RFC 8881, sections 10.2, 10.4, 18.6 and 20.2): whoever has one of a file knows that nobody else changes it,
-//! and opens and reads it without asking, until the server recalls the delegation. They are for reading alone, and for
-//! clients that hear callbacks.
+//! and opens and reads it without asking, until the server recalls the delegation. With a write delegation it also writes, and
+//! nobody else has the file open. They are for clients that hear callbacks.
 //!
 //! ```text
 //!          grant              a change              DELEGRETURN
@@ -33,9 +33,19 @@ const ASKING: Nanos = Nanos::from_secs(10);
 #[derive(Debug)]
 struct Delegation {
     file: ObjectId,
+    kind: Delegated,
     standing: Standing,
     /// The compound whose reply brings it.
     origin: Option<Origin>,
+}
+
+/// What a delegation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delegated {
+    /// Reading.
+    Read,
+    /// Reading and writing.
+    Write,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,6 +164,7 @@ impl State {
         now: Nanos,
         sender: Sender,
         wanted: &Wanted,
+        kind: Delegated,
     ) -> Result<u32, WhyNone> {
         let table = &self.delegations;
         let Sender::Client(id) = sender else {
@@ -161,16 +172,22 @@ impl State {
         };
         let client = self.session_client(id);
         let client = client.map_err(|_| WhyNone::Resource(false))?;
-        if wanted.access != share_access::READ {
-            return Err(WhyNone::WriteNotSupportedType);
-        }
         let file = &wanted.file;
-        if self.is_written(*file, wanted.reclaim.then_some(client)) {
+        let is_shared = match kind {
+            Delegated::Read => {
+                self.is_open_for(*file, share_access::WRITE, wanted.reclaim.then_some(client))
+            }
+            Delegated::Write => self.is_open_for(*file, share_access::BOTH, Some(client)),
+        };
+        if is_shared {
             return Err(WhyNone::Contention(false));
         }
-        let has = |keys: &Vec<Key>| keys.iter().any(|key| key.0 == client);
-        if table.files.get(file).is_some_and(has) {
-            return Err(WhyNone::Resource(false));
+        let keys = table.files.get(file).map_or(&[][..], Vec::as_slice);
+        match kind {
+            _ if keys.iter().any(|key| key.0 == client) => return Err(WhyNone::Resource(false)),
+            Delegated::Write if !keys.is_empty() => return Err(WhyNone::Contention(false)),
+            _ if self.is_left_alone(*file) => return Err(WhyNone::Contention(false)),
+            Delegated::Read | Delegated::Write => {}
         }
         let cools = |until: &Nanos| now < *until && !wanted.reclaim;
         if table.cooling.get(file).is_some_and(cools) {
@@ -196,7 +213,7 @@ impl State {
         &mut self,
         now: Nanos,
         client: u32,
-        file: ObjectId,
+        (file, kind): (ObjectId, Delegated),
         origin: Option<Origin>,
     ) -> Option<(StateId, bool)> {
         let key = self.free_key(client)?;
@@ -206,6 +223,7 @@ impl State {
         let table = &mut self.delegations;
         let delegation = Delegation {
             file,
+            kind,
             standing: Standing::Held,
             origin,
         };
@@ -303,12 +321,30 @@ impl State {
         }
     }
 
-    /// Whether an open stands in the way of delegations of others, which are then recalled.
+    /// Whether an open stands in the way of delegations, which are then recalled. Clients do not ask to open what they have a
+    /// delegation for. One that does has two views of the file, of which only the other has the delegation.
     pub(super) fn open_waits(&mut self, now: Nanos, client: u32, wanted: &Wanted) -> bool {
+        let knows = wanted.reclaim || wanted.delegated;
+        let writes = wanted.access & share_access::WRITE != 0;
+        if self.is_left_alone(wanted.file) {
+            return !self.recall(now, wanted.file, knows.then_some(client));
+        }
         // Who reads under a delegation does not tell, and so cannot be denied it.
-        let conflicts =
-            wanted.access & share_access::WRITE != 0 || wanted.deny & share_deny::READ != 0;
-        conflicts && !self.recall(now, wanted.file, Some(client))
+        let conflicts = writes || wanted.deny & share_deny::READ != 0;
+        let waits = conflicts && !self.recall(now, wanted.file, Some(client));
+        if writes && !knows && !waits {
+            // Its own opens for writing shall succeed all the same.
+            self.recall(now, wanted.file, None);
+        }
+        waits
+    }
+
+    /// Whether somebody has a write delegation of the file.
+    fn is_left_alone(&self, file: ObjectId) -> bool {
+        let table = &self.delegations;
+        let keys = table.files.get(&file).into_iter().flatten();
+        let mut known = keys.filter_map(|key| table.all.get(key));
+        known.any(|known| known.kind == Delegated::Write)
     }
 
     /// Whether somebody has a delegation of the file that was not revoked.
@@ -336,10 +372,17 @@ impl State {
         file: ObjectId,
         access: u32,
     ) -> Result<(), Status> {
-        self.delegation(sender, state, Some(file))?;
+        let key = self.delegation(sender, state, Some(file))?;
         match access & share_access::WRITE {
             0 => Ok(()),
-            _ => Err(Status::OpenMode),
+            _ => self.may_write_by(key),
+        }
+    }
+
+    pub(super) fn may_write_by(&self, key: Key) -> Result<(), Status> {
+        match self.delegations.all.get(&key).map(|known| known.kind) {
+            Some(Delegated::Write) => Ok(()),
+            Some(Delegated::Read) | None => Err(Status::OpenMode),
         }
     }
 

@@ -25,8 +25,8 @@ use crate::vfs::ObjectId;
 
 pub use back::{Callback, Called, Send};
 use clients::{Client, Named};
-pub use delegations::DelegationCounts;
 use delegations::Delegations;
+pub use delegations::{Delegated, DelegationCounts};
 use opens::{Entry, FileState, Key};
 use owners::Owner;
 use sessions::Session;
@@ -171,6 +171,8 @@ pub struct Wanted {
     pub deny: u32,
     /// It was open before the server started anew.
     pub reclaim: bool,
+    /// It is opened by a delegation that the client has.
+    pub delegated: bool,
 }
 
 /// What an open came to.

@@ -202,12 +202,12 @@ impl State {
         found.map(|key| key.0)
     }
 
-    /// Whether somebody has the file open for writing, besides perhaps one client.
-    pub(super) fn is_written(&self, file: ObjectId, besides: Option<u32>) -> bool {
+    /// Whether somebody has the file open for any of this access, besides perhaps one client.
+    pub(super) fn is_open_for(&self, file: ObjectId, access: u32, besides: Option<u32>) -> bool {
         let opens = self.files.get(&file).map(|file| &file.opens);
         opens.into_iter().flatten().any(|key| {
             let what = self.entries.get(key).map(|entry| &entry.what);
-            matches!(what, Some(What::Open(open)) if open.access & share_access::WRITE != 0)
+            matches!(what, Some(What::Open(open)) if open.access & access != 0)
                 && Some(key.0) != besides
         })
     }
@@ -313,10 +313,10 @@ impl State {
             };
         }
         if self.is_delegation(sender, state) {
-            self.delegation(sender, state, Some(file))?;
+            let key = self.delegation(sender, state, Some(file))?;
             return match io {
                 Io::Read => Ok(()),
-                Io::Write => Err(Status::OpenMode),
+                Io::Write => self.may_write_by(key),
             };
         }
         let mut key = self.state(now, sender, state, file)?;

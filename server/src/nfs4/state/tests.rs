@@ -141,6 +141,7 @@ fn wanted(access: u32, deny: u32) -> Wanted {
         access,
         deny,
         reclaim: false,
+        delegated: false,
     }
 }
 

@@ -10,6 +10,7 @@ use crate::vfs::{self, namespace};
 
 const READ: u32 = share_access::READ;
 const WRITE: u32 = share_access::WRITE;
+const BOTH: u32 = share_access::BOTH;
 
 /// What an OPEN gave: the open, the delegation, the file handle.
 struct Given {
@@ -45,9 +46,15 @@ fn claims(client: &Client<'_>, access: u32, at: Operation<'_>, claim: Claim<'_>)
                 assert!(!read.recall);
                 Ok(read.state)
             }
+            Delegation::Write(write) => {
+                assert_eq!(
+                    (write.recall, write.space_limit),
+                    (false, SpaceLimit::Size(0))
+                );
+                Ok(write.state)
+            }
             Delegation::NoneBecause(why) => Err(Some(*why)),
             Delegation::None => Err(None),
-            other => panic!("{other:?}"),
         },
         handle: handle.0.to_vec(),
     }
@@ -146,10 +153,11 @@ fn who_reads_gets_one_and_says_what_it_wants() {
     let unsupported = Some(WhyNone::WriteNotSupportedType);
     assert_eq!(why(READ | share_access::WANT_WRITE), unsupported);
     room.file(b"written", b"data");
-    let both = READ | WRITE;
-    let given = opens(&client, b"written", both | share_access::WANT_ANY);
-    assert_eq!(given.delegation, Err(unsupported));
-    assert_eq!(opens(&client, b"written", both).delegation, Err(None));
+    let given = opens(&client, b"written", WRITE | share_access::WANT_ANY);
+    assert_eq!(given.delegation, Err(Some(WhyNone::Resource(false))));
+    let given = opens(&client, b"written", BOTH | share_access::WANT_READ);
+    assert_eq!(given.delegation, Err(Some(WhyNone::Resource(false))));
+    assert_eq!(opens(&client, b"written", WRITE).delegation, Err(None));
     let given = opens(&client, b"file", READ);
     let held = given.delegation.expect("a delegation");
     // Its stateid is one to read by, and no other.
@@ -298,17 +306,15 @@ fn its_own_client_changes_the_file_unasked() {
     let (holder, mailbox) = hearing(&room, b"holder", 1);
     let given = opens(&holder, b"file", READ);
     assert!(given.delegation.is_ok());
-    let open = opens(&holder, b"file", WRITE).open;
-    let write = Operation::Write(WriteArgs {
-        state: open,
-        offset: 0,
-        stable: Stable::Unstable,
-        data: Payload(b"mine"),
+    let set = Operation::SetAttributes(SetAttributesArgs {
+        state: StateId::ANONYMOUS,
+        attributes: RawAttributes {
+            mask: Bitmap::of(&[Attribute::Mode]),
+            values: AttributeValues(&[0, 0, 1, 0x80]),
+        },
     });
-    assert_eq!(
-        holder.does(&[put(&given.handle), write]).status(),
-        Status::Ok
-    );
+    let reply = holder.does(&[put(&given.handle), set]);
+    assert_eq!(reply.status(), Status::Ok);
     let remove = Operation::Remove(Name(b"file"));
     let reply = holder.does(&[Operation::PutRootFileHandle, remove]);
     assert_eq!(reply.status(), Status::Ok);
@@ -441,4 +447,131 @@ fn metrics_tell_of_delegations() {
     assert_eq!(gives_back(&holder, &given), Status::Ok);
     assert!(text().contains("\nodafs_nfs4_delegations 0\n"));
     assert!(text().contains("\nodafs_nfs4_delegations_granted_total 1\n"));
+}
+
+fn write_op(state: StateId, data: &[u8]) -> Operation<'_> {
+    Operation::Write(WriteArgs {
+        state,
+        offset: 0,
+        stable: Stable::Unstable,
+        data: Payload(data),
+    })
+}
+
+fn attributes_op() -> Operation<'static> {
+    Operation::GetAttributes(GetAttributesArgs {
+        asked: Bitmap::of(&[Attribute::Size, Attribute::Change]),
+    })
+}
+
+#[test]
+fn whatever_looks_at_a_file_waits_for_what_was_written_under_a_delegation() {
+    let looks: [Act; 6] = [
+        |other, _| {
+            let open = open_op(other, READ, Claim::Null(Name(b"file")));
+            other.does(&[Operation::PutRootFileHandle, open]).status()
+        },
+        |other, handle| other.does(&[put(handle), attributes_op()]).status(),
+        |other, _| {
+            let look = Operation::Lookup(Name(b"file"));
+            other.does(&[Operation::PutRootFileHandle, look]).status()
+        },
+        |other, handle| {
+            let read = Operation::Read(ReadArgs {
+                state: StateId::ANONYMOUS,
+                offset: 0,
+                count: 9,
+            });
+            other.does(&[put(handle), read]).status()
+        },
+        |other, _| {
+            let list = Operation::ReadDir(ReadDirArgs {
+                cookie: 0,
+                verifier: [0; 8],
+                directory_count: 4096,
+                max_count: 4096,
+                asked: Bitmap::of(&[Attribute::Size]),
+            });
+            other.does(&[Operation::PutRootFileHandle, list]).status()
+        },
+        |other, handle| {
+            let write = write_op(StateId::ANONYMOUS, b"x");
+            other.does(&[put(handle), write]).status()
+        },
+    ];
+    for (number, look) in looks.iter().enumerate() {
+        let room = Room::new();
+        let file = room.world.file("file", b"old");
+        let (holder, mailbox) = hearing(&room, b"holder", 1);
+        let other = Client::new(&room, b"other", 2);
+        let given = opens(&holder, b"file", BOTH);
+        let held = given.delegation.expect("a delegation");
+        // Its client does as it likes, on any thread.
+        let get = [put(&given.handle), attributes_op()];
+        for effort in [Effort::MayBlock, Effort::ResidentOnly] {
+            let bytes = holder.next(&get);
+            let (answer, _) = room.run(&holder.caller, &holder.who, &bytes, effort);
+            assert!(matches!(answer, Answer::Replied), "{answer:?}");
+        }
+        assert_eq!(look(&other, &given.handle), Status::Delay, "{number}");
+        let told = recall(&holder, &mailbox);
+        assert_eq!((told.state, &told.file), (held, &given.handle), "{number}");
+        answer(&holder, &told, Status::Ok);
+        let write = write_op(held, b"newer");
+        assert_eq!(
+            holder.does(&[put(&given.handle), write]).status(),
+            Status::Ok
+        );
+        assert_eq!(look(&other, &given.handle), Status::Delay, "{number}");
+        assert_eq!(gives_back(&holder, &given), Status::Ok);
+        assert_eq!(look(&other, &given.handle), Status::Ok, "{number}");
+        assert_eq!(file.attributes().size, 5, "{number}");
+        assert!(mailbox.is_empty());
+    }
+}
+
+#[test]
+fn direct_readers_have_no_references_beside_a_write_delegation() {
+    let room = Room::new();
+    let file = room.world.file("file", &[1; 4096]);
+    let (holder, mailbox) = hearing(&room, b"holder", 1);
+    room.world.read(&file, 0, 4096);
+    let mut reader = room.world.client(&owner());
+    let old = reader.reference(&file, 0).expect("a reference");
+    let counter = reader.counter(&file).expect("a reference");
+    assert_eq!(reader.read(&old).expect("read"), [1; 4096]);
+    let given = opens(&holder, b"file", BOTH);
+    assert!(given.delegation.is_ok());
+    assert!(reader.read(&old).is_err() && reader.read(&counter).is_err());
+    // Its own client reads the page back into memory, and that gives the others nothing.
+    let read = Operation::Read(ReadArgs {
+        state: given.open,
+        offset: 0,
+        count: 100,
+    });
+    assert_eq!(
+        holder.does(&[put(&given.handle), read]).status(),
+        Status::Ok
+    );
+    assert!(reader.reference(&file, 0).is_none() && reader.counter(&file).is_none());
+    let polled = room.world.try_read(&file, 0, 1, Effort::ResidentOnly);
+    assert!(matches!(
+        polled,
+        Err(crate::vfs::read::ReadFailed::NotResident)
+    ));
+    std::thread::scope(|scope| {
+        let read = scope.spawn(|| room.world.read(&file, 0, 4));
+        while mailbox.is_empty() {
+            std::thread::yield_now();
+        }
+        recall(&holder, &mailbox);
+        let write = write_op(given.open, b"new!");
+        assert_eq!(
+            holder.does(&[put(&given.handle), write]).status(),
+            Status::Ok
+        );
+        assert_eq!(gives_back(&holder, &given), Status::Ok);
+        assert_eq!(read.join().expect("no panic"), b"new!");
+    });
+    assert!(reader.reference(&file, 0).is_some() && reader.counter(&file).is_some());
 }

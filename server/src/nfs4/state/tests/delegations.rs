@@ -33,13 +33,28 @@ fn of(file: ObjectId, access: u32) -> Wanted {
 
 /// Opens a file for reading, and takes the delegation that may come with it.
 fn take(state: &mut State, now: Nanos, client: u64, file: ObjectId) -> Result<StateId, WhyNone> {
-    let wanted = of(file, READ);
+    take_for(state, now, client, of(file, READ), Delegated::Read)
+}
+
+/// The same for reading and writing.
+fn take_alone(state: &mut State, now: Nanos, client: u64) -> Result<StateId, WhyNone> {
+    take_for(state, now, client, of(FILE, READ | WRITE), Delegated::Write)
+}
+
+fn take_for(
+    state: &mut State,
+    now: Nanos,
+    client: u64,
+    wanted: Wanted,
+    kind: Delegated,
+) -> Result<StateId, WhyNone> {
+    let file = wanted.file;
     let sender = Sender::Client(client);
     state
         .open(now, sender, &owner(client, b"o"), &wanted)
         .unwrap();
-    let number = state.may_delegate(now, sender, &wanted)?;
-    let (given, recall) = state.delegate(now, number, file, None).unwrap();
+    let number = state.may_delegate(now, sender, &wanted, kind)?;
+    let (given, recall) = state.delegate(now, number, (file, kind), None).unwrap();
     assert!(!recall);
     Ok(given)
 }
@@ -152,10 +167,6 @@ fn nobody_gets_one_where_it_does_not_pay() {
     assert_eq!(returned, Ok(()));
     assert_eq!(take(state, at(2), a, FILE), Err(WhyNone::Contention(false)));
     assert!(take(state, at(60), a, FILE).is_ok());
-    // Opens for writing.
-    let wanted = of(file(9), READ | WRITE);
-    let may = state.may_delegate(at(60), Sender::Client(a), &wanted);
-    assert_eq!(may, Err(WhyNone::WriteNotSupportedType));
 }
 
 #[test]
@@ -164,11 +175,12 @@ fn its_own_client_changes_the_file_beside_it() {
     let (a, _) = hearing(state, b"a", 1);
     let (b, _) = hearing(state, b"b", 2);
     let held = take(state, at(0), a, FILE).unwrap();
-    assert!(writes(state, at(1), a).is_ok());
     assert!(state.recall_for(at(1), FILE, Some(a)));
     assert!(recalls(state, at(1)).is_empty());
-    assert!(!state.recall_for(at(1), FILE, Some(b)));
+    // A client that opens the file for writing has another view of it, in which it has no delegation.
+    assert!(writes(state, at(1), a).is_ok());
     assert_eq!(recalls(state, at(1)), [held]);
+    assert!(!state.recall_for(at(1), FILE, Some(b)));
 }
 
 #[test]
@@ -301,8 +313,12 @@ fn delegations_from_before_a_restart_are_reclaimed() {
     state
         .open(at(1), sender, &owner(id, b"o"), &wanted)
         .unwrap();
-    let number = state.may_delegate(at(1), sender, &wanted).unwrap();
-    let (given, recall) = state.delegate(at(1), number, FILE, None).unwrap();
+    let number = state
+        .may_delegate(at(1), sender, &wanted, Delegated::Read)
+        .unwrap();
+    let (given, recall) = state
+        .delegate(at(1), number, (FILE, Delegated::Read), None)
+        .unwrap();
     // It hears no callbacks, and so cannot keep it.
     assert!(recall);
     assert_eq!(state.delegation_return(sender, &given, FILE), Ok(()));
@@ -327,4 +343,65 @@ fn opens_by_a_delegation_need_it_to_stand() {
     state.tick(at(92));
     let revoked = state.may_claim(sender, &held, FILE, READ);
     assert_eq!(revoked, Err(Status::DelegRevoked));
+}
+
+#[test]
+fn who_has_it_alone_gets_one_to_write() {
+    let state = &mut machine();
+    let (a, _) = hearing(state, b"a", 1);
+    let (b, _) = hearing(state, b"b", 2);
+    let sender = Sender::Client(a);
+    let reader = open(state, at(0), b, b"o", (READ, 0)).unwrap();
+    assert_eq!(take_alone(state, at(0), a), Err(WhyNone::Contention(false)));
+    state
+        .close(at(0), Sender::Client(b), &reader, FILE)
+        .unwrap();
+    let held = take_alone(state, at(0), a).unwrap();
+    assert_eq!(state.io(at(0), sender, &held, FILE, Io::Write), Ok(()));
+    assert_eq!(state.may_claim(sender, &held, FILE, READ | WRITE), Ok(()));
+    // Opens by it disturb nobody, and those of others do, for reading too.
+    let by_it = Wanted {
+        delegated: true,
+        ..of(FILE, READ)
+    };
+    let opened = state.open(at(1), sender, &owner(a, b"again"), &by_it);
+    assert!(opened.is_ok());
+    assert!(recalls(state, at(1)).is_empty());
+    assert_eq!(open(state, at(1), b, b"o", (READ, 0)), Err(Status::Delay));
+    assert_eq!(recalls(state, at(1)), [held]);
+    assert_eq!(state.delegation_return(sender, &held, FILE), Ok(()));
+    assert!(open(state, at(1), b, b"o", (READ, 0)).is_ok());
+    let shared = take_alone(state, at(80), a);
+    assert_eq!(shared, Err(WhyNone::Contention(false)));
+}
+
+#[test]
+fn a_client_that_opens_again_what_it_has_alone_waits_for_itself() {
+    let state = &mut machine();
+    let (a, _) = hearing(state, b"a", 1);
+    let held = take_alone(state, at(0), a).unwrap();
+    let again = open(state, at(1), a, b"again", (READ, 0));
+    assert_eq!(again, Err(Status::Delay));
+    assert_eq!(recalls(state, at(1)), [held]);
+    let returned = state.delegation_return(Sender::Client(a), &held, FILE);
+    assert_eq!(returned, Ok(()));
+    assert!(open(state, at(1), a, b"again", (READ, 0)).is_ok());
+}
+
+#[test]
+fn nobody_gets_one_to_write_beside_one_to_read() {
+    let state = &mut machine();
+    let (a, _) = hearing(state, b"a", 1);
+    let (b, _) = hearing(state, b"b", 2);
+    let held = take(state, at(0), b, FILE).unwrap();
+    let opened = open(state, at(0), b, b"o", (READ, 0)).unwrap();
+    state
+        .close(at(0), Sender::Client(b), &opened, FILE)
+        .unwrap();
+    let wanted = of(FILE, READ | WRITE);
+    let may = state.may_delegate(at(0), Sender::Client(a), &wanted, Delegated::Write);
+    assert_eq!(may, Err(WhyNone::Contention(false)));
+    let sender = Sender::Client(b);
+    assert_eq!(state.delegation_return(sender, &held, FILE), Ok(()));
+    assert!(take_alone(state, at(0), a).is_ok());
 }

@@ -29,7 +29,7 @@ enum Step {
     Io(usize, bool),
     Free(usize, usize),
     Release(usize, u8),
-    Delegate(usize, u64, bool),
+    Delegate(usize, u64, bool, bool),
     Recall(usize, u64, bool),
     Return(usize, usize),
     Send(u8),
@@ -77,7 +77,8 @@ fn step() -> impl Strategy<Value = Step> {
         (n(), any::<bool>()).prop_map(|(a, b)| S::Io(a, b)),
         (n(), n()).prop_map(|(a, b)| S::Free(a, b)),
         (n(), 0..3u8).prop_map(|(a, b)| S::Release(a, b)),
-        (n(), 0..3u64, any::<bool>()).prop_map(|(a, b, c)| S::Delegate(a, b, c)),
+        (n(), 0..3u64, any::<bool>(), any::<bool>())
+            .prop_map(|(a, b, c, d)| S::Delegate(a, b, c, d)),
         (n(), 0..3u64, any::<bool>()).prop_map(|(a, b, c)| S::Recall(a, b, c)),
         (n(), n()).prop_map(|(a, b)| S::Return(a, b)),
         (0..5u8).prop_map(S::Send),
@@ -174,6 +175,7 @@ impl World {
                     access,
                     deny,
                     reclaim: false,
+                    delegated: legacy,
                 };
                 let owner = owner(id(index), &name);
                 let opened = state.open(now, sender(index, legacy), &owner, &wanted);
@@ -263,16 +265,21 @@ impl World {
                 let name = [name];
                 let _ = state.release_lock_owner(now, &owner(id(index), &name));
             }
-            Step::Delegate(index, ino, reclaim) => {
+            Step::Delegate(index, ino, reclaim, writes) => {
+                let kind = match writes {
+                    true => Delegated::Write,
+                    false => Delegated::Read,
+                };
                 let wanted = Wanted {
                     file: file(ino),
                     access: share_access::READ,
                     deny: 0,
                     reclaim,
+                    delegated: false,
                 };
-                let may = state.may_delegate(now, Sender::Client(id(index)), &wanted);
+                let may = state.may_delegate(now, Sender::Client(id(index)), &wanted, kind);
                 if let Ok(client) = may {
-                    let given = state.delegate(now, client, file(ino), None);
+                    let given = state.delegate(now, client, (file(ino), kind), None);
                     self.states.extend(given.map(|(given, _)| (given, ino)));
                     self.promised.insert(file(ino));
                 }
