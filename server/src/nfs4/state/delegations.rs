@@ -324,19 +324,24 @@ impl State {
     /// Whether an open stands in the way of delegations, which are then recalled. Clients do not ask to open what they have a
     /// delegation for. One that does has two views of the file, of which only the other has the delegation.
     pub(super) fn open_waits(&mut self, now: Nanos, client: u32, wanted: &Wanted) -> bool {
+        let file = wanted.file;
         let knows = wanted.reclaim || wanted.delegated;
         let writes = wanted.access & share_access::WRITE != 0;
-        if self.is_left_alone(wanted.file) {
-            return !self.recall(now, wanted.file, knows.then_some(client));
-        }
+        let alone = self.is_left_alone(file);
         // Who reads under a delegation does not tell, and so cannot be denied it.
-        let conflicts = writes || wanted.deny & share_deny::READ != 0;
-        let waits = conflicts && !self.recall(now, wanted.file, Some(client));
-        if writes && !knows && !waits {
-            // Its own opens for writing shall succeed all the same.
-            self.recall(now, wanted.file, None);
+        let conflicts = writes || wanted.deny & share_deny::READ != 0 || alone;
+        if conflicts && !self.recall(now, file, Some(client)) {
+            return true;
         }
-        waits
+        if knows || !(writes || alone) {
+            return false;
+        }
+        // Those of others are gone.
+        for key in self.delegated_to_others(file, None) {
+            self.recall_one(now, key);
+        }
+        // Its own opens for writing succeed beside a delegation to read.
+        self.is_left_alone(file)
     }
 
     /// Whether somebody has a write delegation of the file.
