@@ -24,8 +24,11 @@ pub struct ServerConfig {
     pub directory: PathBuf,
     /// Name of the export, `/` by default.
     pub export: String,
-    /// Address for NFS, MOUNT and portmapper over TCP; `None`: not served.
+    /// Address for NFS, MOUNT, the lock manager and the portmapper over TCP; `None`: not served.
     pub nfs: Option<SocketAddr>,
+    /// Where the portmapper listens too, over TCP and UDP: clients of NFS version 3 look for the lock manager at port 111,
+    /// and tell the status monitor there that they have started anew. `None`: nowhere else.
+    pub portmap: Option<SocketAddr>,
     /// The minor versions of NFS 4 that are served beside version 3, on all listeners; all of them by default.
     pub nfs4: MinorVersions,
     /// How long opens and locks of NFS version 4 live without a sign of their client, and how long clients have to
@@ -92,6 +95,7 @@ impl ServerConfig {
             directory: directory.into(),
             export: "/".to_owned(),
             nfs: None,
+            portmap: None,
             nfs4: MinorVersions::ALL,
             lease: crate::nfs4::LEASE.duration(),
             rdma: None,

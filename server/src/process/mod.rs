@@ -4,9 +4,13 @@
 pub mod assembly;
 pub mod config;
 #[cfg(not(shuttle))]
+mod datagrams;
+#[cfg(not(shuttle))]
 pub mod memory;
 #[cfg(not(shuttle))]
 mod metrics_http;
+#[cfg(not(shuttle))]
+pub mod peers;
 #[cfg(not(shuttle))]
 pub mod server;
 #[cfg(not(shuttle))]
