@@ -68,6 +68,8 @@ impl MountProgram {
             below_export(self.export.config().name.as_bytes(), path).ok_or(Status::NoEnt)?;
         let root = self.export.root();
         let mut directory = root;
+        // Each export is a file system of its own.
+        let mut file_system = None;
         let mut links = 0;
         // What is left to walk, the next name last.
         let mut rest = Vec::new();
@@ -79,8 +81,15 @@ impl MountProgram {
             }
             let (object, attributes) = namespace::lookup(&self.export, who, directory, &step.name)
                 .map_err(|error| mount_status(error.status))?;
+            let leaves = file_system.is_some_and(|known| known != attributes.fsid);
             match attributes.kind {
-                FileType::Directory => directory = object,
+                FileType::Directory if step.of_link && step.name == b".." && leaves => {
+                    return Err(Status::Access);
+                }
+                FileType::Directory => {
+                    directory = object;
+                    file_system = Some(attributes.fsid);
+                }
                 FileType::Symlink if links < LINKS_MAX => {
                     links += 1;
                     let target = namespace::readlink(&self.export, object)
@@ -141,15 +150,14 @@ impl MountProgram {
     fn exports(&self, results: &mut Writer<'_>) {
         // Loopback is always let in; with more than that listed, the list is what a client wants to know.
         let networks: Vec<String> = self.access.networks().collect();
-        let groups = networks
-            .iter()
-            .map(|network| Name(network.as_bytes()))
-            .collect();
-        let export = mount3::Export {
-            directory: DirPath(self.export.config().name.as_bytes()),
-            groups,
-        };
-        Exports(vec![export]).encode(results);
+        let groups = networks.iter().map(|network| Name(network.as_bytes()));
+        let groups: Vec<_> = groups.collect();
+        let names = self.export.config().names();
+        let exports = names.map(|name| mount3::Export {
+            directory: DirPath(name.as_bytes()),
+            groups: groups.clone(),
+        });
+        Exports(exports.collect()).encode(results);
     }
 
     fn dispatch(

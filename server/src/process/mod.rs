@@ -6,6 +6,8 @@ pub mod config;
 #[cfg(not(shuttle))]
 mod datagrams;
 #[cfg(not(shuttle))]
+mod exports;
+#[cfg(not(shuttle))]
 pub mod memory;
 #[cfg(not(shuttle))]
 mod metrics_http;

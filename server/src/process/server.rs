@@ -21,6 +21,7 @@ use crate::odafs::SessionPolicy;
 use crate::process::assembly::{Assembly, Parts, Ports};
 use crate::process::config::{Direct, ServerConfig};
 use crate::process::datagrams::Datagrams;
+use crate::process::exports;
 use crate::process::memory;
 use crate::process::metrics_http::MetricsServer;
 use crate::process::peers::Callers;
@@ -28,7 +29,7 @@ use crate::process::watch::Watch;
 use crate::rpc::access::Access;
 use crate::rpc::tcp::{self, TcpServer};
 use crate::store::state::StateDir;
-use crate::store::{Credential, LocalOptions, LocalStore, Store, TarStore};
+use crate::store::{Credential, LocalOptions, Store};
 use crate::vfs::export::ExportConfig;
 
 /// The addresses on which a server listens, with the real ports. `None`: that listener is not open.
@@ -144,7 +145,10 @@ impl Server {
         if let Some(available) = memory::available().filter(|there| there.bytes < asked) {
             return Err(StartError::Memory { asked, available });
         }
-        let state = Arc::new(StateDir::open(config.state.as_deref(), &config.directory)?);
+        let state = Arc::new(match config.exports.as_slice() {
+            [] => StateDir::open(config.state.as_deref(), &config.directory)?,
+            _ => StateDir::open_of_exports(config.state.as_deref())?,
+        });
         // We hold the lock: whoever held it before is dead, or its mappings soon will be worth nothing. Nothing
         // is accepted before that.
         let life = trying(
@@ -160,7 +164,10 @@ impl Server {
                 port.set(address.port());
             }
         }
-        let action = format!("serve {}", config.directory.display());
+        let action = match config.exports.as_slice() {
+            [] => format!("serve {}", config.directory.display()),
+            _ => "serve the exports".to_owned(),
+        };
         let store = trying(action, open(&config, &state))?;
         let parts = parts(&config, &state, store, life, ports)?;
         if let Some(listener) = doors.device.take() {
@@ -253,16 +260,16 @@ fn serve_portmap(
     Ok((tcp, udp))
 }
 
-/// A directory, or else an archive.
+/// A directory or an archive, or the table of several.
 fn store(config: &ServerConfig, state: &StateDir) -> io::Result<Arc<dyn Store>> {
-    let path = &config.directory;
-    if path.is_file() {
-        return Ok(Arc::new(TarStore::open(path)?));
+    if !config.exports.is_empty() {
+        return exports::open(config, state);
     }
     let options = LocalOptions {
         read_only: config.read_only,
+        ..LocalOptions::default()
     };
-    Ok(Arc::new(LocalStore::open(path, state, options)?))
+    exports::open_one(&config.directory, state, options)
 }
 
 /// NFS version 4, if any of it is served.
@@ -364,7 +371,11 @@ fn parts(
         locks: Some(locks),
         arena: Arc::new(arena),
         export: ExportConfig {
-            name: config.export.clone(),
+            name: match config.exports.as_slice() {
+                [] => config.export.clone(),
+                _ => "/".to_owned(),
+            },
+            others: config.exports.iter().map(|e| e.name.clone()).collect(),
             direct: config.direct,
             // No life makes as many changes.
             change_base: state.life() << 40,
