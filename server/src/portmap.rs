@@ -1,6 +1,7 @@
-//! The portmapper's answer (RFC 1833, section 3): everything that is served over TCP has one port, this one.
+//! The portmapper's answer (RFC 1833, section 3): everything that is served over TCP has one port, this one. So has what is
+//! served by datagrams.
 
-use odafs_common::wire::portmap::{Mapping, Mappings, PROGRAM, Procedure, TCP, VERSION};
+use odafs_common::wire::portmap::{Mapping, Mappings, PROGRAM, Procedure, TCP, UDP, VERSION};
 use odafs_common::wire::xdr::{Decode as _, Writer};
 use odafs_fabric::sync::Arc;
 use odafs_fabric::sync::atomic::{AtomicU32, Ordering};
@@ -27,29 +28,66 @@ impl Port {
 pub struct Portmap {
     port: Port,
     served: Vec<(u32, u32)>,
+    /// What is served by datagrams, and where.
+    by_datagrams: Vec<(u32, u32)>,
+    datagram_port: Port,
 }
 
 impl Portmap {
     /// Answers for itself and for `programs` (number and version), which are served on `port`.
     pub fn new(programs: impl IntoIterator<Item = (u32, u32)>, port: Port) -> Self {
         let served = [(PROGRAM, VERSION)].into_iter().chain(programs).collect();
-        Self { port, served }
+        Self {
+            port,
+            served,
+            by_datagrams: Vec::new(),
+            datagram_port: Port::default(),
+        }
+    }
+
+    /// And for itself and `programs` by datagrams (UDP), which are served on `port`.
+    #[must_use]
+    pub fn with_datagrams(
+        self,
+        programs: impl IntoIterator<Item = (u32, u32)>,
+        port: Port,
+    ) -> Self {
+        let served = [(PROGRAM, VERSION)].into_iter().chain(programs);
+        Self {
+            by_datagrams: served.collect(),
+            datagram_port: port,
+            ..self
+        }
     }
 
     fn port_of(&self, wanted: &Mapping) -> u32 {
-        let served =
-            wanted.protocol == TCP && self.served.contains(&(wanted.program, wanted.version));
-        if served { self.port.number() } else { 0 }
+        let (served, port) = match wanted.protocol {
+            TCP => (&self.served, &self.port),
+            UDP => (&self.by_datagrams, &self.datagram_port),
+            _ => return 0,
+        };
+        if served.contains(&(wanted.program, wanted.version)) {
+            port.number()
+        } else {
+            0
+        }
     }
 
     fn mappings(&self) -> Mappings {
-        let mapping = |&(program, version): &(u32, u32)| Mapping {
-            program,
-            version,
-            protocol: TCP,
-            port: self.port.number(),
+        let list = |served: &[(u32, u32)], protocol, port: u32| {
+            let mapping = move |(program, version): &(u32, u32)| Mapping {
+                program: *program,
+                version: *version,
+                protocol,
+                port,
+            };
+            Vec::from_iter(served.iter().map(mapping))
         };
-        Mappings(self.served.iter().map(mapping).collect())
+        let mut mappings = list(&self.served, TCP, self.port.number());
+        if self.datagram_port.number() != 0 {
+            mappings.extend(list(&self.by_datagrams, UDP, self.datagram_port.number()));
+        }
+        Mappings(mappings)
     }
 }
 
