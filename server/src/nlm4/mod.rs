@@ -43,6 +43,9 @@ use nsm::Untold;
 pub use peers::{Heard, PeerCall, Peers};
 pub use records::Records;
 
+/// What clients take for a reason to ask again.
+const COME_AGAIN: Status = Status::DeniedGracePeriod;
+
 /// What a lock manager is put together from.
 pub struct Config {
     /// The state that the status monitor tells: odd, and another with each start of the server.
@@ -161,6 +164,7 @@ impl Lockd {
         match attributes(&self.export, object) {
             Ok(known) if known.kind == FileType::Regular => Ok(object),
             Err(error) if error.status == vfs::Status::Stale => Err(Status::StaleHandle),
+            Err(error) if error.status == vfs::Status::Jukebox => Err(COME_AGAIN),
             _ => Err(Status::Failed),
         }
     }
@@ -175,10 +179,10 @@ impl Lockd {
     }
 
     /// Clients of version 4 lock what they have a delegation of without telling: it is returned when this returns, and none is
-    /// given until what it gives is dropped. Clients take the refusal for a reason to ask again.
+    /// given until what it gives is dropped.
     fn ask(&self, file: ObjectId) -> Result<Changing<'_>, Status> {
         let asked = self.export.promises().ask(file);
-        asked.map_err(|_| Status::DeniedGracePeriod)
+        asked.map_err(|_| COME_AGAIN)
     }
 
     fn dispatch(
