@@ -1,5 +1,6 @@
 //! Calls to the client (RFC 8167).
 
+use odafs_common::rpcrdma::PrivateData;
 use odafs_common::wire::rpc;
 use odafs_common::wire::rpcrdma::{
     Body, Chunks, Header, ReadList, ReadSegment, Segment, Segments, TransportError,
@@ -12,7 +13,9 @@ use odafs_fabric::sync::{Arc, thread};
 use super::rig::{Client, Rig, segment};
 use super::{CREDITS, networks};
 use crate::calls::Back;
-use crate::engine::RdmaConfig;
+use crate::engine::tests::wire::Shared;
+use crate::engine::tests::world::World;
+use crate::engine::{EngineConfig, RdmaConfig};
 
 /// What an engine asks for by default.
 const ASKED: u32 = 16;
@@ -172,6 +175,64 @@ fn answers_take_no_receive_of_calls() {
         }
         rig.end();
     }
+}
+
+/// Sends a message without chunks.
+fn put(wire: &Shared, xid: u32, credits: u32, message: &[u8]) {
+    let body = Body::Msg(Chunks::default());
+    let header = Header { xid, credits, body };
+    let whole = [&header.to_bytes(), message].concat();
+    wire.lock().to_server.push_back(whole);
+}
+
+/// Step by step: what is posted, and what goes.
+#[test]
+fn each_call_to_a_client_has_a_receive_for_its_answer() {
+    let mut world = World::new(EngineConfig::default());
+    let wire = world.connect_with(&PrivateData::default().encode());
+    let first = u32::from_be_bytes(*b"call");
+    put(&wire, first, 8, &call(first, &[]));
+    world.rounds();
+    let way = world.echo.ways.lock().pop().expect("there is a way back");
+    wire.lock().to_client.clear();
+    // Those of the credits, and the spare one.
+    let idle = CREDITS + 1;
+    let is = |sent: usize, receives: u32| {
+        let wire = wire.lock();
+        assert_eq!((wire.to_client.len(), wire.receives), (sent, receives));
+    };
+    is(0, idle);
+    for xid in 0..8 {
+        assert!(way.send(call(xid, &[])));
+    }
+    world.rounds();
+    is(1, idle + 1);
+    // An answer takes its receive; two more calls go.
+    put(&wire, 0, 2, &reply(0));
+    world.rounds();
+    is(3, idle + 2);
+    // What no call waits for takes one, which is posted again.
+    put(&wire, 0, 9, &reply(0));
+    world.rounds();
+    is(3, idle + 2);
+    // The next call finds no room to be sent. The receive is there all the same.
+    wire.lock().room = 0;
+    put(&wire, 1, 3, &reply(1));
+    world.rounds();
+    is(3, idle + 2);
+    wire.lock().room = 1000;
+    world.rounds();
+    is(5, idle + 3);
+    for xid in 2..5 {
+        put(&wire, xid, 3, &reply(xid));
+    }
+    world.rounds();
+    is(8, idle + 3);
+    for xid in 5..8 {
+        put(&wire, xid, 3, &reply(xid));
+    }
+    world.rounds();
+    is(8, idle);
 }
 
 #[test]
