@@ -25,6 +25,8 @@ use crate::{Usage, listeners, notify};
       shared memory only; programs of root and of this user read the page cache themselves
   odafs serve /srv/release.tar
       what is in a tar archive, for reading; decompress it first
+  odafs serve --export /data=/srv/data --export /pub=/srv/release.tar
+      several exports with one page cache; the root / lists their names
   odafs serve --config /etc/odafs.toml
       with lines such as  dir = \"/srv/data\"  cache = \"8GiB\"  read-only = true  shm = true
 

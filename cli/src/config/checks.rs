@@ -34,8 +34,8 @@ impl ServeOptions {
                 "--one-sided-for: nobody reads the cache's memory with that --direct; leave one of them out".to_owned()
             ));
         }
-        if let Some(export) = &self.export {
-            check_export(export)?;
+        for export in &self.export {
+            check_export(export.name())?;
         }
         if self.shm_connections == Some(0) {
             bail!(Usage(
