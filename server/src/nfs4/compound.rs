@@ -390,6 +390,10 @@ impl Compound<'_> {
                 space::allocate(self, &arguments)?;
                 plain(w, code, ())
             }
+            O::Deallocate(arguments) => {
+                space::deallocate(self, &arguments)?;
+                plain(w, code, ())
+            }
             O::Seek(arguments) => {
                 let found = space::seek(self, &arguments)?;
                 plain(w, code, found)
@@ -412,13 +416,12 @@ impl Compound<'_> {
             | O::SetClientIdConfirm(..)
             | O::Renew(..)
             | O::ReleaseLockOwner(..) => clients::run(self, &operation, w),
-            // There are no delegations, named attributes, holes to make or copies.
+            // There are no delegations, named attributes or copies.
             O::DelegationReturn(..) => Err(Status::BadStateId.into()),
             O::WantDelegation(..)
             | O::GetDirDelegation(..)
             | O::DelegationPurge(..)
             | O::OpenAttributeDirectory(..)
-            | O::Deallocate(..)
             | O::Clone(..)
             | O::Copy(..)
             | O::CopyNotify(..)

@@ -1,18 +1,32 @@
-//! ALLOCATE, SEEK and IO_ADVISE (RFC 7862, sections 15.1, 15.11 and 15.5). A store tells no holes: all of a file is data, up to the hole
-//! that every file has at its end.
+//! ALLOCATE, DEALLOCATE, SEEK and IO_ADVISE (RFC 7862, sections 15.1, 15.4, 15.11 and 15.5). A store tells no holes: all of a file is
+//! data, up to the hole that every file has at its end.
 
 use odafs_common::wire::nfs4::{
     Bitmap, ContentType, IoAdviseArgs, RangeArgs, SeekArgs, SeekOk, Status,
 };
+use odafs_fabric::sync::Arc;
 
-use super::compound::{Compound, Done};
+use super::compound::{Compound, Done, Stop};
 use super::state::Io;
-use crate::vfs::attributes;
+use crate::vfs::file::File;
+use crate::vfs::space::{self, Range};
 
 /// ALLOCATE
 pub(super) fn allocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
+    let (file, range) = to_change(c, arguments)?;
+    Ok(space::allocate(c.export, &c.who, &file, range)?)
+}
+
+/// DEALLOCATE
+pub(super) fn deallocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
+    let (file, range) = to_change(c, arguments)?;
+    Ok(space::deallocate(c.export, &c.who, &file, range)?)
+}
+
+/// The file and the bytes whose space is meant, if they may be written under the stateid.
+fn to_change(c: &Compound<'_>, arguments: &RangeArgs) -> Done<(Arc<File>, Range)> {
     c.may_block()?;
-    let file = c.file()?;
+    let file = c.file().map_err(wrong_type)?;
     let state = c.state(arguments.state)?;
     let mut machine = c.server.state.lock();
     machine.io(c.now, c.sender, &state, file.object(), Io::Write)?;
@@ -22,13 +36,15 @@ pub(super) fn allocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
     if end.ok_or(Status::Inval)? > i64::MAX as u64 {
         return Err(Status::FBig.into());
     }
-    Ok(attributes::allocate(
-        c.export,
-        &c.who,
-        file.object(),
-        offset,
-        length,
-    )?)
+    Ok((file, Range { offset, length }))
+}
+
+/// Operations of minor version 2 that take regular files alone say so of directories and links too.
+pub(super) fn wrong_type(stop: Stop) -> Stop {
+    match stop {
+        Stop::Status(Status::IsDir | Status::Symlink) => Status::WrongType.into(),
+        stop => stop,
+    }
 }
 
 /// SEEK

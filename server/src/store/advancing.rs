@@ -407,6 +407,18 @@ impl Store for Advancing {
         })
     }
 
+    fn deallocate(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        self.change(&[(object, Change::Content)], |store| {
+            store.deallocate(who, object, offset, length)
+        })
+    }
+
     fn set_xattr(
         &self,
         who: &Credential,

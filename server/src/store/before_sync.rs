@@ -53,6 +53,8 @@ forward! {
     write_from(who: &Credential, object: ObjectId, offset: u64, data: &Gather<'_>) -> Result<usize>;
     sync(object: ObjectId, data_only: bool) -> Result<()>, syncs object;
     wants_sync() -> bool;
+    allocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;
+    deallocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;
     setattr(who: &Credential, object: ObjectId, new: &SetAttributes) -> Result<Attributes>;
     create(who: &Credential, directory: ObjectId, name: &[u8], how: CreateHow<'_>) -> Result<Created>, syncs directory;
     mkdir(who: &Credential, directory: ObjectId, name: &[u8], new: &SetAttributes) -> Result<Found>, syncs directory;

@@ -549,6 +549,19 @@ pub trait Store: Send + Sync {
         Err(Status::NotSupp.into())
     }
 
+    /// Makes bytes of a file zeros, and frees their space as far as the store can. The file keeps its size, so that nothing
+    /// happens behind its end.
+    fn deallocate(
+        &self,
+        credential: &Credential,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        let _ = (credential, object, offset, length);
+        Err(Status::NotSupp.into())
+    }
+
     /// Whether objects have extended attributes. A store that says so has the methods below.
     fn has_xattrs(&self) -> bool {
         false

@@ -22,6 +22,7 @@ pub mod read;
 pub(crate) mod references;
 mod reports;
 pub(crate) mod sessions;
+pub mod space;
 pub(crate) mod spare;
 #[cfg(test)]
 mod stress_tests;

@@ -42,6 +42,11 @@ fn everything<'a>(client: &Client<'_>, state: StateId, handle: &'a [u8]) -> Vec<
             offset: 0,
             what: ContentType::Hole,
         }),
+        Operation::Deallocate(RangeArgs {
+            state,
+            offset: 2,
+            length: 4,
+        }),
         Operation::SaveFileHandle,
         Operation::PutRootFileHandle,
         Operation::ReadDir(ReadDirArgs {

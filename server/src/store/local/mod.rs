@@ -27,6 +27,7 @@ mod index;
 mod listing;
 mod objects;
 mod scheme;
+mod space;
 mod sys;
 mod unsynced;
 mod watch;
@@ -349,6 +350,17 @@ impl Store for LocalStore {
     fn allocate(&self, who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()> {
         self.changing()?;
         self.set_aside(who, object, offset, length)
+    }
+
+    fn deallocate(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        self.changing()?;
+        self.punch(who, object, offset, length)
     }
 
     fn has_xattrs(&self) -> bool {

@@ -2,7 +2,7 @@
 
 mod links;
 mod node;
-
+mod space;
 mod tree;
 
 #[cfg(test)]
@@ -31,7 +31,7 @@ pub enum Operation {
     GetAttributes,
     /// [`Store::read_at`]
     Read,
-    /// [`Store::write_from`]
+    /// [`Store::write_from`], and what else changes bytes of a file.
     Write,
     /// [`Store::sync`]; of what was not synced, each page is then lost or not, by the seed, and no later sync
     /// brings it back.
@@ -283,6 +283,22 @@ impl Store for MemoryStore {
         new: &SetAttributes,
     ) -> Result<Attributes> {
         self.changing(|tree| tree.set_attributes(who, object, new))
+    }
+
+    fn allocate(&self, who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()> {
+        drop(self.tree_for(Operation::Write));
+        self.changing(|tree| tree.allocate(who, object, offset, length))
+    }
+
+    fn deallocate(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        drop(self.tree_for(Operation::Write));
+        self.changing(|tree| tree.deallocate(who, object, offset, length))
     }
 
     fn create(

@@ -6,6 +6,7 @@
 mod directories;
 mod files;
 mod reading;
+mod space;
 mod users;
 
 use std::collections::BTreeSet;
@@ -38,6 +39,8 @@ pub fn all<S: Store>(make: impl Fn() -> S, entries: usize) {
             directories::listing_while_it_changes,
         ),
         ("listing with objects", directories::listing_with_objects),
+        ("space set aside", space::setting_aside),
+        ("holes made", space::holes_made),
         ("types", files::types),
         ("found again", files::found_again),
         ("deep paths", directories::deep_paths),

@@ -1,0 +1,70 @@
+//! What is done to bytes of a file without bringing any.
+
+use super::Operation;
+use super::node::SIZE_MAX;
+use super::tree::Tree;
+use crate::store::permission::{may_write, mode_after_change};
+use crate::store::{Credential, ObjectId, Result, Status};
+
+impl Tree {
+    pub fn allocate(
+        &mut self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        let size = self.writable(who, object)?;
+        let end = offset.saturating_add(length);
+        match end > size {
+            true => self.resize(object, end)?,
+            false => self.touch(object)?,
+        }
+        self.written(who, object)
+    }
+
+    pub fn deallocate(
+        &mut self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        let size = self.writable(who, object)?;
+        if offset.checked_add(length).is_none_or(|end| end > SIZE_MAX) {
+            return Err(Status::FBig.into());
+        }
+        let length = length.min(size.saturating_sub(offset));
+        self.touch(object)?;
+        if length > 0 {
+            let zeros = vec![0; length as usize];
+            self.node_mut(object)?.file()?.write(offset, &zeros);
+        }
+        self.written(who, object)
+    }
+
+    /// The size of a file that the caller may write to.
+    fn writable(&mut self, who: &Credential, object: ObjectId) -> Result<u64> {
+        self.may_change(Operation::Write)?;
+        let node = self.node_mut(object)?;
+        node.file()?;
+        match may_write(&node.attributes, who) {
+            true => Ok(node.attributes.size),
+            false => Err(Status::Access.into()),
+        }
+    }
+
+    fn touch(&mut self, object: ObjectId) -> Result<()> {
+        let now = self.tick();
+        self.node_mut(object)?.touch_data(now);
+        Ok(())
+    }
+
+    /// What follows each change of bytes.
+    fn written(&mut self, who: &Credential, object: ObjectId) -> Result<()> {
+        let attributes = &mut self.node_mut(object)?.attributes;
+        attributes.mode = mode_after_change(attributes, who);
+        self.report_written(object);
+        Ok(())
+    }
+}
