@@ -1,5 +1,4 @@
-//! ALLOCATE, DEALLOCATE, SEEK and IO_ADVISE (RFC 7862, sections 15.1, 15.4, 15.11 and 15.5). A store tells no holes: all of a file is
-//! data, up to the hole that every file has at its end.
+//! ALLOCATE, DEALLOCATE, SEEK and IO_ADVISE (RFC 7862, sections 15.1, 15.4, 15.11 and 15.5).
 
 use odafs_common::wire::nfs4::{
     Bitmap, ContentType, IoAdviseArgs, RangeArgs, SeekArgs, SeekOk, Status,
@@ -10,6 +9,7 @@ use super::compound::{Compound, Done, Stop};
 use super::state::Io;
 use crate::vfs::file::File;
 use crate::vfs::space::{self, Range};
+use crate::vfs::{Extent, extents};
 
 /// ALLOCATE
 pub(super) fn allocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
@@ -47,26 +47,22 @@ pub(super) fn wrong_type(stop: Stop) -> Stop {
     }
 }
 
-/// SEEK
+/// SEEK. Where no data follow, that is no failure: the end of the file is told.
 pub(super) fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
+    c.may_block()?;
     let file = c.file()?;
     let state = c.state(arguments.state)?;
     let mut machine = c.server.state.lock();
     machine.io(c.now, c.sender, &state, file.object(), Io::Read)?;
     drop(machine);
-    let size = c.attributes(file.object())?.size;
-    if arguments.offset >= size {
-        return Err(Status::Nxio.into());
-    }
-    Ok(match arguments.what {
-        ContentType::Data => SeekOk {
-            eof: false,
-            offset: arguments.offset,
-        },
-        ContentType::Hole => SeekOk {
-            eof: true,
-            offset: size,
-        },
+    let what = match arguments.what {
+        ContentType::Data => Extent::Data,
+        ContentType::Hole => Extent::Hole,
+    };
+    let found = extents::seek(c.export, &c.who, &file, arguments.offset, what)?;
+    Ok(SeekOk {
+        eof: found.eof,
+        offset: found.offset,
     })
 }
 

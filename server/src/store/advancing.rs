@@ -20,7 +20,7 @@ use super::{
     CreateHow, Created, Credential, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
     Space, Special, Store, StoreError, Unlinked,
 };
-use crate::store::{Attributes, SetAttributes, SetTime, Time, XattrHow};
+use crate::store::{Attributes, Extent, SetAttributes, SetTime, Time, XattrHow};
 
 /// Shows the times of another store so that they differ after each change.
 pub(crate) struct Advancing {
@@ -260,6 +260,7 @@ impl Store for Advancing {
         xattrs(who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>>;
         read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
         read_at_hand(object: ObjectId, offset: u64, data: &mut [u8]) -> bool;
+        seek(object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>>;
         sync(object: ObjectId, data_only: bool) -> Result<()>;
         wants_sync() -> bool;
         statfs(object: ObjectId) -> Result<Space>;

@@ -39,7 +39,9 @@ pub use memory::{Meddler, MemoryStore, Operation, OutsideChange};
 pub use permission::{attributes_permit, may_read, may_write};
 pub use table::StoreTable;
 pub use tar::TarStore;
-pub use types::{Attributes, Device, FileType, SetAttributes, SetTime, Status, Time, access};
+pub use types::{
+    Attributes, Device, Extent, FileType, SetAttributes, SetTime, Status, Time, access,
+};
 
 /// An object (file, directory, link, device …) of one store.
 ///
@@ -560,6 +562,17 @@ pub trait Store: Send + Sync {
     ) -> Result<()> {
         let _ = (credential, object, offset, length);
         Err(Status::NotSupp.into())
+    }
+
+    /// Where the first data, or the first hole, of a regular file begin at `offset` or behind it. At its end each file has a
+    /// hole. `None`: no data follow. NXIO where `offset` is not within the file. A store may take holes for data.
+    fn seek(&self, object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>> {
+        let size = self.getattr(object)?.size;
+        match what {
+            _ if offset >= size => Err(Status::Nxio.into()),
+            Extent::Data => Ok(Some(offset)),
+            Extent::Hole => Ok(Some(size)),
+        }
     }
 
     /// Whether objects have extended attributes. A store that says so has the methods below.

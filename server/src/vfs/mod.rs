@@ -9,6 +9,7 @@ pub mod change;
 mod classes;
 mod counters;
 pub mod export;
+pub mod extents;
 mod feedback;
 pub mod file;
 mod fill;
@@ -33,9 +34,9 @@ pub mod write;
 pub mod xattrs;
 
 pub use crate::store::{
-    Attributes, CreateHow, Created, Credential, Device, DirEntry, FileType, Limits, Listing,
-    ObjectId, ReaddirRange, Result, SetAttributes, SetTime, Space, Special, Status, StoreError,
-    Time, XattrHow, access,
+    Attributes, CreateHow, Created, Credential, Device, DirEntry, Extent, FileType, Limits,
+    Listing, ObjectId, ReaddirRange, Result, SetAttributes, SetTime, Space, Special, Status,
+    StoreError, Time, XattrHow, access,
 };
 pub(crate) use crate::store::{ids, pace};
 pub use handle::HandleBytes;

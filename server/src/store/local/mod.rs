@@ -53,7 +53,7 @@ use super::{
     Space, Special, Store, Unlinked,
 };
 use crate::store::state::StateDir;
-use crate::store::{Attributes, FileType, SetAttributes, Status, XattrHow};
+use crate::store::{Attributes, Extent, FileType, SetAttributes, Status, XattrHow};
 use descriptors::{Descriptor, Descriptors, Use};
 use identity::Identity;
 use index::Index;
@@ -361,6 +361,10 @@ impl Store for LocalStore {
     ) -> Result<()> {
         self.changing()?;
         self.punch(who, object, offset, length)
+    }
+
+    fn seek(&self, object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>> {
+        self.find_extent(object, offset, what)
     }
 
     fn has_xattrs(&self) -> bool {

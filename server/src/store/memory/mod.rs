@@ -20,7 +20,7 @@ use super::{
     CreateHow, Created, Credential, DirEntry, Limits, Listing, ObjectId, OutsideEvent,
     ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
-use crate::store::{Attributes, Device, FileType, SetAttributes, Status};
+use crate::store::{Attributes, Device, Extent, FileType, SetAttributes, Status};
 use node::{Body, Names};
 use tree::Tree;
 
@@ -299,6 +299,10 @@ impl Store for MemoryStore {
     ) -> Result<()> {
         drop(self.tree_for(Operation::Write));
         self.changing(|tree| tree.deallocate(who, object, offset, length))
+    }
+
+    fn seek(&self, object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>> {
+        self.tree.lock().seek(object, offset, what)
     }
 
     fn create(

@@ -1,10 +1,10 @@
 //! What is done to bytes of a file without bringing any.
 
 use super::Operation;
-use super::node::SIZE_MAX;
+use super::node::{PAGE_BYTES, SIZE_MAX};
 use super::tree::Tree;
 use crate::store::permission::{may_write, mode_after_change};
-use crate::store::{Credential, ObjectId, Result, Status};
+use crate::store::{Credential, Extent, ObjectId, Result, Status};
 
 impl Tree {
     pub fn allocate(
@@ -41,6 +41,21 @@ impl Tree {
             self.node_mut(object)?.file()?.write(offset, &zeros);
         }
         self.written(who, object)
+    }
+
+    /// Pages of zeros are holes.
+    pub fn seek(&mut self, object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>> {
+        let data = &self.node_mut(object)?.file()?.data;
+        let size = data.len() as u64;
+        if offset >= size {
+            return Err(Status::Nxio.into());
+        }
+        let pages = (0..).zip(data.chunks(PAGE_BYTES as usize));
+        let mut behind = pages.skip((offset / PAGE_BYTES) as usize);
+        let is_hole = |page: &[u8]| page.iter().all(|byte| *byte == 0);
+        let found = behind.find(|(_, page)| is_hole(page) == (what == Extent::Hole));
+        let found = found.map(|(number, _): (u64, _)| offset.max(number * PAGE_BYTES));
+        Ok(found.or((what == Extent::Hole).then_some(size)))
     }
 
     /// The size of a file that the caller may write to.

@@ -12,7 +12,7 @@ mod users;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::store::{FileType, SetAttributes, SetTime, Status, Time, access};
+use crate::store::{Extent, FileType, SetAttributes, SetTime, Status, Time, access};
 
 use super::*;
 
@@ -41,6 +41,7 @@ pub fn all<S: Store>(make: impl Fn() -> S, entries: usize) {
         ("listing with objects", directories::listing_with_objects),
         ("space set aside", space::setting_aside),
         ("holes made", space::holes_made),
+        ("holes found", space::holes_found),
         ("types", files::types),
         ("found again", files::found_again),
         ("deep paths", directories::deep_paths),

@@ -62,3 +62,40 @@ pub(super) fn holes_made(store: &dyn Store) {
         assert!(store.deallocate(&me(), other, 0, 10).is_err());
     }
 }
+
+/// What a store tells of holes is true, if it tells of any.
+pub(super) fn holes_found(store: &dyn Store) {
+    let object = file(store, &me(), "f", 0o644);
+    refused(store.seek(object, 0, Extent::Data), Status::Nxio);
+    let size = (1 << 20) + 5;
+    store.write_at(&me(), object, size - 5, b"data!").unwrap();
+    store
+        .write_at(&me(), object, 1 << 19, &[7; 1 << 16])
+        .unwrap();
+    let (mut at, mut what, mut borders) = (0, Extent::Hole, 0);
+    let mut known = vec![false; size as usize];
+    while at < size {
+        let found = store.seek(object, at, what).unwrap();
+        // Every file ends with a hole.
+        let border = found.unwrap_or(size);
+        assert!(border >= at && border <= size, "{what:?} at {border}");
+        assert!(found.is_some() || what == Extent::Data);
+        // What lies before a hole is data.
+        known[at as usize..border as usize].fill(what == Extent::Hole);
+        (at, borders) = (border, borders + 1);
+        what = match what {
+            Extent::Data => Extent::Hole,
+            Extent::Hole => Extent::Data,
+        };
+        assert!(borders < 100);
+    }
+    let written = (1 << 19..(1 << 19) + (1 << 16)).chain(size - 5..size);
+    for byte in written {
+        assert!(known[byte as usize], "byte {byte} was written");
+    }
+    for beyond in [size, size + 1, i64::MAX as u64, u64::MAX] {
+        for what in [Extent::Data, Extent::Hole] {
+            refused(store.seek(object, beyond, what), Status::Nxio);
+        }
+    }
+}

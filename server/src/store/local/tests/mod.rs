@@ -114,6 +114,7 @@ forward! {
     write_from(who: &Credential, object: ObjectId, offset: u64, data: &Gather<'_>) -> Result<usize>;
     sync(object: ObjectId, data_only: bool) -> Result<()>;
     wants_sync() -> bool;
+    seek(object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>>;
     allocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;
     deallocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;
     setattr(who: &Credential, object: ObjectId, new: &SetAttributes) -> Result<Attributes>;
