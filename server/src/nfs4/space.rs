@@ -1,24 +1,44 @@
 //! ALLOCATE, DEALLOCATE, SEEK and IO_ADVISE (RFC 7862, sections 15.1, 15.4, 15.11 and 15.5).
 
 use odafs_common::wire::nfs4::{
-    Bitmap, ContentType, IoAdviseArgs, RangeArgs, SeekArgs, SeekOk, Status,
+    Bitmap, ContentType, IoAdviseArgs, Operation, RangeArgs, ResultWriter, SeekArgs, SeekOk, Status,
 };
 use odafs_fabric::sync::Arc;
 
-use super::compound::{Compound, Done, Stop};
+use super::compound::{Compound, Done, Stop, Written, plain};
+use super::copy;
 use super::state::Io;
 use crate::vfs::file::File;
 use crate::vfs::space::{self, Range};
 use crate::vfs::{Extent, extents};
 
+/// These and, in a file of their own, COPY and CLONE.
+pub(super) fn run(
+    c: &Compound<'_>,
+    operation: &Operation<'_>,
+    w: &mut ResultWriter<'_, '_>,
+) -> Written {
+    use Operation as O;
+    let code = operation.code();
+    match operation {
+        O::Allocate(arguments) => plain(w, code, allocate(c, arguments)?),
+        O::Deallocate(arguments) => plain(w, code, deallocate(c, arguments)?),
+        O::Copy(arguments) => plain(w, code, copy::copy(c, arguments)?),
+        O::Clone(arguments) => plain(w, code, copy::clone(c, arguments)?),
+        O::Seek(arguments) => plain(w, code, seek(c, arguments)?),
+        O::IoAdvise(arguments) => plain(w, code, advise(c, arguments)?),
+        _ => Err(Status::NotSupp.into()),
+    }
+}
+
 /// ALLOCATE
-pub(super) fn allocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
+fn allocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
     let (file, range) = to_change(c, arguments)?;
     Ok(space::allocate(c.export, &c.who, &file, range)?)
 }
 
 /// DEALLOCATE
-pub(super) fn deallocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
+fn deallocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
     let (file, range) = to_change(c, arguments)?;
     Ok(space::deallocate(c.export, &c.who, &file, range)?)
 }
@@ -48,7 +68,7 @@ pub(super) fn wrong_type(stop: Stop) -> Stop {
 }
 
 /// SEEK. Where no data follow, that is no failure: the end of the file is told.
-pub(super) fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
+fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
     c.may_block()?;
     let file = c.file()?;
     let state = c.state(arguments.state)?;
@@ -67,7 +87,7 @@ pub(super) fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
 }
 
 /// IO_ADVISE: no advice is taken.
-pub(super) fn advise(c: &Compound<'_>, arguments: &IoAdviseArgs) -> Done<Bitmap> {
+fn advise(c: &Compound<'_>, arguments: &IoAdviseArgs) -> Done<Bitmap> {
     let file = c.file()?;
     let state = c.state(arguments.state)?;
     let mut machine = c.server.state.lock();

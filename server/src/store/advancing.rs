@@ -260,6 +260,7 @@ impl Store for Advancing {
         xattrs(who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>>;
         read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
         read_at_hand(object: ObjectId, offset: u64, data: &mut [u8]) -> bool;
+        clone_block_bytes(object: ObjectId) -> Option<u32>;
         seek(object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>>;
         sync(object: ObjectId, data_only: bool) -> Result<()>;
         wants_sync() -> bool;
@@ -417,6 +418,30 @@ impl Store for Advancing {
     ) -> Result<()> {
         self.change(&[(object, Change::Content)], |store| {
             store.deallocate(who, object, offset, length)
+        })
+    }
+
+    fn copy(
+        &self,
+        who: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<u64> {
+        self.change(&[(to.0, Change::Content)], |store| {
+            store.copy(who, from, to, count)
+        })
+    }
+
+    fn clone_range(
+        &self,
+        who: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<()> {
+        self.change(&[(to.0, Change::Content)], |store| {
+            store.clone_range(who, from, to, count)
         })
     }
 

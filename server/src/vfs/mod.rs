@@ -7,6 +7,7 @@ pub mod attributes;
 mod cache;
 pub mod change;
 mod classes;
+pub mod copies;
 mod counters;
 pub mod export;
 pub mod extents;

@@ -25,11 +25,11 @@ pub struct Range {
 }
 
 /// What became of a file.
-struct Made {
+pub(super) struct Made {
     /// So many of its bytes, from the first of the range on, are others.
-    touched: u64,
+    pub touched: u64,
     /// It has at least this size.
-    reaches: u64,
+    pub reaches: u64,
 }
 
 /// Sets space aside for bytes of a file, which reaches to their end at least afterwards. May block.
@@ -76,7 +76,7 @@ pub fn deallocate(
 }
 
 /// Makes a change of bytes in `range`, with the file to itself. `make` is told the attributes from before.
-fn alone(
+pub(super) fn alone(
     export: &Export,
     file: &Arc<File>,
     range: Range,

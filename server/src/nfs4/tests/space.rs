@@ -206,3 +206,215 @@ fn a_file_of_many_holes_is_read_in_several_steps() {
     }
     assert!(all == data && steps > 1);
 }
+
+/// Two files, the first of these bytes and the second empty, open for reading and for both: their stateids and handles.
+fn pair(client: &Client<'_>, room: &Room, data: &[u8]) -> ((StateId, Vec<u8>), (StateId, Vec<u8>)) {
+    room.file(b"source", data);
+    room.file(b"target", b"");
+    let source = client.opened(b"me", b"source", (share_access::READ, 0), None);
+    let target = client.opened(b"me", b"target", (share_access::BOTH, 0), None);
+    (source, target)
+}
+
+impl Client<'_> {
+    /// Does this to two files, the saved and the current one.
+    fn between(&self, from: &[u8], to: &[u8], operation: Operation<'_>) -> Reply {
+        self.does(&[
+            Operation::PutFileHandle(FileHandle(from)),
+            Operation::SaveFileHandle,
+            Operation::PutFileHandle(FileHandle(to)),
+            operation,
+        ])
+    }
+}
+
+fn copy_all(source: StateId, destination: StateId) -> CopyArgs<'static> {
+    CopyArgs {
+        source,
+        destination,
+        source_offset: 0,
+        destination_offset: 0,
+        count: 0,
+        consecutive: false,
+        synchronous: false,
+        source_servers: List(vec![]),
+    }
+}
+
+#[test]
+fn a_copy_is_over_when_it_is_answered() {
+    let room = Room::new();
+    let client = Client::new(&room, b"client", 1);
+    let data: Vec<u8> = (0..3 * P).map(|at| (at % 251) as u8).collect();
+    let (source, target) = pair(&client, &room, &data);
+    let copy = |arguments| client.between(&source.1, &target.1, Operation::Copy(arguments));
+    let reply = copy(copy_all(source.0, target.0));
+    let OperationResult::Copy(Ok(ok)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    assert_eq!(ok.response.count, data.len() as u64);
+    assert_eq!(ok.response.callback, AtMostOne(None));
+    assert_eq!(ok.response.committed, Stable::Unstable);
+    let done = CopyRequirements {
+        consecutive: true,
+        synchronous: true,
+    };
+    assert_eq!(ok.requirements, done);
+    assert_eq!(client.content(&target.1), data);
+    let commit = Operation::Commit(CommitArgs {
+        offset: 0,
+        count: 0,
+    });
+    let committed = client.on(&target.1, commit);
+    let OperationResult::Commit(Ok(committed)) = committed.last() else {
+        panic!("{:?}", committed.last());
+    };
+    assert_eq!(committed.verifier, ok.response.verifier);
+    // The end of the source, to the middle of the target.
+    let part = CopyArgs {
+        source_offset: 3 * P as u64 - 10,
+        destination_offset: 5,
+        ..copy_all(source.0, target.0)
+    };
+    assert_eq!(copy(part).status(), Status::Ok);
+    let mut expected = data.clone();
+    expected.copy_within(3 * P - 10.., 5);
+    assert_eq!(client.content(&target.1), expected);
+}
+
+#[test]
+fn a_copy_that_cannot_be_made_is_refused() {
+    let room = Room::new();
+    let client = Client::new(&room, b"client", 1);
+    let (source, target) = pair(&client, &room, &[1; 100]);
+    let both = copy_all(source.0, target.0);
+    let copy = |from: &[u8], to: &[u8], arguments: &CopyArgs<'static>| {
+        let reply = client.between(from, to, Operation::Copy(arguments.clone()));
+        reply.status()
+    };
+    let beyond = CopyArgs {
+        count: 101,
+        ..both.clone()
+    };
+    assert_eq!(copy(&source.1, &target.1, &beyond), Status::Inval);
+    let elsewhere = CopyArgs {
+        source_servers: List(vec![NetLocation::Name(Opaque(b"other"))]),
+        ..both.clone()
+    };
+    assert_eq!(copy(&source.1, &target.1, &elsewhere), Status::NotSupp);
+    // Each stateid for its own file, and for what is done to it.
+    let exchanged = copy_all(target.0, source.0);
+    assert_eq!(copy(&source.1, &target.1, &exchanged), Status::BadStateId);
+    assert_eq!(copy(&target.1, &source.1, &exchanged), Status::OpenMode);
+    let alone = copy_all(target.0, target.0);
+    assert_eq!(copy(&target.1, &target.1, &alone), Status::Inval);
+    let reply = client.does(&[
+        Operation::PutRootFileHandle,
+        Operation::SaveFileHandle,
+        Operation::PutFileHandle(FileHandle(&target.1)),
+        Operation::Copy(both.clone()),
+    ]);
+    assert_eq!(reply.status(), Status::WrongType);
+    let reply = client.on(&target.1, Operation::Copy(both));
+    assert_eq!(reply.status(), Status::NoFileHandle);
+    assert!(client.content(&target.1).is_empty());
+}
+
+#[test]
+fn current_stateids_are_those_of_the_saved_and_of_the_current_file() {
+    let room = Room::new();
+    room.file(b"source", b"data");
+    let client = Client::new(&room, b"client", 1);
+    let reply = client.does(&[
+        Operation::PutRootFileHandle,
+        client.open(b"me", b"source", (share_access::READ, 0), None),
+        Operation::SaveFileHandle,
+        Operation::PutRootFileHandle,
+        client.open(b"me", b"target", (share_access::BOTH, 0), Some(unchecked())),
+        Operation::Copy(copy_all(StateId::CURRENT, StateId::CURRENT)),
+        Operation::GetFileHandle,
+    ]);
+    assert_eq!(reply.status(), Status::Ok, "{:?}", reply.all());
+    let OperationResult::GetFileHandle(Ok(handle)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    assert_eq!(client.content(handle.0), b"data");
+}
+
+#[test]
+fn a_clone_is_in_blocks_that_an_attribute_tells() {
+    let room = Room::new();
+    let client = Client::new(&room, b"client", 1);
+    let data = vec![3; 2 * P + 100];
+    let (source, target) = pair(&client, &room, &data);
+    let asked = Bitmap::of(&[Attribute::CloneBlockSize]);
+    let ask = Operation::GetAttributes(GetAttributesArgs { asked });
+    let reply = client.on(&source.1, ask);
+    let OperationResult::GetAttributes(Ok(raw)) = reply.last() else {
+        panic!("{:?}", reply.last());
+    };
+    let told = Attributes::parse(&raw).expect("attributes");
+    assert_eq!(told.clone_block_size, Some(P as u32));
+    let clone = |source_offset, destination_offset, count| {
+        let arguments = CloneArgs {
+            source: source.0,
+            destination: target.0,
+            source_offset,
+            destination_offset,
+            count,
+        };
+        client
+            .between(&source.1, &target.1, Operation::Clone(arguments))
+            .status()
+    };
+    let block = P as u64;
+    assert_eq!(clone(1, 0, block), Status::Inval);
+    assert_eq!(clone(0, 0, 3 * block), Status::Inval);
+    assert_eq!(clone(0, 0, block), Status::Ok);
+    assert_eq!(client.content(&target.1), &data[..P]);
+    assert_eq!(clone(0, block, 0), Status::Ok);
+    assert_eq!(client.content(&target.1), [&data[..P], &data].concat());
+}
+
+#[test]
+fn what_this_server_does_not_do_is_refused() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    let client = Client::new(&room, b"client", 1);
+    let (state, handle) = client.opened(b"me", b"file", (share_access::BOTH, 0), None);
+    let block = DataBlock {
+        offset: 0,
+        block_size: 4,
+        block_count: 1,
+        number_offset: 0,
+        number: 0,
+        pattern_offset: 0,
+        pattern: Data(b"same"),
+    };
+    let same = WriteSameArgs {
+        state,
+        stable: Stable::FileSync,
+        block,
+    };
+    let notify = CopyNotifyArgs {
+        source: state,
+        destination: NetLocation::Name(Opaque(b"other")),
+    };
+    for operation in [
+        Operation::OffloadStatus(state),
+        Operation::OffloadCancel(state),
+        Operation::CopyNotify(notify),
+        Operation::WriteSame(same),
+    ] {
+        assert_eq!(client.on(&handle, operation).status(), Status::NotSupp);
+    }
+    // Hints may be taken or left.
+    let advice = IoAdviseArgs {
+        state,
+        offset: 0,
+        count: 0,
+        hints: Bitmap::EMPTY.with(io_advice::WILL_NEED),
+    };
+    let reply = client.on(&handle, Operation::IoAdvise(advice));
+    assert!(matches!(reply.last(), OperationResult::IoAdvise(Ok(taken)) if taken.is_empty()));
+}

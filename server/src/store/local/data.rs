@@ -16,7 +16,7 @@ use crate::store::permission::may_write;
 use crate::store::{Credential, FileType, ObjectId, Result, Status};
 
 /// The kernel's offsets are signed.
-const OFFSET_MAX: u64 = i64::MAX as u64;
+pub(super) const OFFSET_MAX: u64 = i64::MAX as u64;
 
 impl LocalStore {
     pub(super) fn link_target(&self, object: ObjectId) -> Result<Vec<u8>> {

@@ -301,6 +301,21 @@ impl Store for MemoryStore {
         self.changing(|tree| tree.deallocate(who, object, offset, length))
     }
 
+    fn clone_block_bytes(&self, _object: ObjectId) -> Option<u32> {
+        Some(node::PAGE_BYTES as u32)
+    }
+
+    fn clone_range(
+        &self,
+        who: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<()> {
+        drop(self.tree_for(Operation::Write));
+        self.changing(|tree| tree.clone_range(who, from, to, count))
+    }
+
     fn seek(&self, object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>> {
         self.tree.lock().seek(object, offset, what)
     }

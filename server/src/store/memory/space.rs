@@ -43,6 +43,31 @@ impl Tree {
         self.written(who, object)
     }
 
+    pub fn clone_range(
+        &mut self,
+        who: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<()> {
+        let size = self.writable(who, to.0)?;
+        let source = &self.node_mut(from.0)?.file()?.data;
+        let source_end = from.1.saturating_add(count);
+        let in_blocks = |bytes: u64| bytes.is_multiple_of(PAGE_BYTES);
+        let begins = in_blocks(from.1) && in_blocks(to.1);
+        let cut = !in_blocks(count);
+        let fits = !cut || (source_end == source.len() as u64 && to.1 + count >= size);
+        if !begins || !fits || source_end > source.len() as u64 {
+            return Err(Status::Inval.into());
+        }
+        let bytes = source[from.1 as usize..source_end as usize].to_vec();
+        if size.max(to.1 + count) - size > self.capacity_bytes.saturating_sub(self.used_bytes) {
+            return Err(Status::NoSpc.into());
+        }
+        self.put(to.0, to.1, &bytes)?;
+        self.written(who, to.0)
+    }
+
     /// Pages of zeros are holes.
     pub fn seek(&mut self, object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>> {
         let data = &self.node_mut(object)?.file()?.data;

@@ -448,7 +448,7 @@ impl Tree {
         Ok(written)
     }
 
-    fn put(&mut self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize> {
+    pub fn put(&mut self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize> {
         let room = self.capacity_bytes.saturating_sub(self.used_bytes);
         let now = self.tick();
         let node = self.node_mut(object)?;

@@ -42,6 +42,8 @@ pub fn all<S: Store>(make: impl Fn() -> S, entries: usize) {
         ("space set aside", space::setting_aside),
         ("holes made", space::holes_made),
         ("holes found", space::holes_found),
+        ("copies", space::copies),
+        ("clones", space::clones),
         ("types", files::types),
         ("found again", files::found_again),
         ("deep paths", directories::deep_paths),

@@ -99,3 +99,88 @@ pub(super) fn holes_found(store: &dyn Store) {
         }
     }
 }
+
+pub(super) fn copies(store: &dyn Store) {
+    let (source, data) = full(store, "source", 20_000);
+    let target = file(store, &me(), "target", 0o644);
+    let mut expected: Vec<u8> = Vec::new();
+    // Again and again, as those do who are told that it was less.
+    let copy = |from: u64, to: u64, count: u64| {
+        let mut done = 0;
+        while done < count {
+            let (from, to) = ((source, from + done), (target, to + done));
+            let copied = store.copy(&me(), from, to, count - done).unwrap();
+            assert!(copied <= count - done);
+            if copied == 0 {
+                break;
+            }
+            done += copied;
+        }
+        done
+    };
+    for (from, to, count, done) in [
+        (0, 0, 100, 100),
+        (5000, 50, 10_000, 10_000),
+        // A gap, and the end of the source.
+        (19_000, 30_000, 5000, 1000),
+        (20_000, 0, 10, 0),
+        (1 << 40, 0, 10, 0),
+        (0, 0, 0, 0),
+    ] {
+        assert_eq!(copy(from, to, count), done);
+        let end = (to + done) as usize;
+        if done > 0 {
+            expected.resize(expected.len().max(end), 0);
+            let bytes = &data[from as usize..(from + done) as usize];
+            expected[to as usize..end].copy_from_slice(bytes);
+        }
+        assert_eq!(content(store, target), expected);
+        assert_eq!(content(store, source), data);
+    }
+    store.sync(target, true).unwrap();
+    assert_eq!(content(store, target), expected);
+    let root = store.root();
+    refused(store.copy(&me(), (root, 0), (target, 0), 10), Status::IsDir);
+    refused(store.copy(&me(), (source, 0), (root, 0), 10), Status::IsDir);
+    let far = store.copy(&me(), (source, 0), (target, u64::MAX - 3), 10);
+    refused(far, Status::FBig);
+}
+
+pub(super) fn clones(store: &dyn Store) {
+    let blocks = store.clone_block_bytes(store.root());
+    let block = u64::from(blocks.unwrap_or(4096));
+    let length = 2 * block as usize + 100;
+    let (source, data) = full(store, "source", length);
+    let target = file(store, &me(), "target", 0o644);
+    let clone = |from, to, count| store.clone_range(&me(), (source, from), (target, to), count);
+    assert_eq!(store.clone_block_bytes(target), blocks);
+    if blocks.is_none() {
+        eprintln!("suite: no clones here");
+        refused(clone(0, 0, block), Status::NotSupp);
+        assert!(content(store, target).is_empty());
+        return;
+    }
+    clone(0, block, length as u64).unwrap();
+    let mut expected = [vec![0; block as usize], data.clone()].concat();
+    assert_eq!(content(store, target), expected);
+    clone(block, 0, block).unwrap();
+    expected[..block as usize].copy_from_slice(&data[block as usize..2 * block as usize]);
+    assert_eq!(content(store, target), expected);
+    // They are files of their own all the same.
+    store.write_at(&me(), target, 0, b"other").unwrap();
+    expected[..5].copy_from_slice(b"other");
+    store.write_at(&me(), source, block + 5, b"new").unwrap();
+    store.sync(target, true).unwrap();
+    assert_eq!(content(store, target), expected);
+    for (from, to, count) in [
+        (1, 0, block),
+        (0, 1, block),
+        (0, 0, block - 1),
+        // A block is cut, and the target goes on behind it.
+        (block, 0, block + 100),
+        (2 * block, 0, block),
+    ] {
+        refused(clone(from, to, count), Status::Inval);
+    }
+    assert_eq!(content(store, target), expected);
+}
