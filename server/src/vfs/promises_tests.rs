@@ -8,7 +8,7 @@ use super::*;
 use crate::store::{CreateHow, OutsideChange, SetAttributes, StoreError, XattrHow};
 use crate::vfs::testing::{World, owner};
 use crate::vfs::write::{Stable, write};
-use crate::vfs::{attributes, namespace, xattrs};
+use crate::vfs::{attributes, namespace, space, xattrs};
 
 /// Promises what it is told to.
 #[derive(Default)]
@@ -103,6 +103,10 @@ fn who_comes_again_is_refused_whatever_it_changes() {
         ..SetAttributes::default()
     };
     let object = file.object();
+    let range = space::Range {
+        offset: 0,
+        length: 9,
+    };
     let changes: [&dyn Fn() -> Result<(), StoreError>; 9] = [
         &|| {
             let written = write(export, who, &file, 0, &b"new"[..], Stable::Unstable);
@@ -117,7 +121,7 @@ fn who_comes_again_is_refused_whatever_it_changes() {
         &|| namespace::rename(export, who, (root, b"a"), (root, b"c")),
         &|| namespace::rename(export, who, (root, b"b"), (root, b"a")),
         &|| namespace::link(export, who, object, root, b"c").map(drop),
-        &|| attributes::allocate(export, who, object, 0, 9),
+        &|| space::allocate(export, who, &file, range),
         &|| xattrs::set(export, who, object, (b"x", b"y"), XattrHow::Either).map(drop),
     ];
     let before = export.store().getattr(object).expect("there");
