@@ -298,7 +298,14 @@ impl ServeOptions {
     }
 
     /// These options, with `file` for what they leave open.
-    fn or(self, file: Self) -> Self {
+    fn or(self, mut file: Self) -> Self {
+        // What is served is said in one place: a directory here goes before exports there, and the reverse.
+        if self.dir.is_some() && file.export.iter().any(Exported::is_directory) {
+            file.export.clear();
+        }
+        if self.export.iter().any(Exported::is_directory) {
+            file.dir = None;
+        }
         Self {
             dir: self.dir.or(file.dir),
             export: if self.export.is_empty() {

@@ -172,6 +172,7 @@ pub(super) fn with_known<R>(
     let (owner, group) = (Digits::of(known.uid), Digits::of(known.gid));
     let tree = &c.server.tree;
     let above = tree.mounted_on().filter(|_| tree.is_export_root(object));
+    let above = above.or_else(|| c.export.store().mounted_on(object));
     let mut all = Wire {
         kind: Some(convert::kind(known.kind)),
         change: Some(known.change()),

@@ -10,6 +10,8 @@ use odafs_common::page::PageSize;
 use odafs_common::session::PublicKey;
 use odafs_fabric::ReadOrder;
 
+use crate::store::table;
+
 pub use crate::nfs4::MinorVersions;
 pub use crate::odafs::Grantee;
 pub use crate::rpc::access::Squash;
@@ -161,6 +163,8 @@ impl ServerConfig {
                 self.page.bytes()
             ));
         }
+        let names = self.exports.iter().map(|export| export.name.as_str());
+        table::check_names(names).map_err(|error| error.to_string())?;
         if self.slow_call.is_zero() {
             return Err(
                 "every call takes more than no time: name a time such as 100ms with --slow-call"

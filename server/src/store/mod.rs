@@ -37,7 +37,7 @@ pub(crate) use advancing::Advancing;
 pub use before_sync::BeforeSync;
 pub use create::{CreateHow, Created, Special};
 pub use error::StoreError;
-pub use local::{LocalOptions, LocalStore};
+pub use local::{Among, LocalOptions, LocalStore};
 pub use memory::{Meddler, MemoryStore, Operation, OutsideChange};
 pub use permission::{attributes_permit, may_read, may_write};
 pub use table::StoreTable;
@@ -573,6 +573,13 @@ pub trait Store: Send + Sync {
     /// The number of what is stored, the same after a restart. Handles tell it: those of a store with another number are
     /// none of this one's.
     fn number(&self) -> u64;
+
+    /// The number by which the directory above lists the root of a file system within this store; `None` for any other
+    /// object (RFC 8881, section 5.8.2.23).
+    fn mounted_on(&self, object: ObjectId) -> Option<u64> {
+        let _ = object;
+        None
+    }
 
     /// STALE unless the object is there. The server asks about each object that a client names by a handle from before: this
     /// store, or an earlier one with the same number, has named it once. Whether it still exists may only show in the next

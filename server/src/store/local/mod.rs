@@ -10,7 +10,7 @@
 //! opened for more. No pipe, socket or device is.
 //!
 //! **Descriptors.** At most half of the process's limit on open files (which is raised as far as it goes) are
-//! kept. A file is kept open for writing until it is synced: until then it cannot be executed on this machine. When
+//! kept, by all stores together. A file is kept open for writing until it is synced: until then it cannot be executed on this machine. When
 //! many are, those written longest ago are synced unasked.
 //!
 //! **Rights.** See `local/identity.rs`. Reading by descriptor happens with the server's own rights, after the caller
@@ -66,8 +66,17 @@ use watch::{Raw, Watches};
 pub struct LocalOptions {
     /// Refuse every change with ROFS.
     pub read_only: bool,
-    /// The state directory is shared with other stores: the handle index has a name of its own there.
-    pub shares_state: bool,
+    /// The store is one of several in this process.
+    pub among: Option<Among>,
+}
+
+/// What a store of several has for itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Among {
+    /// Tells its files in the state directory from those of the others.
+    pub tag: u16,
+    /// How many stores share the process's limit on open files.
+    pub stores: usize,
 }
 
 /// How an object is found by its [`ObjectId`].
@@ -142,10 +151,11 @@ impl LocalStore {
             let handle = scheme.handle(root);
             sys::open_by_handle(whole.as_fd(), handle.kind, &handle.bytes, OFlags::PATH).is_ok()
         };
-        let index = match options.shares_state {
-            false => state.handle_index_file(),
-            true => state.handle_index_file_of(number),
+        let index = match options.among {
+            None => state.handle_index_file(),
+            Some(among) => state.handle_index_file_of(among.tag),
         };
+        let stores = options.among.map_or(1, |among| among.stores);
         let finding = match scheme.filter(opens) {
             Some(scheme) if by_handle => Finding::ByHandle(scheme),
             _ => Finding::ByName(
@@ -172,7 +182,7 @@ impl LocalStore {
             identity: Identity::of_this_process(),
             scheme,
             finding,
-            descriptors: Descriptors::new(descriptors::raise_open_file_limit())?,
+            descriptors: Descriptors::new(descriptors::raise_open_file_limit(stores))?,
             watches: Watches::new()?,
             read_only: options.read_only,
             size_max,
