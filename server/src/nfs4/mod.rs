@@ -6,7 +6,7 @@
 //! block or change something it is given up, its slot given back, and it runs again from the start on the pool. What
 //! clients hold (client ids, sessions, opens, locks) is kept by [`state`], a core without IO.
 //!
-//! Clients of 4.1 and later are called back over the connections that they bind (`callbacks.rs`), over TCP alone. There are
+//! Clients of 4.1 and later are called back over the connections that they bind (`callbacks.rs`), of TCP and RDMA. There are
 //! no delegations yet.
 
 mod access;
