@@ -240,6 +240,48 @@ if [ "$VERSION" = 4.2 ]; then
     fallocate -l 10 aside
     same "$(stat -c %s aside)" 100000
     rm aside
+
+    step holes made and found
+    command -v python3 >/dev/null || die "no python3"
+    head -c 300000 /dev/urandom >/mnt/holes
+    cp /mnt/holes holes
+    sync holes
+    fallocate -p -o 100000 -l 65000 holes
+    dd if=/dev/zero of=/mnt/holes bs=1000 seek=100 count=65 conv=notrunc status=none
+    same "$(stat -c %s holes)" 300000
+    same "$(sum holes)" "$(sum /mnt/holes)"
+    # The whole pages of what was punched.
+    found=$(python3 -c 'import os
+f = os.open("holes", os.O_RDONLY)
+hole = os.lseek(f, 0, os.SEEK_HOLE)
+print(hole, os.lseek(f, hole, os.SEEK_DATA), os.lseek(f, 200000, os.SEEK_HOLE))')
+    same "$found" "102400 163840 300000"
+    cp --sparse=always holes sparse
+    same "$(sum sparse)" "$(sum /mnt/holes)"
+    rm holes sparse /mnt/holes
+
+    step copies within the server
+    python3 -c 'import os
+source, target = os.open("big", os.O_RDONLY), os.open("copied", os.O_RDWR | os.O_CREAT)
+while os.copy_file_range(source, target, 1 << 30): pass
+os.lseek(source, 5000, os.SEEK_SET)
+assert os.copy_file_range(source, target, 10000, offset_dst=1000) == 10000'
+    cp /mnt/big expected
+    dd if=/mnt/big of=expected bs=1000 skip=5 seek=1 count=10 conv=notrunc status=none
+    same "$(sum copied)" "$(sum expected)"
+    cp --reflink=auto big copied
+    same "$(sum copied)" "$want"
+    # The server has made them: nothing came by here.
+    asked=$(sed -n '/ mounted on .mnt.t /,/^device/s/^\s*COPY: \([0-9]*\) .*/\1/p' /proc/self/mountstats)
+    [ "$asked" -ge 2 ] || die "COPY was asked for $asked times"
+    if cp --reflink=always big cloned 2>/dev/null; then
+        same "$(sum cloned)" "$want"
+        printf X | dd of=cloned conv=notrunc status=none
+        same "$(sum big)" "$want"
+    else
+        echo "        no clones on the file system of the server"
+    fi
+    rm -f copied expected cloned
 fi
 
 if [ "$VERSION" != 3 ]; then

@@ -15,7 +15,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
 if [ -z "${TOUR_INSIDE:-}" ]; then
     [ "$(id -u)" = 0 ] || fail "the tour makes a network namespace: run it as root"
-    need setfattr=attr ip=iproute2 unshare=util-linux setpriv=util-linux
+    need setfattr=attr python3=python3 ip=iproute2 unshare=util-linux setpriv=util-linux
     uml_fetch
     [ -n "${TOUR_SERVER:-}" ] || odafs_binary
     TOUR_INSIDE=1 exec unshare --net --mount --pid --fork --kill-child --mount-proc -- "$0" "$@"

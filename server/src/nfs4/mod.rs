@@ -16,6 +16,7 @@ mod clients;
 mod commit;
 mod compound;
 mod convert;
+mod copy;
 mod create;
 mod effects;
 mod getattr;
@@ -43,7 +44,7 @@ mod write;
 mod xattrs;
 
 use odafs_common::wire::nfs4::{
-    Bitmap, MAX_MINOR_VERSION, OpCode, Operations, PROGRAM, Procedure, Status, VERSION,
+    Attribute, Bitmap, MAX_MINOR_VERSION, OpCode, Operations, PROGRAM, Procedure, Status, VERSION,
 };
 use odafs_common::wire::xdr::{Reader, Writer};
 use odafs_fabric::clock::{self, Nanos};
@@ -51,6 +52,7 @@ use odafs_fabric::sync::{Arc, Mutex};
 
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
+use crate::vfs::copies;
 use crate::vfs::export::Export;
 use crate::vfs::metrics::gauge;
 
@@ -145,7 +147,13 @@ impl Nfs4 {
             tree: Tree::new(&export.config().name, export.root()),
             minors: config.minors,
             lease: config.lease,
-            supported: std::array::from_fn(|minor| attributes::supported(minor as u32)),
+            supported: std::array::from_fn(|minor| {
+                let all = attributes::supported(minor as u32);
+                match copies::clone_block(&export, export.root()) {
+                    Some(_) => all,
+                    None => all.without(&Bitmap::of(&[Attribute::CloneBlockSize])),
+                }
+            }),
             state: Mutex::new(state),
             callbacks: Mutex::default(),
             records: Mutex::new(config.records),

@@ -19,6 +19,7 @@
 //! **Outside changes.** See `local/watch.rs`.
 
 mod attributes;
+mod copies;
 mod data;
 mod descriptors;
 mod entries;
@@ -27,6 +28,7 @@ mod index;
 mod listing;
 mod objects;
 mod scheme;
+mod space;
 mod sys;
 mod unsynced;
 mod watch;
@@ -52,7 +54,7 @@ use super::{
     Space, Special, Store, Unlinked,
 };
 use crate::store::state::StateDir;
-use crate::store::{Attributes, FileType, SetAttributes, Status, XattrHow};
+use crate::store::{Attributes, Extent, FileType, SetAttributes, Status, XattrHow};
 use descriptors::{Descriptor, Descriptors, Use};
 use identity::Identity;
 use index::Index;
@@ -105,6 +107,8 @@ pub struct LocalStore {
     read_only: bool,
     /// The largest size of a file, bytes.
     size_max: u64,
+    /// What clones of bytes are multiples of; `None` where the file system makes none.
+    clone_block: Option<u32>,
     /// Attributes of an open object are in memory: there is a disk or nothing behind it, no network.
     in_memory: bool,
     /// inotify tells of each change.
@@ -163,6 +167,7 @@ impl LocalStore {
         // Where nothing can be made there is nothing to be said.
         let made = (!options.read_only).then(|| attributes::size_max(whole.as_fd()));
         let size_max = made.flatten().unwrap_or(i64::MAX as u64);
+        let clone_block = (!options.read_only).then(|| copies::clone_block(whole.as_fd()));
         let private = state
             .private_directories()
             .iter()
@@ -181,6 +186,7 @@ impl LocalStore {
             watches: Watches::new()?,
             read_only: options.read_only,
             size_max,
+            clone_block: clone_block.flatten(),
             in_memory: sys::keeps_inodes_in_memory(kind),
             reports_all: sys::is_of_this_host(kind),
         })
@@ -359,6 +365,47 @@ impl Store for LocalStore {
     fn allocate(&self, who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()> {
         self.changing()?;
         self.set_aside(who, object, offset, length)
+    }
+
+    fn deallocate(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        self.changing()?;
+        self.punch(who, object, offset, length)
+    }
+
+    fn copy(
+        &self,
+        who: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<u64> {
+        self.changing()?;
+        self.copy_bytes(who, from, to, count)
+    }
+
+    fn clone_block_bytes(&self, _object: ObjectId) -> Option<u32> {
+        self.clone_block
+    }
+
+    fn clone_range(
+        &self,
+        who: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<()> {
+        self.changing()?;
+        self.share_bytes(who, from, to, count)
+    }
+
+    fn seek(&self, object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>> {
+        self.find_extent(object, offset, what)
     }
 
     fn has_xattrs(&self) -> bool {

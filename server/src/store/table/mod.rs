@@ -28,7 +28,7 @@ use super::{
     CreateHow, Created, Credential, DirEntry, Limits, Listing, ObjectId, OutsideEvent,
     ReaddirRange, Result, Space, Special, Store, Unlinked, XattrHow,
 };
-use crate::store::{Attributes, SetAttributes, Status, Time, access};
+use crate::store::{Attributes, Extent, SetAttributes, Status, Time, access, by_hand};
 use events::Events;
 use names::{Child, Tree};
 
@@ -413,6 +413,58 @@ impl Store for StoreTable {
     fn allocate(&self, who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()> {
         let (entry, object) = self.stored(object, Status::IsDir)?;
         entry.store.allocate(who, object, offset, length)
+    }
+
+    fn deallocate(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        let (entry, object) = self.stored(object, Status::IsDir)?;
+        entry.store.deallocate(who, object, offset, length)
+    }
+
+    fn seek(&self, object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>> {
+        let (entry, object) = self.stored(object, Status::IsDir)?;
+        entry.store.seek(object, offset, what)
+    }
+
+    /// From one store to another bytes go by hand.
+    fn copy(
+        &self,
+        who: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<u64> {
+        let (source_entry, source) = self.stored(from.0, Status::IsDir)?;
+        let (entry, target) = self.stored(to.0, Status::IsDir)?;
+        match source_entry.tag == entry.tag {
+            true => (entry.store).copy(who, (source, from.1), (target, to.1), count),
+            false => by_hand::copy(self, who, from, to, count),
+        }
+    }
+
+    /// The directories of the table tell whether any export has clones, and then the largest blocks.
+    fn clone_block_bytes(&self, object: ObjectId) -> Option<u32> {
+        let of_root = |entry: &Entry| entry.store.clone_block_bytes(entry.store.root());
+        match self.place(object).ok()? {
+            Place::Table(_) => self.entries.iter().filter_map(of_root).max(),
+            Place::Stored(entry, object) => entry.store.clone_block_bytes(object),
+        }
+    }
+
+    fn clone_range(
+        &self,
+        who: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<()> {
+        let (entry, source, target) = self.both(from.0, to.0)?;
+        (entry.store).clone_range(who, (source, from.1), (target, to.1), count)
     }
 
     /// Where one store has none, its objects have none that are set.

@@ -109,6 +109,17 @@ fn nothing_goes_from_one_store_to_another() {
         .rename(&who, (data, b"file"), (data, b"moved"))
         .unwrap();
     assert_eq!(moved, None);
+    // But bytes may be copied.
+    let copied = table
+        .create(&who, other, b"copy", CreateHow::Guarded(&how))
+        .unwrap()
+        .object;
+    refused(
+        table.clone_range(&who, (made, 0), (copied, 0), 5),
+        Status::XDev,
+    );
+    assert_eq!(table.copy(&who, (made, 1), (copied, 0), 9).unwrap(), 4);
+    assert_eq!(content(&table, copied), b"ytes");
     assert_eq!(content(&table, made), b"bytes");
     let gone = table.remove(&who, data, b"moved").unwrap();
     assert_eq!(gone.object, made);
@@ -298,6 +309,12 @@ forward! {
     read_at_hand(object: ObjectId, offset: u64, data: &mut [u8]) -> bool;
     write_from(who: &Credential, object: ObjectId, offset: u64, data: &Gather<'_>) -> Result<usize>;
     sync(object: ObjectId, data_only: bool) -> Result<()>;
+    allocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;
+    deallocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;
+    seek(object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>>;
+    copy(who: &Credential, from: (ObjectId, u64), to: (ObjectId, u64), count: u64) -> Result<u64>;
+    clone_block_bytes(object: ObjectId) -> Option<u32>;
+    clone_range(who: &Credential, from: (ObjectId, u64), to: (ObjectId, u64), count: u64) -> Result<()>;
     setattr(who: &Credential, object: ObjectId, new: &SetAttributes) -> Result<Attributes>;
     create(who: &Credential, directory: ObjectId, name: &[u8], how: CreateHow<'_>) -> Result<Created>;
     mkdir(who: &Credential, directory: ObjectId, name: &[u8], new: &SetAttributes) -> Result<Found>;
