@@ -142,7 +142,8 @@ impl Nfs4 {
             operations: OPERATIONS_MAX,
         };
         let reclaiming = config.records.take_reclaiming();
-        let state = State::new(limits, config.boot, clock::now(), reclaiming);
+        let state = State::new(limits, config.boot, clock::now(), reclaiming)
+            .with_locks(Arc::clone(export.locks()));
         Self {
             tree: Tree::new(&export.config().name, export.root()),
             minors: config.minors,
@@ -257,7 +258,10 @@ impl Program for Nfs4 {
     }
 
     fn tick(&self, now: Nanos) {
-        self.state.lock().tick(now);
+        let mut state = self.state.lock();
+        state.tick(now);
+        state.hear_of_locks();
+        drop(state);
         self.keep_records();
         self.callbacks.lock().tick();
         self.call_back();

@@ -29,8 +29,11 @@ pub struct ServerConfig {
     /// Several exports, each under its own name below the root `/`. If there are any, `directory` and `export` count for
     /// nothing.
     pub exports: Vec<ExportOptions>,
-    /// Address for NFS, MOUNT and portmapper over TCP; `None`: not served.
+    /// Address for NFS, MOUNT, the lock manager and the portmapper over TCP; `None`: not served.
     pub nfs: Option<SocketAddr>,
+    /// Where the portmapper listens too, over TCP and UDP: clients of NFS version 3 look for the lock manager at port 111,
+    /// and tell the status monitor there that they have started anew. `None`: nowhere else.
+    pub portmap: Option<SocketAddr>,
     /// The minor versions of NFS 4 that are served beside version 3, on all listeners; all of them by default.
     pub nfs4: MinorVersions,
     /// How long opens and locks of NFS version 4 live without a sign of their client, and how long clients have to
@@ -109,6 +112,7 @@ impl ServerConfig {
             export: "/".to_owned(),
             exports: Vec::new(),
             nfs: None,
+            portmap: None,
             nfs4: MinorVersions::ALL,
             lease: crate::nfs4::LEASE.duration(),
             rdma: None,

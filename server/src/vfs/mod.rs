@@ -17,6 +17,7 @@ mod fill;
 pub(crate) mod handle;
 mod handles;
 mod keys;
+pub mod locks;
 pub mod metrics;
 pub mod namespace;
 mod pageout;
