@@ -298,7 +298,6 @@ forward! {
     mode_decides(object: ObjectId) -> Result<bool>;
     lookup_at_hand(who: &Credential, directory: ObjectId, name: &[u8]) -> Option<Result<Found>>;
     wants_sync() -> bool;
-    allocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;
     has_xattrs() -> bool;
     xattr(who: &Credential, object: ObjectId, name: &[u8]) -> Result<Vec<u8>>;
     xattrs(who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>>;
