@@ -216,7 +216,7 @@ if [ -n "${OTHER:-}" ]; then
     rmdir /mnt/root
 fi
 
-if [ "$VERSION" = 3 ]; then
+if [ "$VERSION" = 3 ] && [ -n "${OTHER:-}" ]; then
     step a symbolic link mounted, if it stays in the export
     ln -s d/../empty inside
     ln -s ../deep/other outside

@@ -33,7 +33,7 @@ pub(super) struct Limits {
 
 /// For each address.
 const OF_ADDRESS: Limits = Limits {
-    hosts: 64,
+    hosts: 256,
     owners: 1 << 12,
     ranges: 1 << 14,
     waiters: 256,
@@ -341,7 +341,7 @@ impl Hosts {
         let Some(host) = self.hosts.get(&number) else {
             return;
         };
-        let owners = Vec::from_iter(host.owners.values().copied());
+        let owners: HashSet<u64> = host.owners.values().copied().collect();
         for waiters in self.waiters.values_mut() {
             waiters.retain(|waiter| !owners.contains(&waiter.owner));
         }
@@ -493,6 +493,8 @@ impl Hosts {
                 }
             }
         }
+        self.locks
+            .watch_only(Side::Nlm, |file| self.waiters.contains_key(file));
         let idle = self.hosts.iter().filter(|(_, host)| {
             let nothing = host.owners.is_empty() && host.shares == 0;
             nothing && now.since(host.used) > IDLE

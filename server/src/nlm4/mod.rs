@@ -1,7 +1,7 @@
 //! Locks for clients of NFS version 3: the lock manager (NLM version 4), and the status monitor (NSM) by which hosts tell each
 //! other that they have started anew.
 //!
-//! What clients hold is kept by [`hosts`], a core without IO; the ranges themselves are in [`crate::vfs::locks`], which NFS
+//! What clients hold is kept by `hosts.rs`, a core without IO; the ranges themselves are in [`crate::vfs::locks`], which NFS
 //! version 4 shares. A procedure runs on the pool, since it may wait for stable storage. Nothing waits for another host:
 //! calls to clients go out through [`Peers`].
 //!

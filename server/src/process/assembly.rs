@@ -271,6 +271,9 @@ fn service(
         .map(|program| (program.number(), program.version()))
         .collect();
     let portmap = Portmap::new(told, ports.tcp).with_datagrams(by_datagrams, ports.udp);
+    for rpcbind in portmap.rpcbind() {
+        programs.push(Box::new(rpcbind));
+    }
     programs.push(Box::new(portmap));
     Service::new(
         programs,

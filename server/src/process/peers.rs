@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use odafs_common::wire::portmap::{self, Mapping};
+use odafs_common::wire::portmap::{self, Address, Binding, Mapping};
 use odafs_common::wire::record::RecordMark;
 use odafs_common::wire::rpc::{self, Auth};
-use odafs_common::wire::xdr::{Encode as _, Writer};
+use odafs_common::wire::xdr::{Decode as _, Encode as _, Writer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, mpsc};
@@ -188,6 +188,9 @@ async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
 /// The port of a program, as its host's portmapper tells it.
 async fn port_of(call: &PeerCall, portmap: u16) -> io::Result<u16> {
     let mut stream = connect((call.address, portmap).into()).await?;
+    if call.address.is_ipv6() {
+        return port_by_rpcbind(&mut stream, call).await;
+    }
     let wanted = Mapping {
         program: call.program,
         version: call.version,
@@ -201,6 +204,25 @@ async fn port_of(call: &PeerCall, portmap: u16) -> io::Result<u16> {
     match port.and_then(|port| u16::try_from(port).ok()) {
         Some(port) if port != 0 => Ok(port),
         _ => Err(io::Error::other("its portmapper knows no such program")),
+    }
+}
+
+/// The same over IPv6, where rpcbind takes the portmapper's place.
+async fn port_by_rpcbind(stream: &mut TcpStream, call: &PeerCall) -> io::Result<u16> {
+    let wanted = Binding {
+        program: call.program,
+        version: call.version,
+        transport: b"tcp6",
+        address: b"",
+        owner: b"",
+    };
+    let [_, latest] = portmap::RPCBIND_VERSIONS;
+    let procedure = (portmap::PROGRAM, latest, portmap::GET_ADDRESS);
+    let results = answer(stream, procedure, &wanted.to_bytes()).await?;
+    let address = Address::from_bytes(&results).map_err(io::Error::other)?;
+    match address.port() {
+        Some(port) if port != 0 => Ok(port),
+        _ => Err(io::Error::other("its rpcbind knows no such program")),
     }
 }
 

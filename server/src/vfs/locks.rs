@@ -163,6 +163,11 @@ impl Locks {
         self.table.lock().watched[side as usize].insert(file);
     }
 
+    /// Of the files that a side wanted to hear of, only these any more.
+    pub fn watch_only(&self, side: Side, waits: impl Fn(&ObjectId) -> bool) {
+        self.table.lock().watched[side as usize].retain(waits);
+    }
+
     /// The files of which this side wanted to hear, and where there is something. Each is told once.
     pub fn take_news(&self, side: Side) -> BTreeSet<ObjectId> {
         std::mem::take(&mut self.table.lock().news[side as usize])
@@ -256,6 +261,12 @@ mod tests {
         locks.unlock(file, span(0, u64::MAX), THREE);
         assert!(locks.take_news(Side::Nfs4).is_empty());
         locks.lock(file, span(5, 5), false, FOUR).expect("free");
+        locks.watch(file, Side::Nlm);
+        locks.watch_only(Side::Nfs4, |_| false);
+        locks.watch_only(Side::Nlm, |watched| *watched == file);
+        assert_eq!(locks.table.lock().watched[Side::Nlm as usize].len(), 1);
+        locks.watch_only(Side::Nlm, |_| false);
+        assert!(locks.table.lock().watched[Side::Nlm as usize].is_empty());
         locks
             .lock(file, span(0, 9), false, THREE)
             .expect("both read");

@@ -59,6 +59,10 @@ impl State {
 
     /// Another protocol gave locks back: tells those who wait for them.
     pub fn hear_of_locks(&mut self) {
+        self.locks.watch_only(Side::Nfs4, |file| {
+            let state = self.files.get(file);
+            state.is_some_and(|state| !state.waiters.is_empty())
+        });
         for file in self.locks.take_news(Side::Nfs4) {
             self.wake(file);
         }

@@ -21,7 +21,11 @@ enum Does {
 
 /// A host where calls of the portmapper and of others end like this: the port of its portmapper, and the calls that came.
 fn host(portmapper: Option<u16>, others: Does) -> (u16, mpsc::Receiver<Vec<u8>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    host_at("127.0.0.1", portmapper, others)
+}
+
+fn host_at(address: &str, portmapper: Option<u16>, others: Does) -> (u16, mpsc::Receiver<Vec<u8>>) {
+    let listener = TcpListener::bind((address, 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
     let (calls, came) = mpsc::channel();
     std::thread::spawn(move || {
@@ -34,8 +38,12 @@ fn host(portmapper: Option<u16>, others: Does) -> (u16, mpsc::Receiver<Vec<u8>>)
             stream.read_exact(&mut call).expect("all of it");
             let (header, arguments) = rpc::parse_call(&call).expect("a call");
             if header.program == portmap::PROGRAM {
-                let told = u32::from(portmapper.unwrap_or(port)).to_be_bytes();
-                reply(&mut stream, header.xid, &told, 1024);
+                let told = portmapper.unwrap_or(port);
+                let results = match header.version {
+                    portmap::VERSION => u32::from(told).to_be_bytes().to_vec(),
+                    _ => Address(format!("::.{}.{}", told >> 8, told & 0xff).as_bytes()).to_bytes(),
+                };
+                reply(&mut stream, header.xid, &results, 1024);
                 continue;
             }
             let _ = calls.send(arguments.rest().to_vec());
@@ -69,10 +77,14 @@ fn reply(stream: &mut impl io::Write, xid: u32, results: &[u8], piece: usize) {
 
 /// Calls the host, and waits for what becomes of that.
 fn call(portmap: u16) -> Heard {
+    call_at("127.0.0.1", portmap)
+}
+
+fn call_at(address: &str, portmap: u16) -> Heard {
     let callers = Callers::to_port(portmap).expect("a thread");
     let (tell, told) = mpsc::channel();
     let call = PeerCall {
-        address: "127.0.0.1".parse().expect("an address"),
+        address: address.parse().expect("an address"),
         program: 100_021,
         version: 4,
         procedure: 5,
@@ -89,6 +101,19 @@ fn a_call_goes_to_the_port_that_the_portmapper_tells() {
     assert_eq!(came.recv().expect("a call"), b"127.0.0.1");
     let (port, _came) = host(None, Does::AnswersInPieces(b"piecewise..."));
     assert_eq!(call(port), Heard::Answer(b"piecewise...".to_vec()));
+}
+
+#[test]
+fn over_ipv6_rpcbind_tells_the_port() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        // There is none here.
+        return;
+    }
+    let (port, came) = host_at("::1", None, Does::Answers(b"done"));
+    assert_eq!(call_at("::1", port), Heard::Answer(b"done".to_vec()));
+    assert_eq!(came.recv().expect("a call"), b"::1");
+    let (port, _came) = host_at("::1", Some(0), Does::Closes);
+    assert_eq!(call_at("::1", port), Heard::Unreached);
 }
 
 #[test]

@@ -298,7 +298,6 @@ forward! {
     mode_decides(object: ObjectId) -> Result<bool>;
     lookup_at_hand(who: &Credential, directory: ObjectId, name: &[u8]) -> Option<Result<Found>>;
     wants_sync() -> bool;
-    allocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;
     has_xattrs() -> bool;
     xattr(who: &Credential, object: ObjectId, name: &[u8]) -> Result<Vec<u8>>;
     xattrs(who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>>;
@@ -309,6 +308,7 @@ forward! {
     read_at_hand(object: ObjectId, offset: u64, data: &mut [u8]) -> bool;
     write_from(who: &Credential, object: ObjectId, offset: u64, data: &Gather<'_>) -> Result<usize>;
     sync(object: ObjectId, data_only: bool) -> Result<()>;
+    allocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;
     deallocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;
     seek(object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>>;
     copy(who: &Credential, from: (ObjectId, u64), to: (ObjectId, u64), count: u64) -> Result<u64>;
