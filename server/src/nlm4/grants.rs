@@ -1,16 +1,17 @@
 //! Owners that wait for locks. Once nothing is in the way of one, the lock is taken for it, and its client is called
 //! (GRANTED). A client that cannot be reached, or that does not want the lock any more, has it not; it may ask again.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use odafs_common::wire::nfs3::FileHandle;
 use odafs_common::wire::nlm4::{Lock, LockResult, Name, Object, Status, TestArgs};
 use odafs_common::wire::xdr::{Decode as _, Encode as _};
 
-use super::hosts::{Asked, Hosts, OwnerKey, Who, holder};
+use super::hosts::{Asked, Hosts, Owner, OwnerKey, Who, holder};
 use super::peers::Heard;
 use crate::vfs::ObjectId;
-use crate::vfs::locks::{Side, Span};
+use crate::vfs::locks::{Before, Side, Span};
 
 /// An owner that was denied a lock.
 #[derive(Debug)]
@@ -30,6 +31,8 @@ pub(super) struct Grant {
     pub owner: u64,
     file: ObjectId,
     span: Span,
+    /// What it has if the client does not want this lock.
+    before: Before,
 }
 
 /// A call to a client: it has a lock.
@@ -86,12 +89,12 @@ impl Hosts {
             return Status::Denied;
         };
         let waited = self.wait_no_more(owner, file, span, Some(write));
-        let granted = self.tell_no_more(owner, file, |given| given == span);
-        if granted > 0 {
-            self.give_back(owner, file, span);
+        let granted = self.tell_no_more(owner, |grant| grant.file == file && grant.span == span);
+        for grant in &granted {
+            self.undo(grant);
         }
         self.release_owner(owner);
-        if waited + granted > 0 {
+        if waited + granted.len() > 0 {
             Status::Granted
         } else {
             Status::Denied
@@ -122,19 +125,70 @@ impl Hosts {
         gone
     }
 
-    /// What the owner was to be told of a file it knows by now. How many there were.
-    pub fn tell_no_more(
-        &mut self,
-        owner: u64,
-        file: ObjectId,
-        which: impl Fn(Span) -> bool,
-    ) -> usize {
-        let known = self
-            .grants
-            .extract_if(|_, grant| grant.owner == owner && grant.file == file && which(grant.span));
-        let gone = known.count();
-        self.count_waits(owner, gone);
-        gone
+    /// The owner is not to be told of these any more.
+    fn tell_no_more(&mut self, owner: u64, which: impl Fn(&Grant) -> bool) -> Vec<Grant> {
+        let told = self.owners.get(&owner).map_or(&[][..], |known| &known.told);
+        let chosen = told
+            .iter()
+            .filter(|number| self.grants.get(number).is_some_and(&which));
+        let chosen = Vec::from_iter(chosen.copied());
+        let gone = chosen.into_iter().map(|number| self.settled(number));
+        gone.flatten().collect()
+    }
+
+    /// These owners are not to be told of anything any more.
+    pub fn tell_none(&mut self, owners: &HashSet<u64>) {
+        for owner in owners {
+            self.tell_no_more(*owner, |_| true);
+        }
+    }
+
+    /// The grant is none any more.
+    fn settled(&mut self, number: u64) -> Option<Grant> {
+        let grant = self.grants.remove(&number)?;
+        if let Some(known) = self.owners.get_mut(&grant.owner) {
+            known.told.retain(|told| *told != number);
+            let host = known.host;
+            let ranges = grant.before.ranges();
+            self.count(host, |counts| &mut counts.ranges, 0, ranges);
+        }
+        self.count_waits(grant.owner, 1);
+        Some(grant)
+    }
+
+    /// The owner has not what it was to be told of.
+    fn undo(&mut self, grant: &Grant) {
+        let counted = self.locks.undo(grant.file, &grant.before);
+        self.count_ranges(grant.owner, grant.file, counted);
+        self.wake(grant.file);
+    }
+
+    /// The owner has locked a span of its own accord, or given it back (`None`): it keeps that, whatever becomes of the locks
+    /// it is just being told of.
+    pub fn changed_itself(&mut self, owner: u64, file: ObjectId, span: Span, lock: Option<bool>) {
+        self.tell_no_more(owner, |grant| grant.file == file && span.covers(grant.span));
+        let Some(known) = self.owners.get(&owner) else {
+            return;
+        };
+        let (mut more, mut fewer) = (0, 0);
+        for number in &known.told {
+            if let Some(grant) = self.grants.get_mut(number).filter(|g| g.file == file) {
+                fewer += grant.before.ranges();
+                match lock {
+                    Some(write) => grant.before.locked(span, write),
+                    None => grant.before.unlocked(span),
+                }
+                more += grant.before.ranges();
+            }
+        }
+        let host = known.host;
+        self.count(host, |counts| &mut counts.ranges, more, fewer);
+    }
+
+    /// The owner is just being told of a lock there: what it has depends on what it answers.
+    fn is_being_told(&self, owner: &Owner, file: ObjectId, span: Span) -> bool {
+        let mut told = owner.told.iter().filter_map(|n| self.grants.get(n));
+        told.any(|grant| grant.file == file && grant.span.overlaps(span))
     }
 
     fn count_waits(&mut self, owner: u64, gone: usize) {
@@ -152,16 +206,18 @@ impl Hosts {
         };
         let mut waiting = Vec::new();
         for waiter in waiters {
-            let host = self.owners.get(&waiter.owner).map(|owner| owner.host);
+            let known = self.owners.get(&waiter.owner);
+            let known = known.filter(|known| !self.is_being_told(known, file, waiter.span));
             let room = |host| self.has_room(host, |counts| &mut counts.ranges, 2);
             let owner = holder(waiter.owner);
-            let locked = host
-                .filter(|host| room(*host))
-                .and_then(|_| self.locks.lock(file, waiter.span, waiter.write, owner).ok());
-            match locked {
-                Some(counted) => {
+            let offered = known.filter(|known| room(known.host)).and_then(|_| {
+                let offered = self.locks.offer(file, waiter.span, waiter.write, owner);
+                offered.ok()
+            });
+            match offered {
+                Some((counted, before)) => {
                     self.count_ranges(waiter.owner, file, counted);
-                    self.grant(file, waiter);
+                    self.grant(file, waiter, before);
                 }
                 None => waiting.push(waiter),
             }
@@ -172,7 +228,7 @@ impl Hosts {
         }
     }
 
-    fn grant(&mut self, file: ObjectId, waiter: Waiter) {
+    fn grant(&mut self, file: ObjectId, waiter: Waiter, before: Before) {
         let number = self.serial();
         let Some(owner) = self.owners.get(&waiter.owner) else {
             return;
@@ -203,7 +259,13 @@ impl Hosts {
             owner: waiter.owner,
             file,
             span: waiter.span,
+            before,
         };
+        let (host, ranges) = (owner.host, grant.before.ranges());
+        self.count(host, |counts| &mut counts.ranges, ranges, 0);
+        if let Some(owner) = self.owners.get_mut(&grant.owner) {
+            owner.told.push(number);
+        }
         self.grants.insert(number, grant);
     }
 
@@ -211,19 +273,26 @@ impl Hosts {
     ///
     /// A client that may have heard has the lock: it must not be given to two. If it does not want it, it gives it back.
     pub fn heard(&mut self, number: u64, heard: &Heard) {
-        let Some(grant) = self.grants.remove(&number) else {
+        let Some(grant) = self.settled(number) else {
             return;
         };
-        self.count_waits(grant.owner, 1);
-        let refused = match heard {
-            Heard::Unreached => true,
-            Heard::Silence => false,
-            Heard::Answer(answer) => {
-                LockResult::from_bytes(answer).is_ok_and(|result| result.status != Status::Granted)
-            }
+        let answer = match heard {
+            Heard::Answer(answer) => LockResult::from_bytes(answer).ok(),
+            Heard::Unreached | Heard::Silence => None,
+        };
+        let refused = match answer {
+            Some(result) => result.status != Status::Granted,
+            None => matches!(heard, Heard::Unreached),
         };
         if refused {
-            self.give_back(grant.owner, grant.file, grant.span);
+            self.undo(&grant);
+        } else {
+            // Who may not have heard keeps the stronger lock.
+            let accepted = answer.and_then(|_| self.locks.accept(grant.file, &grant.before));
+            if let Some(counted) = accepted {
+                self.count_ranges(grant.owner, grant.file, counted);
+            }
+            self.wake(grant.file);
         }
         self.release_owner(grant.owner);
     }

@@ -101,8 +101,10 @@ pub(super) struct Owner {
     pub key: OwnerKey,
     /// How many ranges of which files it has locked.
     files: HashMap<ObjectId, usize>,
-    /// How many locks it waits for.
+    /// How many locks it waits for, or is being told of.
     pub waits: usize,
+    /// The numbers of those that it is being told of. They do not overlap.
+    pub told: Vec<u64>,
 }
 
 /// A lock that is asked for.
@@ -231,7 +233,6 @@ impl Hosts {
         };
         // It asks again, so it does not wait to be told.
         self.wait_no_more(owner, asked.file, asked.span, Some(asked.write));
-        self.tell_no_more(owner, asked.file, |span| span == asked.span);
         // A lock may cut one in two.
         if !self.has_room(host, |counts| &mut counts.ranges, 2) {
             return Status::DeniedNoLocks;
@@ -242,6 +243,7 @@ impl Hosts {
         match locked {
             Ok(counted) => {
                 self.count_ranges(owner, asked.file, counted);
+                self.changed_itself(owner, asked.file, asked.span, Some(asked.write));
                 self.record(now, host, asked.state);
                 // It may have been a stronger one.
                 self.wake(asked.file);
@@ -287,7 +289,7 @@ impl Hosts {
         if splits && !self.has_room(host, |counts| &mut counts.ranges, 1) {
             return Status::DeniedNoLocks;
         }
-        self.tell_no_more(owner, file, |given| span.covers(given));
+        self.changed_itself(owner, file, span, None);
         self.give_back(owner, file, span);
         self.release_owner(owner);
         Status::Granted
@@ -346,8 +348,7 @@ impl Hosts {
             waiters.retain(|waiter| !owners.contains(&waiter.owner));
         }
         self.waiters.retain(|_, waiters| !waiters.is_empty());
-        self.grants
-            .retain(|_, grant| !owners.contains(&grant.owner));
+        self.tell_none(&owners);
         self.unshare_all(number);
         let mut freed = HashSet::new();
         for owner in owners {
@@ -425,6 +426,7 @@ impl Hosts {
             key: key.clone(),
             files: HashMap::new(),
             waits: 0,
+            told: Vec::new(),
         };
         self.owners.insert(number, owner);
         Ok(number)

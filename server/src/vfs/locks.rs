@@ -52,6 +52,39 @@ pub struct Counted {
     pub after: usize,
 }
 
+/// What an owner had locked of a span before it got all of it, which it does not know yet.
+#[derive(Clone, Debug)]
+pub struct Before {
+    owner: Owner,
+    span: Span,
+    ranges: Ranges,
+    /// The new lock is weaker than some of that, which stays until the owner knows.
+    weakens: bool,
+}
+
+impl Before {
+    /// The owner knows that it has this, since it asked for it meanwhile.
+    pub fn locked(&mut self, span: Span, write: bool) {
+        if let Some(common) = self.span.common(span) {
+            self.ranges.lock(common, write, self.owner);
+            self.weakens = false;
+        }
+    }
+
+    /// The owner gave this back meanwhile.
+    pub fn unlocked(&mut self, span: Span) {
+        if self.span.overlaps(span) {
+            self.ranges.unlock(span, self.owner);
+            self.weakens = false;
+        }
+    }
+
+    /// How many ranges it is.
+    pub fn ranges(&self) -> usize {
+        self.ranges.len()
+    }
+}
+
 type Hook = Box<dyn Fn() + Send + Sync>;
 
 /// All locks of an export.
@@ -113,6 +146,65 @@ impl Locks {
         // It may have been a stronger one.
         table.changed(file, owner.side);
         Ok(Counted { before, after })
+    }
+
+    /// As [`Locks::lock`], for an owner that is yet to hear of it: [`Locks::accept`] or [`Locks::undo`] follows. What it had
+    /// locked for writing stays so until then.
+    ///
+    /// # Errors
+    /// A lock in the way, the first in the file.
+    pub fn offer(
+        &self,
+        file: ObjectId,
+        span: Span,
+        write: bool,
+        owner: Owner,
+    ) -> Result<(Counted, Before), Held> {
+        let mut table = self.table.lock();
+        let ranges = table.files.entry(file).or_default();
+        if let Some(held) = ranges.conflict(span, write, Some(owner)) {
+            return Err(held);
+        }
+        let before = Before {
+            owner,
+            span,
+            ranges: ranges.within(span, owner),
+            weakens: !write,
+        };
+        let counted = ranges.counting(owner, |ranges| {
+            ranges.lock(span, write, owner);
+            ranges.lock_all(&before.ranges, |held| held.write);
+        });
+        Ok((counted, before))
+    }
+
+    /// The owner has heard of a lock that was offered, and wants it.
+    pub fn accept(&self, file: ObjectId, before: &Before) -> Option<Counted> {
+        if !before.weakens {
+            return None;
+        }
+        let mut table = self.table.lock();
+        let ranges = table.files.get_mut(&file)?;
+        let owner = before.owner;
+        let counted = ranges.counting(owner, |ranges| ranges.lock(before.span, false, owner));
+        table.changed(file, owner.side);
+        Some(counted)
+    }
+
+    /// The owner has not a lock that was offered: it has what it had before.
+    pub fn undo(&self, file: ObjectId, before: &Before) -> Counted {
+        let mut table = self.table.lock();
+        let owner = before.owner;
+        let ranges = table.files.entry(file).or_default();
+        let counted = ranges.counting(owner, |ranges| {
+            ranges.unlock(before.span, owner);
+            ranges.lock_all(&before.ranges, |_| true);
+        });
+        if ranges.is_empty() {
+            table.files.remove(&file);
+        }
+        table.changed(file, owner.side);
+        counted
     }
 
     /// Gives back what an owner has locked of a span.

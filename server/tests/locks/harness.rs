@@ -190,6 +190,17 @@ impl Server {
         self.service.tick(clock::now() + later);
     }
 
+    /// What a gauge says.
+    pub fn gauge(&self, name: &str) -> u64 {
+        let mut text = String::new();
+        self.service.append_text(&mut text);
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("odafs_")?.strip_prefix(name));
+        let value = line.expect("the gauge").trim();
+        value.parse().expect("a number")
+    }
+
     /// The results of a call.
     pub fn call(
         &self,

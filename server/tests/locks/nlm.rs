@@ -103,6 +103,125 @@ fn a_client_that_asks_again_before_it_is_called_keeps_what_it_got() {
     assert_eq!(one.lock(write(1, 0, 0)), Status::Denied);
 }
 
+/// What becomes of a lock that a client is just being told of.
+#[derive(Clone, Copy, Debug)]
+enum Ends {
+    Unreached,
+    Declined,
+    Cancelled,
+}
+
+const ENDS: [Ends; 3] = [Ends::Unreached, Ends::Declined, Ends::Cancelled];
+
+/// The client has not the lock that it waited for.
+fn ends(client: &Three<'_>, ask: crate::harness::Ask, how: Ends) {
+    let call = client.server.network.granted();
+    match how {
+        Ends::Unreached => call.hears(Heard::Unreached),
+        Ends::Declined => call.answers(Status::Denied),
+        Ends::Cancelled => {
+            assert_eq!(client.cancel(ask), Status::Granted);
+            call.answers(Status::Denied);
+        }
+    }
+}
+
+#[test]
+fn who_has_not_the_whole_keeps_the_part_it_had() {
+    for how in ENDS {
+        let server = Server::new();
+        let (one, two) = clients(&server);
+        let three = server.client("10.1.0.3:700", "three");
+        assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);
+        assert_eq!(two.lock(write(1, 5, 5)), Status::Granted);
+        assert_eq!(one.lock(write(1, 0, 10).waiting()), Status::Blocked);
+        assert_eq!(two.unlock(write(1, 5, 5)), Status::Granted);
+        ends(&one, write(1, 0, 10), how);
+        assert_eq!(three.lock(read(1, 0, 5)), Status::Denied, "{how:?}");
+        assert_eq!(three.lock(read(1, 4, 1)), Status::Denied, "{how:?}");
+        assert_eq!(three.lock(write(1, 5, 0)), Status::Granted, "{how:?}");
+    }
+}
+
+#[test]
+fn who_declines_a_stronger_or_weaker_lock_keeps_what_it_had() {
+    for how in ENDS {
+        let server = Server::new();
+        let (one, two) = clients(&server);
+        // Stronger.
+        for client in [&one, &two] {
+            assert_eq!(client.lock(read(1, 0, 9)), Status::Granted);
+        }
+        assert_eq!(one.lock(write(1, 0, 9).waiting()), Status::Blocked);
+        assert_eq!(two.unlock(read(1, 0, 9)), Status::Granted);
+        ends(&one, write(1, 0, 9), how);
+        assert_eq!(two.lock(write(1, 0, 9)), Status::Denied, "{how:?}");
+        assert_eq!(two.lock(read(1, 0, 9)), Status::Granted, "{how:?}");
+        assert_eq!(two.unlock(read(1, 0, 9)), Status::Granted);
+        // Weaker: it is for writing until its owner knows.
+        assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);
+        assert_eq!(two.lock(write(1, 20, 5)), Status::Granted);
+        assert_eq!(one.lock(read(1, 0, 30).waiting()), Status::Blocked);
+        assert_eq!(two.unlock(write(1, 20, 5)), Status::Granted);
+        assert_eq!(two.lock(read(1, 0, 1)), Status::Denied, "{how:?}");
+        ends(&one, read(1, 0, 30), how);
+        assert_eq!(two.lock(read(1, 0, 1)), Status::Denied, "{how:?}");
+        assert_eq!(two.lock(write(1, 10, 0)), Status::Granted, "{how:?}");
+    }
+}
+
+#[test]
+fn a_weaker_lock_is_that_once_its_owner_knows() {
+    let server = Server::new();
+    let (one, two) = clients(&server);
+    assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);
+    assert_eq!(two.lock(write(1, 20, 5)), Status::Granted);
+    assert_eq!(one.lock(read(1, 0, 30).waiting()), Status::Blocked);
+    assert_eq!(two.unlock(write(1, 20, 5)), Status::Granted);
+    let call = server.network.granted();
+    assert_eq!(two.lock(read(1, 0, 1).waiting()), Status::Blocked);
+    call.answers(Status::Granted);
+    let call = server.network.granted();
+    assert_eq!(call.address.to_string(), "10.1.0.2");
+    call.answers(Status::Granted);
+    assert_eq!(two.lock(write(1, 0, 1)), Status::Denied);
+}
+
+#[test]
+fn what_an_owner_does_meanwhile_outlasts_what_it_declines() {
+    for how in ENDS {
+        let server = Server::new();
+        let (one, two) = clients(&server);
+        assert_eq!(one.lock(write(1, 0, 4)), Status::Granted);
+        assert_eq!(two.lock(write(1, 5, 5)), Status::Granted);
+        assert_eq!(one.lock(write(1, 0, 10).waiting()), Status::Blocked);
+        assert_eq!(two.unlock(write(1, 5, 5)), Status::Granted);
+        assert_eq!(one.lock(write(1, 8, 1)), Status::Granted);
+        assert_eq!(one.unlock(write(1, 1, 1)), Status::Granted);
+        // Another lock that overlaps waits until it is known what becomes of the first.
+        assert_eq!(two.lock(write(1, 20, 1)), Status::Granted);
+        assert_eq!(one.lock(read(1, 7, 20).waiting()), Status::Blocked);
+        assert_eq!(two.unlock(write(1, 20, 1)), Status::Granted);
+        ends(&one, write(1, 0, 10), how);
+        let call = server.network.granted();
+        assert_eq!(one.cancel(read(1, 7, 20)), Status::Granted);
+        call.answers(Status::Denied);
+        for kept in [0, 2, 3, 8] {
+            let denied = two.lock(read(1, kept, 1));
+            assert_eq!(denied, Status::Denied, "{how:?} {kept}");
+        }
+        for free in [1, 4, 5, 6, 7, 9, 20] {
+            let granted = two.lock(write(1, free, 1));
+            assert_eq!(granted, Status::Granted, "{how:?} {free}");
+        }
+        // Nothing is left that counts.
+        assert_eq!(one.unlock(write(1, 0, 0)), Status::Granted);
+        assert_eq!(two.unlock(write(1, 0, 0)), Status::Granted);
+        assert_eq!(server.gauge("nlm_locks"), 0);
+        assert_eq!(server.gauge("nlm_waiters"), 0);
+    }
+}
+
 #[test]
 fn who_waits_no_more_says_so() {
     let server = Server::new();

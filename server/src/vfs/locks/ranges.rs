@@ -1,7 +1,7 @@
 //! Ranges of bytes that owners have locked in one file, as POSIX has them: an owner's locks never overlap, a later one
 //! replaces what it covers, and neighbours of one kind are one range.
 
-use super::{Owner, Side};
+use super::{Counted, Owner, Side};
 
 /// Bytes from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +24,17 @@ impl Span {
         self.first <= other.first && other.last <= self.last
     }
 
-    fn overlaps(self, other: Self) -> bool {
+    /// Some of the other is in it.
+    pub fn overlaps(self, other: Self) -> bool {
         self.first <= other.last && other.first <= self.last
+    }
+
+    /// What is in both.
+    pub fn common(self, other: Self) -> Option<Self> {
+        self.overlaps(other).then(|| Self {
+            first: self.first.max(other.first),
+            last: self.last.min(other.last),
+        })
     }
 
     /// They overlap, or nothing is between them.
@@ -46,7 +55,7 @@ pub struct Held {
 }
 
 /// The locks of a file.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Ranges(Vec<Held>);
 
 impl Ranges {
@@ -59,10 +68,42 @@ impl Ranges {
         self.0.iter().filter(|held| held.owner == owner).count()
     }
 
+    /// Does something with the ranges of an owner, and counts them.
+    pub fn counting(&mut self, owner: Owner, act: impl FnOnce(&mut Self)) -> Counted {
+        let before = self.count(owner);
+        act(self);
+        let after = self.count(owner);
+        Counted { before, after }
+    }
+
     /// How many ranges a side has locked.
     pub fn of(&self, side: Side) -> usize {
         let ranges = self.0.iter();
         ranges.filter(|held| held.owner.side == side).count()
+    }
+
+    /// What an owner has locked of a span.
+    pub fn within(&self, span: Span, owner: Owner) -> Self {
+        let own = self.0.iter().filter(|held| held.owner == owner);
+        let within = own.filter_map(|held| {
+            Some(Held {
+                span: held.span.common(span)?,
+                ..*held
+            })
+        });
+        Self(within.collect())
+    }
+
+    /// Locks all that is in another.
+    pub fn lock_all(&mut self, others: &Self, which: impl Fn(&Held) -> bool) {
+        for held in others.0.iter().filter(|held| which(held)) {
+            self.lock(held.span, held.write, held.owner);
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// A lock in the way of `owner`, the first in the file.
