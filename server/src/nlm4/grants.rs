@@ -72,7 +72,6 @@ impl Hosts {
             length: asked.length,
         };
         self.waiters.entry(asked.file).or_default().push(waiter);
-        self.locks.watch(asked.file, Side::Nlm);
         // Another protocol may have given it back meanwhile.
         self.wake(asked.file);
         Status::Blocked
@@ -204,6 +203,8 @@ impl Hosts {
         let Some(waiters) = self.waiters.remove(&file) else {
             return;
         };
+        // First: of what is given back after a waiter was denied there must be news.
+        self.locks.watch(file, Side::Nlm);
         let mut waiting = Vec::new();
         for waiter in waiters {
             let known = self.owners.get(&waiter.owner);
@@ -224,7 +225,6 @@ impl Hosts {
         }
         if !waiting.is_empty() {
             self.waiters.insert(file, waiting);
-            self.locks.watch(file, Side::Nlm);
         }
     }
 
@@ -302,5 +302,86 @@ impl Hosts {
         for file in self.locks.take_news(Side::Nlm) {
             self.wake(file);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use odafs_fabric::clock::Nanos;
+    use odafs_fabric::sync::Arc;
+
+    use super::super::hosts::HostKey;
+    use super::*;
+    use crate::vfs::locks::{Locks, Owner};
+
+    const FILE: ObjectId = file(7);
+    const FOUR: Owner = Owner {
+        side: Side::Nfs4,
+        number: 1,
+    };
+    const NOW: Nanos = Nanos::from_secs(1_000);
+
+    const fn file(ino: u64) -> ObjectId {
+        ObjectId { ino, generation: 1 }
+    }
+
+    fn span(first: u64, last: u64) -> Span {
+        Span { first, last }
+    }
+
+    fn who(address: &str) -> Who {
+        Who {
+            key: HostKey {
+                address: address.to_owned(),
+                name: b"host".to_vec(),
+            },
+            address: Some(address.parse().expect("an address")),
+        }
+    }
+
+    fn owner() -> OwnerKey {
+        OwnerKey {
+            process: 1,
+            name: b"owner".to_vec(),
+        }
+    }
+
+    fn asked(file: ObjectId, span: Span, block: bool) -> Asked<'static> {
+        Asked {
+            owner: owner(),
+            file,
+            handle: &[],
+            offset: span.first,
+            length: 0,
+            span,
+            write: true,
+            block,
+            reclaim: false,
+            state: Some(3),
+        }
+    }
+
+    fn hosts() -> Hosts {
+        Hosts::new(Arc::new(Locks::default()), HashSet::new(), NOW)
+    }
+
+    #[test]
+    fn what_another_protocol_gives_back_just_after_a_denial_is_heard_of() {
+        let mut hosts = hosts();
+        let locks = Arc::clone(&hosts.locks);
+        locks.lock(FILE, span(0, 9), true, FOUR).expect("free");
+        let one = who("10.1.0.1");
+        let blocked = hosts.lock(NOW, &one, &asked(FILE, span(0, 4), true));
+        assert_eq!(blocked, Status::Blocked);
+        locks.unlock(FILE, span(5, 9), FOUR);
+        *locks.after_denial.lock() = Some(Box::new(|locks| {
+            locks.unlock(FILE, Span::ALL, FOUR);
+        }));
+        hosts.hear_of_locks();
+        assert!(locks.after_denial.lock().is_none() && hosts.calls.is_empty());
+        hosts.hear_of_locks();
+        assert_eq!(hosts.calls.len(), 1);
     }
 }

@@ -92,6 +92,9 @@ type Hook = Box<dyn Fn() + Send + Sync>;
 pub struct Locks {
     table: Mutex<Table>,
     hooks: [OnceLock<Hook>; 2],
+    /// What another protocol does just after somebody was denied a lock.
+    #[cfg(test)]
+    pub after_denial: Mutex<Option<Box<dyn FnOnce(&Self) + Send>>>,
 }
 
 #[derive(Debug, Default)]
@@ -121,7 +124,21 @@ impl Locks {
         owner: Option<Owner>,
     ) -> Option<Held> {
         let table = self.table.lock();
-        table.files.get(&file)?.conflict(span, write, owner)
+        let held = table.files.get(&file)?.conflict(span, write, owner)?;
+        drop(table);
+        self.denied();
+        Some(held)
+    }
+
+    #[cfg(not(test))]
+    fn denied(&self) {}
+
+    #[cfg(test)]
+    fn denied(&self) {
+        let then = self.after_denial.lock().take();
+        if let Some(then) = then {
+            then(self);
+        }
     }
 
     /// Locks a span for an owner, which replaces what it had locked there.
@@ -138,6 +155,8 @@ impl Locks {
         let mut table = self.table.lock();
         let ranges = table.files.entry(file).or_default();
         if let Some(held) = ranges.conflict(span, write, Some(owner)) {
+            drop(table);
+            self.denied();
             return Err(held);
         }
         let before = ranges.count(owner);
@@ -163,6 +182,8 @@ impl Locks {
         let mut table = self.table.lock();
         let ranges = table.files.entry(file).or_default();
         if let Some(held) = ranges.conflict(span, write, Some(owner)) {
+            drop(table);
+            self.denied();
             return Err(held);
         }
         let before = Before {
@@ -250,7 +271,8 @@ impl Locks {
         ranges.is_some_and(|ranges| ranges.would_split(span, owner))
     }
 
-    /// Somebody waits for a lock of the file: the side wants to hear that the other has given something back there.
+    /// Somebody waits for a lock of the file: the side wants to hear that the other has given something back there. Who asks
+    /// before it tries once more misses nothing.
     pub fn watch(&self, file: ObjectId, side: Side) {
         self.table.lock().watched[side as usize].insert(file);
     }

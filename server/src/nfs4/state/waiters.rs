@@ -51,7 +51,6 @@ impl State {
                 span,
                 write,
             });
-            self.locks.watch(file, Side::Nfs4);
             // Another protocol may have given it back meanwhile.
             self.wake(file);
         }
@@ -87,6 +86,11 @@ impl State {
         let Some(state) = self.files.get(&file) else {
             return;
         };
+        if state.waiters.is_empty() {
+            return;
+        }
+        // First: of what is given back after a waiter was found denied there must be news.
+        self.locks.watch(file, Side::Nfs4);
         let is_free = |waiter: &Waiter| {
             let owner = self.find_owner(waiter.client, Role::Lock, &waiter.owner);
             let owner = owner.map(holder);
@@ -99,9 +103,6 @@ impl State {
         };
         let woken = state.waiters.extract_if(.., |_| free.next() == Some(true));
         let woken: Vec<Waiter> = woken.collect();
-        if !state.waiters.is_empty() {
-            self.locks.watch(file, Side::Nfs4);
-        }
         for waiter in woken {
             self.forget_wait(waiter.client, file);
             let owner = waiter.owner;

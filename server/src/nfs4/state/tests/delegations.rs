@@ -6,7 +6,7 @@ const READ: u32 = share_access::READ;
 const WRITE: u32 = share_access::WRITE;
 
 /// A client that hears callbacks over a connection of this number.
-fn hearing(state: &mut State, name: &[u8], connection: u64) -> (u64, SessionId) {
+pub(super) fn hearing(state: &mut State, name: &[u8], connection: u64) -> (u64, SessionId) {
     let exchanged = state.exchange_id(at(0), WHO, &exchange(name, 1, 0));
     let exchanged = exchanged.unwrap();
     let id = exchanged.client_id;

@@ -4,6 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+use crate::vfs::locks::{Owner, Side, Span};
+
 const BYTES: u64 = 24;
 
 #[derive(Clone, Copy, Debug)]
@@ -246,4 +248,35 @@ fn stateids_are_freed_when_nothing_is_locked() {
     assert_eq!(state.free_state(at(0), one, &left), Err(Status::BadStateId));
     state.close(at(0), sender, &open, FILE).unwrap();
     assert!(state.owners.is_empty() && state.files.is_empty());
+}
+
+#[test]
+fn what_another_protocol_gives_back_just_after_a_denial_is_heard_of() {
+    const THREE: Owner = Owner {
+        side: Side::Nlm,
+        number: 1,
+    };
+    let span = |first, last| Span { first, last };
+    let state = &mut machine();
+    let (one, _) = delegations::hearing(state, b"one", 1);
+    let open = open(state, at(0), one, b"o", (3, 0)).unwrap();
+    let actor = Actor {
+        client: one,
+        name: *b"o",
+        open,
+        locks: None,
+    };
+    let locks = state.locks.clone();
+    locks.lock(FILE, span(0, 9), true, THREE).unwrap();
+    let wanted = range(LockType::WriteWait, 0, 5);
+    let sender = Sender::Client(one);
+    let denied = state.lock(at(0), sender, FILE, wanted, &actor.locker(), false);
+    assert!(matches!(denied, Err(LockRefused::Denied(_))));
+    locks.unlock(FILE, span(5, 9), THREE);
+    *locks.after_denial.lock() = Some(Box::new(|locks| {
+        locks.unlock(FILE, Span::ALL, THREE);
+    }));
+    state.hear_of_locks();
+    assert!(locks.after_denial.lock().is_none());
+    assert!(locks.take_news(Side::Nfs4).contains(&FILE));
 }
