@@ -117,9 +117,12 @@ pub(super) fn share<'a>(
 ) -> ShareResult<'a> {
     let share = &arguments.share;
     let who = who(call.caller, share.caller);
-    let status = match lockd.file(call, share.file) {
-        Err(status) => status,
-        Ok(file) => lockd.with(|hosts, now| {
+    let shared = || {
+        let file = lockd.file(call, share.file)?;
+        if begins {
+            lockd.may_lock(call, file)?;
+        }
+        Ok(lockd.with(|hosts, now| {
             let owner = share.owner.0;
             if begins {
                 let how = (share.mode, share.access);
@@ -127,8 +130,9 @@ pub(super) fn share<'a>(
             } else {
                 hosts.unshare(now, &who, file, owner)
             }
-        }),
+        }))
     };
+    let status = shared().unwrap_or_else(|status: Status| status);
     ShareResult {
         cookie: arguments.cookie,
         status,

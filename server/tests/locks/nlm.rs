@@ -344,23 +344,41 @@ fn a_client_that_has_started_anew_has_no_locks() {
     assert_eq!(two.lock(write(1, 0, 5)), Status::Denied);
 }
 
+fn share_of<'a>(client: &'a Three<'_>, mode: ShareMode, access: ShareAccess) -> ShareArgs<'a> {
+    ShareArgs {
+        cookie: Object(b"c"),
+        share: Share {
+            caller: Name(client.name.as_bytes()),
+            file: FileHandle(&client.server.file),
+            owner: Object(b"o"),
+            mode,
+            access,
+        },
+        reclaim: false,
+    }
+}
+
+#[test]
+fn who_may_not_read_or_write_a_file_does_not_share_it() {
+    let server = Server::new();
+    let (one, _) = clients(&server);
+    let bytes = share_of(&one, ShareMode::DenyBoth, ShareAccess::Read).to_bytes();
+    // The mode is 600, and its owner is user 1000.
+    for (uid, status) in [(2000, Status::Failed), (1000, Status::Granted)] {
+        let procedure = (nlm4::PROGRAM, nlm4::VERSION, Procedure::Share.code());
+        let reply = server.call(&one.caller, procedure, &user(uid), &bytes);
+        let reply = reply.expect("served");
+        let result = ShareResult::from_bytes(&reply).expect("a result");
+        assert_eq!(result.status, status);
+    }
+}
+
 #[test]
 fn shares_exclude_what_they_deny() {
     let server = Server::new();
     let (one, two) = clients(&server);
     let share = |client: &Three<'_>, procedure, mode, access| {
-        let arguments = ShareArgs {
-            cookie: Object(b"c"),
-            share: Share {
-                caller: Name(client.name.as_bytes()),
-                file: FileHandle(&client.server.file),
-                owner: Object(b"o"),
-                mode,
-                access,
-            },
-            reclaim: false,
-        };
-        let result: ShareResult<'static> = client.call(procedure, &arguments);
+        let result: ShareResult<'static> = client.call(procedure, &share_of(client, mode, access));
         result.status
     };
     let shared = |client, mode, access| share(client, Procedure::Share, mode, access);
