@@ -87,6 +87,9 @@ impl Before {
 
 type Hook = Box<dyn Fn() + Send + Sync>;
 
+#[cfg(test)]
+type Meanwhile = Box<dyn FnOnce(&Locks) + Send>;
+
 /// All locks of an export.
 #[derive(Default)]
 pub struct Locks {
@@ -94,7 +97,7 @@ pub struct Locks {
     hooks: [OnceLock<Hook>; 2],
     /// What another protocol does just after somebody was denied a lock.
     #[cfg(test)]
-    pub after_denial: Mutex<Option<Box<dyn FnOnce(&Self) + Send>>>,
+    pub after_denial: Mutex<Option<Meanwhile>>,
 }
 
 #[derive(Debug, Default)]
