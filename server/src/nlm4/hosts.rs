@@ -469,6 +469,11 @@ impl Hosts {
         std::mem::take(&mut self.records)
     }
 
+    /// Whether there are any.
+    pub fn has_records(&self) -> bool {
+        !self.records.is_empty()
+    }
+
     fn remove_host(&mut self, number: u32) {
         self.count(number, |counts| &mut counts.hosts, 0, 1);
         let Some(host) = self.hosts.remove(&number) else {

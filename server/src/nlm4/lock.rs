@@ -57,7 +57,7 @@ pub(super) fn test<'a>(
         let _changing = lockd.ask(file)?;
         let asked = asked(lock, file, arguments.exclusive)?;
         let who = who(call.caller, lock.caller);
-        Ok(lockd.with(|hosts, now| hosts.test(now, &who, &asked)))
+        Ok(lockd.with_unrecorded(|hosts, now| hosts.test(now, &who, &asked)))
     };
     let outcome = tried().unwrap_or_else(Ok);
     let outcome = outcome.as_ref().map(|status| *status).map_err(holder);
@@ -104,7 +104,10 @@ pub(super) fn lock<'a>(
             ..asked(lock, file, arguments.exclusive)?
         };
         let who = who(call.caller, lock.caller);
-        Ok(lockd.with(|hosts, now| hosts.lock(now, &who, &asked)))
+        Ok(match monitored {
+            true => lockd.with(|hosts, now| hosts.lock(now, &who, &asked)),
+            false => lockd.with_unrecorded(|hosts, now| hosts.lock(now, &who, &asked)),
+        })
     };
     LockResult {
         cookie: arguments.cookie,
@@ -123,7 +126,7 @@ pub(super) fn cancel<'a>(
         let file = lockd.named(lock.file)?;
         let which = (file, span(lock)?, arguments.exclusive);
         let who = who(call.caller, lock.caller);
-        Ok(lockd.with(|hosts, _| hosts.cancel(&who, &owner(lock), which)))
+        Ok(lockd.with_unrecorded(|hosts, _| hosts.cancel(&who, &owner(lock), which)))
     };
     LockResult {
         cookie: arguments.cookie,
@@ -142,7 +145,7 @@ pub(super) fn unlock<'a>(
         let file = lockd.named(lock.file)?;
         let span = span(lock)?;
         let who = who(call.caller, lock.caller);
-        Ok(lockd.with(|hosts, _| hosts.unlock(&who, &owner(lock), file, span)))
+        Ok(lockd.with_unrecorded(|hosts, _| hosts.unlock(&who, &owner(lock), file, span)))
     };
     LockResult {
         cookie: arguments.cookie,

@@ -97,13 +97,25 @@ impl Lockd {
         lockd
     }
 
-    /// Does something with the hosts, and then what follows from it.
+    /// Does something with the hosts, and then what follows from it. It may change who is to be told after a restart: what
+    /// is said of that is on stable storage when this returns, whoever brings it there.
     fn with<T>(&self, act: impl FnOnce(&mut Hosts, Nanos) -> T) -> T {
         let done = act(&mut self.hosts.lock(), clock::now());
         self.keep_records();
+        self.tell_others();
+        done
+    }
+
+    /// The same for what does not change that, and so waits for no stable storage.
+    fn with_unrecorded<T>(&self, act: impl FnOnce(&mut Hosts, Nanos) -> T) -> T {
+        let done = act(&mut self.hosts.lock(), clock::now());
+        self.tell_others();
+        done
+    }
+
+    fn tell_others(&self) {
         self.call_hosts();
         self.export.locks().tell(Side::Nfs4);
-        done
     }
 
     /// NFS version 4 gave locks back. Its state may be locked now.
@@ -129,7 +141,7 @@ impl Lockd {
                 move |heard: Heard| {
                     let lockd = me.and_then(|me| me.upgrade());
                     if let Some(lockd) = lockd {
-                        lockd.with(|hosts, _| hosts.heard(number, &heard));
+                        lockd.with_unrecorded(|hosts, _| hosts.heard(number, &heard));
                     }
                 }
             };
@@ -226,10 +238,14 @@ impl Lockd {
     }
 
     fn tick(&self, now: Nanos) {
-        self.with(|hosts, _| {
+        let changes = self.with_unrecorded(|hosts, _| {
             hosts.tick(now);
             hosts.hear_of_locks();
+            hosts.has_records()
         });
+        if changes {
+            self.keep_records();
+        }
         self.tell_hosts(now);
     }
 }
@@ -332,7 +348,7 @@ impl Program for Nlm4 {
 
     fn may_sync(&self, procedure: u32, _arguments: Reader<'_>) -> bool {
         let procedure = Procedure::from_code(procedure);
-        matches!(procedure, Some(Procedure::Lock))
+        matches!(procedure, Some(Procedure::Lock | Procedure::FreeAll))
     }
 
     fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {

@@ -8,7 +8,7 @@ use odafs_common::wire::nsm::{
     Caller as Told, HostName, Monitor, MonitorId, Monitored, Notification, Outcome, PROGRAM,
     Procedure, VERSION,
 };
-use odafs_common::wire::xdr::{Encode as _, Writer, XdrError};
+use odafs_common::wire::xdr::{Encode as _, Reader, Writer, XdrError};
 use odafs_fabric::Peer;
 use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
@@ -193,6 +193,10 @@ impl Program for Nsm {
 
     fn admission(&self, _procedure: u32) -> Admission {
         Admission::Asks
+    }
+
+    fn may_sync(&self, procedure: u32, _arguments: Reader<'_>) -> bool {
+        Procedure::from_code(procedure) == Some(Procedure::Notify)
     }
 
     fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {

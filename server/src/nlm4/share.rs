@@ -122,7 +122,7 @@ pub(super) fn share<'a>(
         if begins {
             lockd.may_lock(call, file)?;
         }
-        Ok(lockd.with(|hosts, now| {
+        Ok(lockd.with_unrecorded(|hosts, now| {
             let owner = share.owner.0;
             if begins {
                 let how = (share.mode, share.access);

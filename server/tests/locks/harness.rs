@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use odafs_common::page::{Layout, PageSize};
@@ -86,10 +87,14 @@ impl Network {
     }
 }
 
+pub type Hook = Box<dyn FnOnce() + Send>;
+
 /// What survives a server.
 pub struct Remains {
     store: Arc<MemoryStore>,
     pub kept: Arc<Mutex<String>>,
+    /// What happens when it is next kept.
+    pub keeping: Arc<Mutex<Option<Hook>>>,
     pub kept4: Arc<Mutex<String>>,
     key: odafs_server::state::HandleKey,
 }
@@ -99,7 +104,7 @@ pub struct Server {
     pub network: Arc<Network>,
     pub remains: Remains,
     pub file: Vec<u8>,
-    xid: Cell<u32>,
+    xid: AtomicU32,
 }
 
 impl Server {
@@ -115,6 +120,7 @@ impl Server {
         let remains = Remains {
             store,
             kept: Arc::default(),
+            keeping: Arc::default(),
             kept4: Arc::default(),
             key: odafs_server::state::HandleKey::from([7; 32]),
         };
@@ -141,10 +147,15 @@ impl Server {
         let network = Arc::new(Network::default());
         let text = remains.kept.lock().unwrap().clone();
         let kept = Arc::clone(&remains.kept);
+        let keeping = Arc::clone(&remains.keeping);
         let config = Config {
             state: life << 1 | 1,
             grace,
             records: Records::read(&text, move |text| {
+                let keeping = keeping.lock().unwrap().take();
+                if let Some(hook) = keeping {
+                    hook();
+                }
                 *kept.lock().unwrap() = text.to_owned();
                 Ok(())
             }),
@@ -177,7 +188,7 @@ impl Server {
             file: export.handle(file).to_vec(),
             network,
             remains,
-            xid: Cell::new(1),
+            xid: AtomicU32::new(1),
         }
     }
 
@@ -188,6 +199,14 @@ impl Server {
     /// So much later, as far as the programs are told.
     pub fn tick_after(&self, later: Nanos) {
         self.service.tick(clock::now() + later);
+    }
+
+    /// Whether a call without arguments may wait for stable storage, as transports are told.
+    pub fn may_sync(&self, (program, version, procedure): (u32, u32, u32)) -> bool {
+        let mut message = Vec::new();
+        let mut w = Writer::new(&mut message);
+        rpc::call(&mut w, 1, program, version, procedure, &user(1000));
+        self.service.may_sync(&message)
     }
 
     /// What a gauge says.
@@ -209,7 +228,7 @@ impl Server {
         who: &Auth<'_>,
         arguments: &[u8],
     ) -> Result<Vec<u8>, Rejection> {
-        let xid = self.xid.replace(self.xid.get() + 1);
+        let xid = self.xid.fetch_add(1, Ordering::Relaxed);
         let mut message = Vec::new();
         let mut w = Writer::new(&mut message);
         rpc::call(&mut w, xid, program, version, procedure, who);

@@ -1,7 +1,10 @@
 //! What becomes of locks when the server starts anew.
 
+use std::sync::mpsc;
+use std::time::Duration;
+
 use odafs_common::wire::nfs4::{LockType, Status as Status4};
-use odafs_common::wire::nlm4::Status;
+use odafs_common::wire::nlm4::{self, Procedure, Status};
 use odafs_common::wire::nsm;
 use odafs_common::wire::xdr::Decode as _;
 use odafs_fabric::clock::Nanos;
@@ -92,4 +95,42 @@ fn the_versions_wait_for_each_others_clients() {
     assert_eq!(one.lock(read(1, 0, 5)), Status::DeniedGracePeriod);
     Four::new(&server, caller("10.1.0.4:700")).reclaim_complete();
     assert_eq!(one.lock(read(1, 0, 5)), Status::Granted);
+}
+
+#[test]
+fn what_changes_no_records_does_not_wait_until_those_of_others_are_kept() {
+    let server = Server::new();
+    let one = server.client("10.1.0.1:700", "one");
+    let two = server.client("10.1.0.2:700", "two");
+    assert_eq!(two.lock(write(1, 0, 5)), Status::Granted);
+    let ((began, begins), (end, ends)) = (mpsc::channel(), mpsc::channel());
+    *server.remains.keeping.lock().unwrap() = Some(Box::new(move || {
+        began.send(()).expect("the test goes on");
+        // It waits in vain only if the test fails.
+        let _ = ends.recv_timeout(Duration::from_secs(20));
+    }));
+    std::thread::scope(|scope| {
+        let locked = scope.spawn(|| one.lock(write(1, 10, 5)));
+        begins.recv().expect("it is kept that it holds a lock");
+        assert_eq!(two.test(write(1, 0, 5)), Ok(Status::Granted));
+        assert_eq!(two.cancel(write(1, 0, 5)), Status::Denied);
+        assert_eq!(two.unlock(write(1, 0, 5)), Status::Granted);
+        server.tick();
+        end.send(()).expect("it is still being kept");
+        assert_eq!(locked.join().expect("no panic"), Status::Granted);
+    });
+}
+
+#[test]
+fn calls_that_change_records_say_that_they_may_wait() {
+    let server = Server::new();
+    let of = |procedure: Procedure| (nlm4::PROGRAM, nlm4::VERSION, procedure.code());
+    for procedure in [Procedure::Lock, Procedure::FreeAll] {
+        assert!(server.may_sync(of(procedure)));
+    }
+    for procedure in [Procedure::Test, Procedure::Unlock, Procedure::Cancel] {
+        assert!(!server.may_sync(of(procedure)));
+    }
+    let notify = nsm::Procedure::Notify.code();
+    assert!(server.may_sync((nsm::PROGRAM, nsm::VERSION, notify)));
 }
