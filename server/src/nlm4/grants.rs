@@ -209,9 +209,13 @@ impl Hosts {
         for waiter in waiters {
             let known = self.owners.get(&waiter.owner);
             let known = known.filter(|known| !self.is_being_told(known, file, waiter.span));
-            let room = |host| self.has_room(host, |counts| &mut counts.ranges, 2);
             let owner = holder(waiter.owner);
-            let offered = known.filter(|known| room(known.host)).and_then(|_| {
+            let has_room = known
+                .is_some_and(|known| self.has_room(known.host, |counts| &mut counts.ranges, 2));
+            if known.is_some() && !has_room {
+                self.passed_over.insert(file);
+            }
+            let offered = has_room.then_some(()).and_then(|()| {
                 let offered = self.locks.offer(file, waiter.span, waiter.write, owner);
                 offered.ok()
             });
@@ -295,6 +299,13 @@ impl Hosts {
             self.wake(grant.file);
         }
         self.release_owner(grant.owner);
+    }
+
+    /// Tries once more for those who were passed over since their host had no room. It may have by now.
+    pub fn wake_passed_over(&mut self) {
+        for file in std::mem::take(&mut self.passed_over) {
+            self.wake(file);
+        }
     }
 
     /// Another protocol gave locks back.
@@ -382,6 +393,30 @@ mod tests {
         hosts.hear_of_locks();
         assert!(locks.after_denial.lock().is_none() && hosts.calls.is_empty());
         hosts.hear_of_locks();
+        assert_eq!(hosts.calls.len(), 1);
+    }
+
+    #[test]
+    fn who_is_passed_over_for_want_of_room_has_its_turn_later() {
+        let mut hosts = hosts();
+        let (one, two) = (who("10.1.0.1"), who("10.1.0.2"));
+        let whole = asked(FILE, Span::ALL, true);
+        assert_eq!(hosts.lock(NOW, &two, &whole), Status::Granted);
+        assert_eq!(hosts.lock(NOW, &one, &whole), Status::Blocked);
+        let full = (1_000..).find(|ino| {
+            let other = asked(file(*ino), Span::ALL, false);
+            hosts.lock(NOW, &one, &other) == Status::DeniedNoLocks
+        });
+        hosts.unlock(&two, &owner(), FILE, Span::ALL);
+        assert!(full.is_some() && hosts.calls.is_empty());
+        hosts.tick(NOW);
+        assert!(hosts.calls.is_empty());
+        for ino in [1_000, 1_001] {
+            hosts.unlock(&one, &owner(), file(ino), Span::ALL);
+        }
+        hosts.tick(NOW);
+        assert_eq!(hosts.calls.len(), 1);
+        hosts.tick(NOW);
         assert_eq!(hosts.calls.len(), 1);
     }
 }

@@ -151,6 +151,8 @@ pub(super) struct Hosts {
     pub owners: HashMap<u64, Owner>,
     /// By file, those who came first before the others.
     pub waiters: HashMap<ObjectId, Vec<Waiter>>,
+    /// Files where somebody was not given what is free, for want of room.
+    pub passed_over: HashSet<ObjectId>,
     /// By number: locks that somebody waited for and has now, which he is being told.
     pub grants: HashMap<u64, Grant>,
     /// What is to be told.
@@ -184,6 +186,7 @@ impl Hosts {
             total: Counts::default(),
             owners: HashMap::new(),
             waiters: HashMap::new(),
+            passed_over: HashSet::new(),
             grants: HashMap::new(),
             calls: Vec::new(),
             shares: HashMap::new(),
@@ -509,6 +512,7 @@ impl Hosts {
         for number in Vec::from_iter(idle.map(|(number, _)| *number)) {
             self.remove_host(number);
         }
+        self.wake_passed_over();
     }
 
     /// A number that was not used before.
