@@ -56,7 +56,9 @@ impl Hosts {
         if !reachable {
             return Status::Denied;
         }
-        if !self.has_room(host, |counts| &mut counts.waiters, 1) {
+        let waiting = self.waiters.get(&asked.file).map_or(0, Vec::len);
+        let has_room = self.has_room(host, |counts| &mut counts.waiters, 1);
+        if !has_room || waiting >= self.of_file.waiters {
             return Status::DeniedNoLocks;
         }
         self.count(host, |counts| &mut counts.waiters, 1, 0);
@@ -210,8 +212,7 @@ impl Hosts {
             let known = self.owners.get(&waiter.owner);
             let known = known.filter(|known| !self.is_being_told(known, file, waiter.span));
             let owner = holder(waiter.owner);
-            let has_room = known
-                .is_some_and(|known| self.has_room(known.host, |counts| &mut counts.ranges, 2));
+            let has_room = known.is_some_and(|known| self.has_room_in(file, known.host, 2));
             if known.is_some() && !has_room {
                 self.passed_over.insert(file);
             }
@@ -324,6 +325,7 @@ mod tests {
     use odafs_fabric::sync::Arc;
 
     use super::super::hosts::HostKey;
+    use super::super::limits::FileLimits;
     use super::*;
     use crate::vfs::locks::{Locks, Owner};
 
@@ -418,5 +420,29 @@ mod tests {
         assert_eq!(hosts.calls.len(), 1);
         hosts.tick(NOW);
         assert_eq!(hosts.calls.len(), 1);
+    }
+
+    #[test]
+    fn what_all_have_in_a_file_is_bounded() {
+        let mut hosts = hosts();
+        hosts.of_file = FileLimits {
+            ranges: 4,
+            waiters: 2,
+        };
+        let whos = [1, 2, 3, 4, 5, 6].map(|n| who(&format!("10.1.0.{n}")));
+        let one_byte = |byte| asked(FILE, span(byte, byte), false);
+        for (byte, who) in [0, 2, 4].into_iter().zip(&whos) {
+            assert_eq!(hosts.lock(NOW, who, &one_byte(byte)), Status::Granted);
+        }
+        let fourth = hosts.lock(NOW, &whos[3], &one_byte(6));
+        assert_eq!(fourth, Status::DeniedNoLocks);
+        let elsewhere = asked(file(8), Span::ALL, false);
+        assert_eq!(hosts.lock(NOW, &whos[3], &elsewhere), Status::Granted);
+        hosts.unlock(&whos[2], &owner(), FILE, Span::ALL);
+        let statuses = [Status::Blocked, Status::Blocked, Status::DeniedNoLocks];
+        for (who, status) in whos[3..].iter().zip(statuses) {
+            let whole = asked(FILE, Span::ALL, true);
+            assert_eq!(hosts.lock(NOW, who, &whole), status);
+        }
     }
 }

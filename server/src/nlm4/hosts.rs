@@ -12,53 +12,13 @@ use odafs_fabric::clock::Nanos;
 use odafs_fabric::sync::Arc;
 
 use super::grants::{Grant, GrantCall, Waiter};
+use super::limits::{Counts, FileLimits, OF_ADDRESS, OF_ALL, OF_FILE};
 use super::share::Share;
 use crate::vfs::ObjectId;
 use crate::vfs::locks::{Counted, Held, Locks, Owner as Holder, Side, Span};
 
-/// Bounds, of what hosts at one address may have, or of what all may have together.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
-    /// Names of hosts.
-    pub hosts: usize,
-    /// Owners of locks.
-    pub owners: usize,
-    /// Ranges that are locked.
-    pub ranges: usize,
-    /// Locks that somebody waits for, or is being told of.
-    pub waiters: usize,
-    /// Shares.
-    pub shares: usize,
-}
-
-/// For each address.
-const OF_ADDRESS: Limits = Limits {
-    hosts: 256,
-    owners: 1 << 12,
-    ranges: 1 << 14,
-    waiters: 256,
-    shares: 1 << 10,
-};
-/// In all.
-const OF_ALL: Limits = Limits {
-    hosts: 1 << 12,
-    owners: 1 << 16,
-    ranges: 1 << 19,
-    waiters: 1 << 14,
-    shares: 1 << 16,
-};
 /// How long a host is remembered that has nothing any more.
 const IDLE: Nanos = Nanos::from_secs(60);
-
-/// How many of each there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    pub hosts: usize,
-    pub owners: usize,
-    pub ranges: usize,
-    pub waiters: usize,
-    pub shares: usize,
-}
 
 /// A host: where its calls come from, and what it calls itself. Several may share an address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -155,6 +115,7 @@ pub(super) struct Hosts {
     pub passed_over: HashSet<ObjectId>,
     /// By number: locks that somebody waited for and has now, which he is being told.
     pub grants: HashMap<u64, Grant>,
+    pub of_file: FileLimits,
     /// What is to be told.
     pub calls: Vec<GrantCall>,
     pub shares: HashMap<ObjectId, Vec<Share>>,
@@ -188,6 +149,7 @@ impl Hosts {
             waiters: HashMap::new(),
             passed_over: HashSet::new(),
             grants: HashMap::new(),
+            of_file: OF_FILE,
             calls: Vec::new(),
             shares: HashMap::new(),
             records: Vec::new(),
@@ -237,7 +199,7 @@ impl Hosts {
         // It asks again, so it does not wait to be told.
         self.wait_no_more(owner, asked.file, asked.span, Some(asked.write));
         // A lock may cut one in two.
-        if !self.has_room(host, |counts| &mut counts.ranges, 2) {
+        if !self.has_room_in(asked.file, host, 2) {
             return Status::DeniedNoLocks;
         }
         let locked = self
@@ -289,7 +251,7 @@ impl Hosts {
             return Status::Failed;
         };
         let splits = self.locks.would_split(file, span, holder(owner));
-        if splits && !self.has_room(host, |counts| &mut counts.ranges, 1) {
+        if splits && !self.has_room_in(file, host, 1) {
             return Status::DeniedNoLocks;
         }
         self.changed_itself(owner, file, span, None);
@@ -535,6 +497,12 @@ impl Hosts {
             && *what(&mut all) + more <= *what(&mut OF_ALL.counts())
     }
 
+    /// Whether a host may have so many more ranges of a file.
+    pub fn has_room_in(&self, file: ObjectId, host: u32, more: usize) -> bool {
+        self.has_room(host, |counts| &mut counts.ranges, more)
+            && self.locks.ranges_of(file, Side::Nlm) + more <= self.of_file.ranges
+    }
+
     /// Counts what a host has.
     pub fn count(
         &mut self,
@@ -553,18 +521,6 @@ impl Hosts {
         for counts in [here, &mut self.total] {
             let counted = what(counts);
             *counted = (*counted + more).saturating_sub(fewer);
-        }
-    }
-}
-
-impl Limits {
-    fn counts(self) -> Counts {
-        Counts {
-            hosts: self.hosts,
-            owners: self.owners,
-            ranges: self.ranges,
-            waiters: self.waiters,
-            shares: self.shares,
         }
     }
 }

@@ -11,6 +11,7 @@
 
 mod grants;
 mod hosts;
+mod limits;
 mod lock;
 mod nsm;
 mod peers;

@@ -259,6 +259,12 @@ impl Locks {
             .map_or(0, |ranges| ranges.count(owner))
     }
 
+    /// How many ranges of a file a side has locked.
+    pub fn ranges_of(&self, file: ObjectId, side: Side) -> usize {
+        let table = self.table.lock();
+        table.files.get(&file).map_or(0, |ranges| ranges.of(side))
+    }
+
     /// Whether clients of this side have locked something of a file, or wait for that.
     pub fn concern(&self, file: ObjectId, side: Side) -> bool {
         let table = self.table.lock();
