@@ -115,6 +115,7 @@ pub(super) struct Hosts {
     pub passed_over: HashSet<ObjectId>,
     /// By number: locks that somebody waited for and has now, which he is being told.
     pub grants: HashMap<u64, Grant>,
+    /// What all may have in one file.
     pub of_file: FileLimits,
     /// What is to be told.
     pub calls: Vec<GrantCall>,
