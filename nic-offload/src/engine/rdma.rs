@@ -84,6 +84,7 @@ impl RdmaLine {
     ) -> RdmaLine {
         let config = &now.config.rdma;
         let credits = config.credits_on(&*qp);
+        let reverse_credits = config.reverse_on(&*qp);
         let mut responder = Responder::new(ResponderConfig {
             terms,
             credits: credits.policy(clients),
@@ -92,7 +93,7 @@ impl RdmaLine {
                 exposures_max: config.exposures_max,
                 done_timeout: Duration::from_nanos(config.done_time_max.0),
             },
-            reverse_credits: config.reverse_on(&*qp),
+            reverse_credits,
         });
         let back = Arc::new(WayBack::new(Arc::clone(now.returns.waker())));
         let adapter = match transport {
@@ -109,7 +110,8 @@ impl RdmaLine {
                 reply_bytes_max: terms.inline.send,
                 placement: None,
                 apart: None,
-                back: Some(Arc::clone(&back) as Arc<dyn Back>),
+                // Without a credit nothing would ever leave.
+                back: (reverse_credits > 0).then(|| Arc::clone(&back) as Arc<dyn Back>),
             },
             out: Outbox::new(qp, now.time),
             responder,

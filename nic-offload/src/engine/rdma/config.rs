@@ -53,7 +53,7 @@ impl RdmaConfig {
 
     /// Credits of a connection: no more than it has receives for.
     pub(in crate::engine) fn credits_on(&self, qp: &dyn QueuePair) -> Credits {
-        let beside = self.beside_calls() + self.reverse_credits;
+        let beside = self.beside_calls();
         self.credits
             .at_most(qp.receives_max().saturating_sub(beside).max(1))
     }
