@@ -213,12 +213,6 @@ impl Messenger {
 }
 
 impl Nfs4 {
-    /// Tells clients and `vfs` what has become of state.
-    pub(super) fn call_back(&self) {
-        self.messenger.end_promises(&mut self.state.lock());
-        self.messenger.call_back();
-    }
-
     /// A reply came over a connection.
     pub(super) fn called(&self, connection: u64, message: &[u8]) {
         let Ok(reply) = rpc::parse_reply(message) else {
@@ -241,6 +235,6 @@ impl Nfs4 {
         let mut state = self.state.lock();
         state.called(&under_way.session, under_way.sequence, called);
         drop(state);
-        self.call_back();
+        self.messenger.call_back();
     }
 }

@@ -141,8 +141,7 @@ pub(super) fn run<'a>(server: &'a Nfs4, call: Call<'a>, results: &mut Writer<'_>
     let Compound { placed, .. } = compound;
     w.finish(status);
     if call.effort == Effort::MayBlock {
-        server.keep_records();
-        server.call_back();
+        server.settle();
     }
     if let Some(slot) = held.slot.take() {
         let reply = &*results.written(start);

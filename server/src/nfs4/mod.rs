@@ -122,7 +122,6 @@ pub struct Nfs4 {
     state: Arc<Mutex<State>>,
     callbacks: Arc<Mutex<Callbacks>>,
     messenger: Arc<Messenger>,
-    records: Mutex<Records>,
     /// Names the server, the same after a restart.
     owner: Vec<u8>,
     lease: Nanos,
@@ -153,7 +152,11 @@ impl Nfs4 {
             export: Arc::clone(&export),
             state: Arc::clone(&state),
             callbacks: Arc::clone(&callbacks),
+            records: Mutex::new(config.records),
         });
+        if state.lock().awaits_delegations() {
+            export.promises().close();
+        }
         let holders: Arc<dyn Holders> = Arc::clone(&messenger) as _;
         export.promises().keep(Arc::downgrade(&holders));
         Self {
@@ -164,17 +167,17 @@ impl Nfs4 {
             state,
             callbacks,
             messenger,
-            records: Mutex::new(config.records),
             owner: format!("odafs-{:016x}", export.store().number()).into_bytes(),
             export,
         }
     }
 
-    /// Brings to stable storage who may reclaim, as far as that has changed.
-    fn keep_records(&self) {
-        let mut records = self.records.lock();
-        let changes = self.state.lock().take_records();
-        records.apply(changes);
+    /// Brings to stable storage who may reclaim, as far as that has changed, and tells `vfs` and clients what has become of
+    /// state. May block.
+    fn settle(&self) {
+        self.messenger.keep_records();
+        self.messenger.end_promises(None);
+        self.messenger.call_back();
     }
 }
 
@@ -262,13 +265,12 @@ impl Program for Nfs4 {
     fn closed(&self, connection: u64) {
         self.callbacks.lock().forget(connection);
         self.state.lock().connection_closed(connection);
-        self.call_back();
+        self.messenger.call_back();
     }
 
     fn tick(&self, now: Nanos) {
         self.state.lock().tick(now);
-        self.keep_records();
         self.callbacks.lock().tick();
-        self.call_back();
+        self.settle();
     }
 }

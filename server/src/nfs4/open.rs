@@ -2,9 +2,9 @@
 //! and 18.18).
 
 use odafs_common::wire::nfs4::{
-    Attribute, Bitmap, ChangeInfo, Claim, CloseArgs, CreateHow as WireHow, Name, OpenArgs,
-    OpenConfirmArgs, OpenDowngradeArgs, OpenOk, RawAttributes, SetAttributes as WireSet, StateId,
-    Status, open_result, share_access, share_deny,
+    Attribute, Bitmap, ChangeInfo, Claim, CloseArgs, CreateHow as WireHow, DelegationType, Name,
+    OpenArgs, OpenConfirmArgs, OpenDowngradeArgs, OpenOk, RawAttributes, SetAttributes as WireSet,
+    StateId, Status, open_result, share_access, share_deny,
 };
 
 use super::attributes::{exclusive, to_set};
@@ -58,6 +58,9 @@ pub(super) fn open<'a>(c: &mut Compound<'_>, arguments: &OpenArgs<'_>) -> Done<O
     // Before a file is made for who may not open it.
     let mut machine = c.server.state.lock();
     machine.may_open(c.now, c.sender, &arguments.owner, reclaim)?;
+    if matches!(arguments.claim, Claim::Previous(before) if before != DelegationType::None) {
+        machine.may_reclaim_delegation(c.sender)?;
+    }
     drop(machine);
     let (found, claimed) = claim(c, arguments, access)?;
     if !found.made {

@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use odafs_fabric::clock::{self, Nanos};
-use odafs_fabric::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 
 use crate::store::{Credential, ObjectId, Status};
@@ -73,6 +73,8 @@ pub struct Promises {
     /// Changes of names under way.
     naming: AtomicU64,
     waiting: AtomicUsize,
+    /// Nothing is changed, since somebody may claim promises from before a restart.
+    closed: AtomicBool,
 }
 
 /// A part of the files.
@@ -104,6 +106,7 @@ impl Default for Promises {
             alone: AtomicU64::new(0),
             naming: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
         }
     }
 }
@@ -136,6 +139,21 @@ impl Promises {
     /// Who keeps the promises. Only the first to say so does.
     pub fn keep(&self, holders: Weak<dyn Holders>) {
         let _ = self.holders.set(holders);
+    }
+
+    /// Nothing is changed from now on until [`Promises::open`]: which promises there were before a restart is not known yet.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+    }
+
+    /// All promises from before are known: changes ask for them.
+    pub fn open(&self) {
+        self.closed.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether nothing is changed.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
     }
 
     fn shard(&self, object: ObjectId) -> &Shard {
@@ -196,6 +214,9 @@ impl Promises {
     /// Before the object is changed: promises of it are given back when this returns, and none is made until what it gives
     /// is dropped. [`Status::Jukebox`]: that takes longer. May wait, with no lock of the file held.
     pub(crate) fn ask(&self, object: ObjectId) -> Result<Changing<'_>, Status> {
+        if self.is_closed() {
+            return Err(Status::Jukebox);
+        }
         let shard = self.shard(object);
         let changing = Changing::count(&shard.changes);
         self.ask_back(shard, object)?;
@@ -298,7 +319,7 @@ impl Promises {
             _all: Changing::count(&self.naming),
             _objects: [None, None],
         };
-        if self.promised.load(Ordering::SeqCst) == 0 {
+        if self.promised.load(Ordering::SeqCst) == 0 && !self.is_closed() {
             return Ok(naming);
         }
         for (place, changing) in names.iter().zip(&mut naming._objects) {

@@ -11,7 +11,7 @@ use odafs_fabric::clock::Nanos;
 
 use super::back::Callback;
 use super::owners::Role;
-use super::{Exchanged, Principal, Record, Sender, State};
+use super::{Exchanged, Principal, Reclaiming, Record, Sender, State};
 use crate::vfs::ObjectId;
 
 /// The clients of one identity.
@@ -65,6 +65,10 @@ pub(super) struct Client {
     pub last_state: u32,
     /// Stable storage says that it may reclaim.
     pub recorded: bool,
+    /// And delegations too.
+    pub recorded_delegations: bool,
+    /// When it was last known to have any.
+    pub delegated: Nanos,
     /// It had state when the server went down.
     pub may_reclaim: bool,
     /// What it is to be told, in this order.
@@ -198,6 +202,7 @@ impl State {
             return Err(Status::CompleteAlready);
         }
         self.grace.waiting.remove(&client.identity);
+        self.grace.delegated.remove(&client.identity);
         self.record(number);
         Ok(())
     }
@@ -385,6 +390,8 @@ impl State {
             ranges: 0,
             last_state: 0,
             recorded: false,
+            recorded_delegations: false,
+            delegated: now,
             may_reclaim,
             callbacks: VecDeque::new(),
             waits: Vec::new(),
@@ -439,7 +446,24 @@ impl State {
             && !client.recorded
         {
             client.recorded = true;
-            self.records.push(Record::Keep(client.identity.clone()));
+            self.records.push(Record::Keep(Reclaiming {
+                identity: client.identity.clone(),
+                delegations: client.recorded_delegations,
+            }));
+        }
+    }
+
+    /// From now on the client may reclaim its delegations, too; or no more.
+    pub(super) fn record_delegations(&mut self, number: u32, delegations: bool) {
+        if let Some(client) = self.clients.get_mut(&number)
+            && client.recorded_delegations != delegations
+        {
+            client.recorded_delegations = delegations;
+            client.recorded = true;
+            self.records.push(Record::Keep(Reclaiming {
+                identity: client.identity.clone(),
+                delegations,
+            }));
         }
     }
 

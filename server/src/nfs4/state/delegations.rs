@@ -182,6 +182,10 @@ impl State {
         if is_shared {
             return Err(WhyNone::Contention(false));
         }
+        if wanted.reclaim {
+            self.may_reclaim_delegations(client)
+                .map_err(|_| WhyNone::Resource(false))?;
+        }
         let keys = table.files.get(file).map_or(&[][..], Vec::as_slice);
         match kind {
             _ if keys.iter().any(|key| key.0 == client) => return Err(WhyNone::Resource(false)),
@@ -236,8 +240,44 @@ impl State {
             .states
             .insert(key.1);
         table.counts.granted += 1;
+        self.record_delegations(client, true);
         self.ask_for_some(now, client);
         Some((self.state_id(key, 1), !hears))
+    }
+
+    /// Whether a client may still reclaim delegations. Not so where stable storage did not say that it has any that stand, and
+    /// where changes may have begun.
+    pub(super) fn may_reclaim_delegations(&self, client: u32) -> Result<(), Status> {
+        let known = self.clients.get(&client).ok_or(Status::Expired)?;
+        match self.grace.delegated.contains(&known.identity) {
+            true => Ok(()),
+            false => Err(Status::ReclaimBad),
+        }
+    }
+
+    /// The same, of the client of a session.
+    pub fn may_reclaim_delegation(&self, sender: Sender) -> Result<(), Status> {
+        match sender {
+            Sender::Client(id) => self.may_reclaim_delegations(self.session_client(id)?),
+            // Minor version 0 has none.
+            Sender::Named => Ok(()),
+        }
+    }
+
+    /// Who has returned all its delegations a lease ago needs no grace for them.
+    pub(super) fn forget_returned(&mut self, now: Nanos) {
+        let mut returned = Vec::new();
+        for (number, client) in &mut self.clients {
+            if self.delegations.clients.contains_key(number) {
+                client.delegated = now;
+            } else if client.recorded_delegations && now.since(client.delegated) > self.limits.lease
+            {
+                returned.push(*number);
+            }
+        }
+        for number in returned {
+            self.record_delegations(number, false);
+        }
     }
 
     /// Who has nearly as many as there may be is asked to return half of them (CB_RECALL_ANY).
@@ -316,6 +356,7 @@ impl State {
                 if let Some(of) = table.clients.get_mut(&key.0) {
                     of.revoked += 1;
                 }
+                self.record_delegations(key.0, false);
             }
             Standing::Recalled(_) | Standing::Revoked => {}
         }
@@ -421,6 +462,10 @@ impl State {
             Err(Status::DelegRevoked) => {
                 let key = self.key(sender, state)?;
                 self.drop_delegation(key);
+                let of = self.delegations.clients.get(&key.0);
+                if of.is_some_and(|of| of.revoked == 0) {
+                    self.record_delegations(key.0, true);
+                }
                 Ok(())
             }
             Err(other) => Err(other),
@@ -471,6 +516,11 @@ impl State {
         for key in Vec::from_iter(recalled.map(|(key, _)| *key)) {
             self.recall_one(now, key);
         }
+    }
+
+    /// Whether files ceased to be delegated.
+    pub fn has_undelegated(&self) -> bool {
+        !self.delegations.ended.is_empty()
     }
 
     /// Files that ceased to be delegated since this was last asked.

@@ -226,10 +226,20 @@ impl From<Status> for LockRefused {
 /// A client that may reclaim what it had after the next start, or may no more: for stable storage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// Keep: the identity of a client that holds state.
-    Keep(Vec<u8>),
-    /// Forget it.
+    /// Keep what this client may reclaim.
+    Keep(Reclaiming),
+    /// Forget the client of this identity.
     Forget(Vec<u8>),
+}
+
+/// A client that may reclaim after a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reclaiming {
+    /// Who it is.
+    pub identity: Vec<u8>,
+    /// It has delegations, and may reclaim those too. Not so as long as it has not taken note that one was taken from it: the
+    /// file may be another since (RFC 8881, section 8.4.2.1).
+    pub delegations: bool,
 }
 
 /// Who may reclaim what it had before the server started anew.
@@ -239,6 +249,8 @@ struct Grace {
     until: Nanos,
     /// Those that have not said that they are done.
     waiting: HashSet<Vec<u8>>,
+    /// Those of them that may reclaim delegations. While there are any, no file is changed.
+    delegated: HashSet<Vec<u8>>,
 }
 
 /// All of it.
@@ -281,11 +293,13 @@ pub struct State {
 impl State {
     /// Nothing yet. `boot` is greater with each start of the server. The clients of `reclaiming` may reclaim for as long as a
     /// lease from `now` on.
-    pub fn new(limits: Limits, boot: u32, now: Nanos, reclaiming: Vec<Vec<u8>>) -> Self {
+    pub fn new(limits: Limits, boot: u32, now: Nanos, reclaiming: Vec<Reclaiming>) -> Self {
+        let delegated = reclaiming.iter().filter(|client| client.delegations);
         Self {
             grace: Grace {
                 until: now + limits.lease,
-                waiting: reclaiming.into_iter().collect(),
+                delegated: delegated.map(|client| client.identity.clone()).collect(),
+                waiting: (reclaiming.into_iter().map(|client| client.identity)).collect(),
             },
             limits,
             boot,
@@ -320,6 +334,16 @@ impl State {
         now < self.grace.until && !self.grace.waiting.is_empty()
     }
 
+    /// Whether somebody may still reclaim delegations. Nobody may any more once this is false, whatever the time.
+    pub fn awaits_delegations(&self) -> bool {
+        !self.grace.delegated.is_empty()
+    }
+
+    /// Whether [`State::take_records`] has something to tell.
+    pub fn has_records(&self) -> bool {
+        !self.records.is_empty()
+    }
+
     /// Changes of who may reclaim, since this was last asked. They go to stable storage before the reply.
     pub fn take_records(&mut self) -> Vec<Record> {
         std::mem::take(&mut self.records)
@@ -344,6 +368,7 @@ impl State {
         for number in over {
             self.remove_client(number);
         }
+        self.forget_returned(now);
         while let Some(number) = self.fresh.front() {
             let waits = self.clients.get(number);
             if waits.is_some_and(|client| !client.confirmed) {
@@ -362,6 +387,7 @@ impl State {
         if now < self.grace.until || self.grace.waiting.is_empty() {
             return;
         }
+        self.grace.delegated.clear();
         for identity in std::mem::take(&mut self.grace.waiting) {
             let confirmed = self.names.get(&identity).and_then(|named| named.confirmed);
             let recorded = confirmed.and_then(|number| self.clients.get(&number));
