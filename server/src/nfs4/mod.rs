@@ -246,7 +246,11 @@ impl Program for Nfs4 {
         codes.any(|code| {
             !matches!(
                 code,
-                OpCode::Sequence | OpCode::PutFileHandle | OpCode::PutRootFileHandle
+                OpCode::Sequence
+                    | OpCode::PutFileHandle
+                    | OpCode::PutRootFileHandle
+                    // Changes wait for it, on the threads of what may sync.
+                    | OpCode::DelegationReturn
             ) && !effects::changes_nothing(code)
         })
     }

@@ -1,7 +1,7 @@
 //! What is known of an object, what a caller may do with it, and the attributes that it is given.
 
 use crate::store::{
-    Attributes, Credential, Limits, ObjectId, SetAttributes, Space, StoreError, Time,
+    Attributes, Credential, Limits, ObjectId, SetAttributes, Space, Status, StoreError, Time,
 };
 use crate::vfs::around::{Around, Change};
 use crate::vfs::change;
@@ -73,11 +73,20 @@ pub fn allocate(
     length: u64,
 ) -> Result<(), StoreError> {
     let _changing = export.promises().ask(object)?;
-    export.store().allocate(who, object, offset, length)?;
-    // The store alone knows whether it is longer: what is cached learns it as what others do.
-    let attributes = export.store().getattr(object)?;
-    change::seen(export, object, &attributes);
-    Ok(())
+    let (file, store) = (export.file(object)?, export.store());
+    let gate = file.close();
+    if gate.gone {
+        return Err(Status::Stale.into());
+    }
+    let before = store.getattr(object)?;
+    change::absorb_if_foreign(export, &file, &before);
+    file.reports().expect_own();
+    let allocated = store.allocate(who, object, offset, length);
+    file.reports().expect_own();
+    // The store alone knows whether it is longer; perhaps even if it has failed.
+    let after = store.getattr(object);
+    change::absorb_own(export, &file, (&before, after.as_ref().ok()), None);
+    allocated
 }
 
 /// As [`set_attributes`], for a caller that is told the attributes around it: those from before only where names can

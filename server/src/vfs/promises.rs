@@ -73,6 +73,8 @@ pub struct Promises {
     /// Changes of names under way.
     naming: AtomicU64,
     waiting: AtomicUsize,
+    /// The most that do.
+    waiting_max: AtomicUsize,
     /// Nothing is changed, since somebody may claim promises from before a restart.
     closed: AtomicBool,
 }
@@ -106,6 +108,7 @@ impl Default for Promises {
             alone: AtomicU64::new(0),
             naming: AtomicU64::new(0),
             waiting: AtomicUsize::new(0),
+            waiting_max: AtomicUsize::new(WAITING_MAX),
             closed: AtomicBool::new(false),
         }
     }
@@ -154,6 +157,12 @@ impl Promises {
     /// Whether nothing is changed.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
+    }
+
+    /// There are so many threads for what may block: one is left to those that give promises back.
+    pub fn served_by(&self, threads: usize) {
+        let most = WAITING_MAX.min(threads.saturating_sub(1));
+        self.waiting_max.store(most, Ordering::SeqCst);
     }
 
     fn shard(&self, object: ObjectId) -> &Shard {
@@ -278,7 +287,8 @@ impl Promises {
 
     /// Waits for the promises of the object to be given back. False: not any longer.
     fn wait(&self, shard: &Shard, object: ObjectId) -> bool {
-        let waits = self.waiting.fetch_add(1, Ordering::SeqCst) < WAITING_MAX;
+        let most = self.waiting_max.load(Ordering::SeqCst);
+        let waits = self.waiting.fetch_add(1, Ordering::SeqCst) < most;
         let given_back = waits && self.wait_for(shard, shard.kept.lock(), object);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
         given_back

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use odafs_fabric::sync::mpsc;
 
 use super::*;
-use crate::store::{CreateHow, OutsideChange, SetAttributes, StoreError, XattrHow};
+use crate::store::{CreateHow, Operation, OutsideChange, SetAttributes, StoreError, XattrHow};
 use crate::vfs::testing::{World, owner};
-use crate::vfs::write::{Stable, write};
+use crate::vfs::write::{Stable, commit, write};
 use crate::vfs::{attributes, namespace, xattrs};
 
 /// Promises what it is told to.
@@ -162,6 +162,23 @@ fn a_stranger_does_not_wait_for_ever() {
 }
 
 #[test]
+fn nobody_waits_on_the_last_thread() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"old");
+    promise(&world, &keeper, &file);
+    let promises = world.export.promises();
+    promises.served_by(1);
+    assert!(promises.ask(file.object()).is_err());
+    // It was refused without having waited.
+    assert_eq!(keeper.asked.lock().len(), 1);
+    let shard = promises.shard(file.object());
+    let asked = shard.kept.lock().get(&file.object()).map(|kept| kept.asked);
+    assert_eq!(asked, Some(None));
+    end(&world, &keeper, &file);
+}
+
+#[test]
 fn no_promise_is_made_beside_a_change() {
     let world = World::new(64);
     let keeper = kept(&world);
@@ -202,6 +219,32 @@ fn changes_from_outside_break_a_promise() {
     removed.expect("removed");
     world.observe();
     assert_eq!(keeper.broken.lock().pop(), Some(file.object()));
+}
+
+#[test]
+fn a_sync_that_fails_breaks_a_promise() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"data");
+    promise(&world, &keeper, &file);
+    world.store.fail_next(Operation::Sync, Status::Io);
+    commit(&world.export, &file).expect_err("injected");
+    assert_eq!(keeper.broken.lock().pop(), Some(file.object()));
+}
+
+#[test]
+fn space_that_its_own_party_sets_aside_breaks_no_promise() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"data");
+    assert!(world.export.promises().make(&file));
+    let counter = file.counter().value();
+    attributes::allocate(&world.export, &owner(), file.object(), 2, 9).expect("allocated");
+    assert!(keeper.broken.lock().is_empty());
+    assert_eq!(file.attributes().size, 11);
+    assert_ne!(file.counter().value(), counter);
+    assert_eq!(world.read(&file, 0, 20), b"data\0\0\0\0\0\0\0");
+    end(&world, &keeper, &file);
 }
 
 #[test]

@@ -272,6 +272,19 @@ impl Store for MemoryStore {
         self.changing(|tree| tree.write(who, object, offset, &data))
     }
 
+    fn allocate(&self, who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()> {
+        self.changing(|tree| tree.write(who, object, 0, &[]))?;
+        let end = offset.saturating_add(length);
+        if self.getattr(object)?.size < end {
+            let longer = SetAttributes {
+                size: Some(end),
+                ..SetAttributes::default()
+            };
+            self.setattr(who, object, &longer)?;
+        }
+        Ok(())
+    }
+
     fn sync(&self, object: ObjectId, _data_only: bool) -> Result<()> {
         self.tree_for(Operation::Sync).sync(object)
     }
