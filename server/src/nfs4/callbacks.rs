@@ -175,14 +175,15 @@ fn outcome(reply: &rpc::Reply<'_>) -> Called {
     };
     match results.next_as::<CallbackResult<'_>>() {
         Some(Ok(CallbackResult::Sequence(Ok(_)))) => match results.next_as() {
+            Some(Ok(CallbackResult::Recall(Err(Status::Delay)))) => Called::NotYet,
             // Perhaps the delegation is on its way still.
-            Some(Ok(CallbackResult::Recall(Err(
-                Status::Delay | Status::BadHandle | Status::BadStateId,
-            )))) => Called::NotYet,
+            Some(Ok(CallbackResult::Recall(Err(Status::BadHandle | Status::BadStateId)))) => {
+                Called::Unknown
+            }
             // What the client makes of the rest is its own business.
             _ => Called::Seen,
         },
-        Some(Ok(CallbackResult::Sequence(Err(Status::RetryUncachedRep)))) => Called::Seen,
+        Some(Ok(CallbackResult::Sequence(Err(Status::RetryUncachedRep)))) => Called::Somehow,
         Some(Ok(CallbackResult::Sequence(Err(Status::Delay)))) => Called::Later,
         _ => Called::Refused,
     }

@@ -76,6 +76,8 @@ pub(super) struct Compound<'a> {
     pub placement: Option<u32>,
     /// Those that do.
     pub placed: Option<Placed>,
+    /// The delegation that the operation under way gives.
+    pub given: Option<StateId>,
     apart: Option<Gather<'a>>,
     current: Place,
     saved: Place,
@@ -110,6 +112,7 @@ pub(super) fn run<'a>(server: &'a Nfs4, call: Call<'a>, results: &mut Writer<'_>
         sender: Sender::Named,
         placement: call.caller.placement,
         placed: None,
+        given: None,
         apart: call.apart,
         current: Place::default(),
         saved: Place::default(),
@@ -256,6 +259,7 @@ impl Compound<'_> {
                 return Some(Status::Resource);
             }
             let placed_before = self.placed.is_some();
+            self.given = None;
             last = match self.one(operation, w) {
                 Ok(status) => status,
                 Err(Stop::Blocks) => return None,
@@ -276,6 +280,7 @@ impl Compound<'_> {
                 if !placed_before {
                     self.placed = None;
                 }
+                recalls::take_back(self);
                 last = status;
             }
             if last != Status::Ok {

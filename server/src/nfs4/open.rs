@@ -51,7 +51,8 @@ pub(super) fn open<'a>(c: &mut Compound<'_>, arguments: &OpenArgs<'_>) -> Done<O
         | share_access::PUSH_WHEN_UNCONTENDED;
     let access = arguments.share_access & share_access::BOTH;
     let unknown = if c.minor > 0 { wish & !allowed } else { wish };
-    if access == 0 || unknown != 0 || arguments.share_deny & !share_deny::BOTH != 0 {
+    let wants = wish & share_access::WANT_MASK <= share_access::WANT_CANCEL;
+    if access == 0 || unknown != 0 || !wants || arguments.share_deny & !share_deny::BOTH != 0 {
         return Err(Status::Inval.into());
     }
     let reclaim = matches!(arguments.claim, Claim::Previous(_));

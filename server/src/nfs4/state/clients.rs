@@ -175,7 +175,9 @@ impl State {
             Kind::Sessions { sessions, .. } if !sessions.is_empty() => {
                 return Err(Status::ClientIdBusy);
             }
-            Kind::Sessions { .. } if found.states > 0 => return Err(Status::ClientIdBusy),
+            Kind::Sessions { .. } if found.states > self.revoked_of(number) => {
+                return Err(Status::ClientIdBusy);
+            }
             Kind::Sessions { .. } => {}
         }
         self.remove_client(number);

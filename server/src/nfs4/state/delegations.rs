@@ -20,7 +20,7 @@ use odafs_fabric::clock::Nanos;
 
 use super::back::Callback;
 use super::opens::Key;
-use super::stateids::is_current;
+use super::stateids::{is_current, words};
 use super::{Origin, Sender, State, Wanted};
 use crate::vfs::ObjectId;
 
@@ -37,6 +37,8 @@ struct Delegation {
     standing: Standing,
     /// The compound whose reply brings it.
     origin: Option<Origin>,
+    /// When its client was last asked for it, it did not know of it.
+    unknown: bool,
 }
 
 /// What a delegation is for.
@@ -73,6 +75,8 @@ pub(super) struct Delegations {
     /// Those of each file that are not revoked.
     files: HashMap<ObjectId, Vec<Key>>,
     clients: HashMap<u32, Of>,
+    /// How many of each file are revoked, which their clients have not taken note of.
+    revoked: HashMap<ObjectId, usize>,
     /// Until when a file is not delegated again.
     cooling: HashMap<ObjectId, Nanos>,
     /// The files of `cooling`, each as often as it was recalled.
@@ -87,7 +91,7 @@ pub(super) struct Delegations {
 /// What became of delegations since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DelegationCounts {
-    /// Those that clients have now, and those that were taken from them without their saying that they know.
+    /// Those that clients have now.
     pub held: usize,
     /// Given.
     pub granted: u64,
@@ -109,10 +113,17 @@ impl Delegations {
         known.is_some_and(|known| matches!(known.standing, Standing::Recalled(_)))
     }
 
+    /// What the client says to the recall: whether it knows of the delegation.
+    pub fn answered(&mut self, key: Key, knows: bool) {
+        if let Some(known) = self.all.get_mut(&key) {
+            known.unknown = !knows;
+        }
+    }
+
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         let maps = self.files.is_empty() && self.clients.is_empty() && self.cooling.is_empty();
-        self.all.is_empty() && maps && self.cooled.is_empty()
+        self.all.is_empty() && self.revoked.is_empty() && maps && self.cooled.is_empty()
     }
 
     /// Files that somebody has a delegation of.
@@ -189,6 +200,10 @@ impl State {
         let keys = table.files.get(file).map_or(&[][..], Vec::as_slice);
         match kind {
             _ if keys.iter().any(|key| key.0 == client) => return Err(WhyNone::Resource(false)),
+            // Whoever has it recalled comes first.
+            _ if keys.iter().any(|key| table.is_recalled(*key)) => {
+                return Err(WhyNone::Contention(false));
+            }
             Delegated::Write if !keys.is_empty() => return Err(WhyNone::Contention(false)),
             _ if self.is_left_alone(*file) => return Err(WhyNone::Contention(false)),
             Delegated::Read | Delegated::Write => {}
@@ -230,6 +245,7 @@ impl State {
             kind,
             standing: Standing::Held,
             origin,
+            unknown: false,
         };
         table.all.insert(key, delegation);
         table.files.entry(file).or_default().push(key);
@@ -349,10 +365,15 @@ impl State {
                 };
                 self.say(key.0, recall);
             }
+            // It never heard of it.
+            Standing::Recalled(since) if now.since(since) > self.limits.lease && known.unknown => {
+                self.drop_delegation(key);
+            }
             Standing::Recalled(since) if now.since(since) > self.limits.lease => {
                 known.standing = Standing::Revoked;
                 table.counts.revoked += 1;
                 table.leave_file(key, file);
+                *table.revoked.entry(file).or_default() += 1;
                 if let Some(of) = table.clients.get_mut(&key.0) {
                     of.revoked += 1;
                 }
@@ -396,6 +417,17 @@ impl State {
     /// Whether somebody has a delegation of the file that was not revoked.
     pub fn is_delegated(&self, file: ObjectId) -> bool {
         self.delegations.files.contains_key(&file)
+    }
+
+    /// Whether somebody has a delegation of the file, be it one that was revoked.
+    pub(super) fn has_delegation(&self, file: ObjectId) -> bool {
+        self.is_delegated(file) || self.delegations.revoked.contains_key(&file)
+    }
+
+    /// Takes back a delegation whose client did not hear of it.
+    pub fn take_back_delegation(&mut self, given: &StateId) {
+        let [.., client, number] = words(&given.other);
+        self.drop_delegation((client, number));
     }
 
     /// DELEGRETURN
@@ -472,6 +504,11 @@ impl State {
         }
     }
 
+    /// How many of a client's stateids are of delegations that were taken from it.
+    pub(super) fn revoked_of(&self, client: u32) -> usize {
+        (self.delegations.clients.get(&client)).map_or(0, |of| of.revoked)
+    }
+
     /// What SEQUENCE says of a client's delegations.
     pub(super) fn delegation_status(&self, client: u32) -> u32 {
         match self.delegations.clients.get(&client) {
@@ -493,6 +530,14 @@ impl State {
             }
         }
         table.leave_file(key, known.file);
+        if known.standing == Standing::Revoked
+            && let Some(revoked) = table.revoked.get_mut(&known.file)
+        {
+            *revoked -= 1;
+            if *revoked == 0 {
+                table.revoked.remove(&known.file);
+            }
+        }
         if let Some(client) = self.clients.get_mut(&key.0) {
             client.states -= 1;
         }
@@ -533,7 +578,7 @@ impl State {
     /// For metrics.
     pub fn delegation_counts(&self) -> DelegationCounts {
         DelegationCounts {
-            held: self.delegations.all.len(),
+            held: self.delegations.all.len() - self.delegations.revoked.values().sum::<usize>(),
             ..self.delegations.counts
         }
     }

@@ -69,6 +69,54 @@ fn returning<'r>(room: &'r Room) -> (Client<'r>, Arc<super::callbacks::Mailbox>)
     (Client::reclaiming(room, b"holder", caller, flag), mailbox)
 }
 
+#[test]
+fn a_grant_that_the_reply_has_no_room_for_is_taken_back() {
+    let room = Room::new();
+    let file = room.world.file("file", b"data");
+    let (mut holder, mailbox) = hearing(&room, b"holder", 1);
+    room.file(b"like", b"data");
+    let open = |holder: &Client<'_>, name: &'static [u8]| {
+        let open = open_op(holder, READ, Claim::Null(Name(name)));
+        holder.does(&[Operation::PutRootFileHandle, open])
+    };
+    let reply = open(&holder, b"like");
+    assert_eq!(reply.status(), Status::Ok);
+    // One word less, and what is around it.
+    holder.caller.reply_bytes_max = reply.0.len() as u32 - 4 + 64;
+    assert_eq!(open(&holder, b"file").status(), Status::RepTooBig);
+    assert_eq!(writes(&room, &file), Ok(()));
+    assert!(mailbox.is_empty());
+}
+
+#[test]
+fn a_delegation_is_returned_beside_changes_that_wait_for_it() {
+    let room = Room::new();
+    let may_sync = |operations: &[Operation<'_>]| {
+        let bytes = compound(1, operations);
+        room.nfs
+            .may_sync(Procedure::Compound.code(), Reader::new(&bytes))
+    };
+    let give_back = Operation::DelegationReturn(StateId::ANONYMOUS);
+    let get = Operation::GetAttributes(GetAttributesArgs {
+        asked: Bitmap::EMPTY,
+    });
+    assert!(!may_sync(&[put(b"handle"), get, give_back]));
+    let remove = Operation::Remove(Name(b"file"));
+    assert!(may_sync(&[put(b"handle"), remove]));
+}
+
+#[test]
+fn wishes_that_there_are_none_of_are_refused() {
+    let room = Room::new();
+    room.file(b"file", b"data");
+    let client = Client::new(&room, b"client", 1);
+    for wish in [0x600, 0xff00] {
+        let open = open_op(&client, READ | wish, Claim::Null(Name(b"file")));
+        let reply = client.does(&[Operation::PutRootFileHandle, open]);
+        assert_eq!(reply.status(), Status::Inval);
+    }
+}
+
 /// A server goes down while a client has a delegation.
 fn delegated() -> Kept {
     let kept = Kept::default();

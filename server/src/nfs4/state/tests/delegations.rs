@@ -2,11 +2,11 @@
 
 use super::*;
 
-const READ: u32 = share_access::READ;
+pub(super) const READ: u32 = share_access::READ;
 const WRITE: u32 = share_access::WRITE;
 
 /// A client that hears callbacks over a connection of this number.
-fn hearing(state: &mut State, name: &[u8], connection: u64) -> (u64, SessionId) {
+pub(super) fn hearing(state: &mut State, name: &[u8], connection: u64) -> (u64, SessionId) {
     let exchanged = state.exchange_id(at(0), WHO, &exchange(name, 1, 0));
     let exchanged = exchanged.unwrap();
     let id = exchanged.client_id;
@@ -20,11 +20,11 @@ fn hearing(state: &mut State, name: &[u8], connection: u64) -> (u64, SessionId) 
     (id, made.unwrap().session)
 }
 
-fn file(ino: u64) -> ObjectId {
+pub(super) fn file(ino: u64) -> ObjectId {
     ObjectId { ino, generation: 1 }
 }
 
-fn of(file: ObjectId, access: u32) -> Wanted {
+pub(super) fn of(file: ObjectId, access: u32) -> Wanted {
     Wanted {
         file,
         ..wanted(access, 0)
@@ -32,7 +32,12 @@ fn of(file: ObjectId, access: u32) -> Wanted {
 }
 
 /// Opens a file for reading, and takes the delegation that may come with it.
-fn take(state: &mut State, now: Nanos, client: u64, file: ObjectId) -> Result<StateId, WhyNone> {
+pub(super) fn take(
+    state: &mut State,
+    now: Nanos,
+    client: u64,
+    file: ObjectId,
+) -> Result<StateId, WhyNone> {
     take_for(state, now, client, of(file, READ), Delegated::Read)
 }
 
@@ -59,12 +64,12 @@ fn take_for(
     Ok(given)
 }
 
-fn writes(state: &mut State, now: Nanos, client: u64) -> Result<StateId, Status> {
+pub(super) fn writes(state: &mut State, now: Nanos, client: u64) -> Result<StateId, Status> {
     open(state, now, client, b"writer", (WRITE, 0))
 }
 
 /// The recalls that go out, all of which are answered.
-fn recalls(state: &mut State, now: Nanos) -> Vec<StateId> {
+pub(super) fn recalls(state: &mut State, now: Nanos) -> Vec<StateId> {
     let mut recalled = Vec::new();
     loop {
         let sends = state.take_callbacks(now);
@@ -81,12 +86,12 @@ fn recalls(state: &mut State, now: Nanos) -> Vec<StateId> {
 }
 
 /// The client was heard of.
-fn renew(state: &mut State, client: u64, now: Nanos) {
+pub(super) fn renew(state: &mut State, client: u64, now: Nanos) {
     let number = state.number(client).unwrap();
     state.clients.get_mut(&number).unwrap().renewed = now;
 }
 
-fn status_flags(state: &mut State, session: SessionId, number: u32) -> u32 {
+pub(super) fn status_flags(state: &mut State, session: SessionId, number: u32) -> u32 {
     let args = sequence(session, 0, number, false);
     match state.sequence(at(0), 1, &args, 100, 1) {
         Ok(Sequenced::Execute(slot, ok)) => {
