@@ -23,7 +23,7 @@ use crate::vfs::export::Export;
 use crate::vfs::file::File;
 use crate::vfs::promises;
 use crate::vfs::read::{Effort, ReadFailed};
-use crate::vfs::{self, Attributes, Credential, FileType, ObjectId, ids};
+use crate::vfs::{self, Attributes, Credential, ObjectId, ids};
 
 /// What is in a reply besides the results, in bytes: the header of an RPC reply, and something to spare.
 const REPLY_OVERHEAD_BYTES: usize = 64;
@@ -556,25 +556,6 @@ impl<'a> Compound<'a> {
             Ok(file) => Ok(file),
             Err(vfs::Status::Inval) => Err(self.not_a_file(self.attributes(object)?.kind).into()),
             Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The status for what takes regular files alone.
-    pub fn not_a_file(&self, kind: FileType) -> Status {
-        match kind {
-            FileType::Directory => Status::IsDir,
-            FileType::Symlink => Status::Symlink,
-            _ if self.minor > 0 => Status::WrongType,
-            _ => Status::Inval,
-        }
-    }
-
-    /// The status for what takes directories alone; `None` for a directory.
-    pub fn not_a_directory(&self, object: ObjectId) -> Option<Status> {
-        match attributes_of(self.export, object).ok()?.kind {
-            FileType::Directory => None,
-            FileType::Symlink => Some(Status::Symlink),
-            _ => Some(Status::NotDir),
         }
     }
 

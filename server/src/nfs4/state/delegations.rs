@@ -168,6 +168,11 @@ impl Delegations {
     }
 }
 
+/// Whether there are nearly as many as there may be.
+fn is_near(count: usize, most: usize) -> bool {
+    count >= most - most / 8
+}
+
 impl State {
     /// Whether the client of a session may have a delegation of a file that it has opened so, and which client that is.
     pub fn may_delegate(
@@ -261,25 +266,6 @@ impl State {
         Some((self.state_id(key, 1), !hears))
     }
 
-    /// Whether a client may still reclaim delegations. Not so where stable storage did not say that it has any that stand, and
-    /// where changes may have begun.
-    pub(super) fn may_reclaim_delegations(&self, client: u32) -> Result<(), Status> {
-        let known = self.clients.get(&client).ok_or(Status::Expired)?;
-        match self.grace.delegated.contains(&known.identity) {
-            true => Ok(()),
-            false => Err(Status::ReclaimBad),
-        }
-    }
-
-    /// The same, of the client of a session.
-    pub fn may_reclaim_delegation(&self, sender: Sender) -> Result<(), Status> {
-        match sender {
-            Sender::Client(id) => self.may_reclaim_delegations(self.session_client(id)?),
-            // Minor version 0 has none.
-            Sender::Named => Ok(()),
-        }
-    }
-
     /// Who has returned all its delegations a lease ago needs no grace for them.
     pub(super) fn forget_returned(&mut self, now: Nanos) {
         let mut returned = Vec::new();
@@ -296,23 +282,39 @@ impl State {
         }
     }
 
+    /// Clients whose lease is over, that hold nothing but delegations; or that hold some, where these are nearly as many as
+    /// there may be. Others wait for what they hold.
+    pub(super) fn idle_with_delegations(&self, now: Nanos) -> Vec<u32> {
+        let table = &self.delegations;
+        let full = is_near(table.all.len(), self.limits.all_delegations);
+        let holders = table.clients.iter().filter(|(number, of)| {
+            let known = self.clients.get(number);
+            let alone = known.is_some_and(|known| known.states == of.states.len());
+            (full || alone) && self.is_over(**number, now)
+        });
+        holders.map(|(number, _)| *number).collect()
+    }
+
     /// Who has nearly as many as there may be is asked to return half of them (CB_RECALL_ANY).
     fn ask_for_some(&mut self, now: Nanos, client: u32) {
-        let near = |count: usize, most: usize| count >= most - most / 8;
         let table = &mut self.delegations;
         let lately = |asked: Option<Nanos>| asked.is_some_and(|asked| now.since(asked) < ASKING);
         let mut asked = Vec::new();
-        if near(table.all.len(), self.limits.all_delegations) && !lately(table.asked) {
+        if is_near(table.all.len(), self.limits.all_delegations) && !lately(table.asked) {
             table.asked = Some(now);
             asked.extend(table.clients.keys().copied());
         }
         if let Some(of) = table.clients.get(&client)
-            && near(of.states.len(), self.limits.delegations)
+            && is_near(of.states.len(), self.limits.delegations)
             && !lately(of.asked)
         {
             asked.push(client);
         }
         for client in asked {
+            // Who is gone would not answer, and loses all that it has.
+            if self.is_over(client, now) {
+                continue;
+            }
             if let Some(of) = self.delegations.clients.get_mut(&client) {
                 of.asked = Some(now);
                 let keep = (of.states.len() / 2) as u32;

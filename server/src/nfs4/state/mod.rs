@@ -364,6 +364,7 @@ impl State {
                 idle > self.limits.lease && (!kept || idle > COURTESY)
             })
             .map(|(number, _)| *number)
+            .chain(self.idle_with_delegations(now))
             .collect();
         for number in over {
             self.remove_client(number);

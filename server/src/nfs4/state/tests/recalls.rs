@@ -111,6 +111,72 @@ fn what_was_taken_away_is_known_until_its_client_takes_note() {
 }
 
 #[test]
+fn who_is_gone_keeps_no_delegations_from_others() {
+    let state = &mut machine();
+    let most = limits().delegations as u64;
+    // One holds nothing else, two have files open.
+    let clients: Vec<u64> = (0..3u8)
+        .map(|name| hearing(state, &[name], u64::from(name)).0)
+        .collect();
+    let (last, _) = hearing(state, b"last", 9);
+    for (client, ino) in clients
+        .iter()
+        .flat_map(|c| (0..most).map(move |ino| (*c, ino)))
+    {
+        take(state, at(0), client, file(ino)).unwrap();
+        if client == clients[0] {
+            let sender = Sender::Client(client);
+            let opened = open_of(state, client, file(ino));
+            state.close(at(0), sender, &opened, file(ino)).unwrap();
+        }
+    }
+    recalls(state, at(0));
+    renew(state, last, at(91));
+    renew(state, clients[1], at(91));
+    let full = take(state, at(91), last, file(99));
+    assert_eq!(full, Err(WhyNone::Resource(false)));
+    state.tick(at(91));
+    // Those that are gone have nothing left, and are asked for nothing.
+    assert_eq!(state.delegation_counts().held, limits().delegations);
+    assert!(
+        state
+            .number(clients[0])
+            .is_some_and(|n| !state.clients.contains_key(&n))
+    );
+    assert!(
+        state
+            .number(clients[2])
+            .is_some_and(|n| !state.clients.contains_key(&n))
+    );
+    assert!(take(state, at(91), last, file(99)).is_ok());
+}
+
+#[test]
+fn who_holds_nothing_else_loses_delegations_with_its_lease() {
+    let state = &mut machine();
+    let (a, _) = hearing(state, b"a", 1);
+    let (b, _) = hearing(state, b"b", 2);
+    for client in [a, b] {
+        take(state, at(0), client, FILE).unwrap();
+    }
+    let opened = open_of(state, a, FILE);
+    state
+        .close(at(0), Sender::Client(a), &opened, FILE)
+        .unwrap();
+    state.tick(at(91));
+    assert!(state.session_client(a).is_err());
+    assert!(state.session_client(b).is_ok());
+}
+
+/// The open with which a file was taken.
+fn open_of(state: &mut State, client: u64, file: ObjectId) -> StateId {
+    let wanted = of(file, READ);
+    let sender = Sender::Client(client);
+    let opened = state.open(at(0), sender, &owner(client, b"o"), &wanted);
+    opened.unwrap().state
+}
+
+#[test]
 fn one_that_was_taken_back_leaves_nothing() {
     let state = &mut machine();
     let (a, _) = hearing(state, b"a", 1);
