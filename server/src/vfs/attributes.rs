@@ -72,7 +72,7 @@ pub fn allocate(
     offset: u64,
     length: u64,
 ) -> Result<(), StoreError> {
-    let _changing = export.promises().ask(object)?;
+    let _changing = (export.promises()).ask_to_write(export, who, object)?;
     let (file, store) = (export.file(object)?, export.store());
     let gate = file.close();
     if gate.gone {

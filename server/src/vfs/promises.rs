@@ -12,10 +12,11 @@ use std::cell::Cell;
 use std::collections::HashMap;
 
 use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
 
-use crate::store::{Credential, ObjectId, Status};
+use crate::store::{Credential, ObjectId, Status, StoreError, access};
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed};
@@ -264,8 +265,28 @@ impl Promises {
         self.shard(object).kept.lock().get(&object)?.alone
     }
 
+    /// As [`Promises::ask`], for who is to write into a file: who may not is refused first, and asks nobody for anything.
+    pub(crate) fn ask_to_write(
+        &self,
+        export: &Export,
+        who: &Credential,
+        object: ObjectId,
+    ) -> Result<Changing<'_>, StoreError> {
+        if self.is_promised(object) {
+            // Without data this judges, and does nothing else.
+            let store = export.store();
+            store.write_from(who, object, 0, &Gather::new())?;
+        }
+        Ok(self.ask(object)?)
+    }
+
+    fn is_promised(&self, object: ObjectId) -> bool {
+        let shard = self.shard(object);
+        shard.promised.load(Ordering::SeqCst) != 0 && shard.kept.lock().contains_key(&object)
+    }
+
     fn ask_back(&self, shard: &Shard, object: ObjectId) -> Result<(), Status> {
-        let Some(holders) = self.holders_of(shard, object) else {
+        let Some(holders) = self.holders_of(object) else {
             return Ok(());
         };
         let party = PARTY.get();
@@ -278,8 +299,8 @@ impl Promises {
     }
 
     /// Who keeps promises of the object, if there are any.
-    fn holders_of(&self, shard: &Shard, object: ObjectId) -> Option<Arc<dyn Holders>> {
-        if shard.promised.load(Ordering::SeqCst) == 0 || !shard.kept.lock().contains_key(&object) {
+    fn holders_of(&self, object: ObjectId) -> Option<Arc<dyn Holders>> {
+        if !self.is_promised(object) {
             return None;
         }
         self.holders.get()?.upgrade()
@@ -313,7 +334,7 @@ impl Promises {
 
     /// The object was changed from outside.
     pub(crate) fn broken(&self, object: ObjectId) {
-        if let Some(holders) = self.holders_of(self.shard(object), object) {
+        if let Some(holders) = self.holders_of(object) {
             holders.broken(object);
         }
     }
@@ -338,10 +359,22 @@ impl Promises {
             };
             // What is not there is the change's own finding.
             if let Ok((object, _)) = export.store().lookup(who, *directory, name) {
+                if self.is_promised(object) {
+                    may_change(export, who, *directory)?;
+                }
                 *changing = Some(self.ask(object)?);
             }
         }
         Ok(naming)
+    }
+}
+
+/// Who may not change a directory asks nobody for anything.
+fn may_change(export: &Export, who: &Credential, directory: ObjectId) -> Result<(), Status> {
+    match export.store().access(who, directory, access::MODIFY) {
+        Ok(may) if may & access::MODIFY == 0 => Err(Status::Access),
+        // What else there is, the change finds out.
+        _ => Ok(()),
     }
 }
 

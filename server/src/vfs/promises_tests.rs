@@ -162,6 +162,46 @@ fn a_stranger_does_not_wait_for_ever() {
 }
 
 #[test]
+fn who_may_not_change_a_file_asks_nobody() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"old");
+    promise(&world, &keeper, &file);
+    let (export, root, object) = (&*world.export, world.export.root(), file.object());
+    let stranger = Credential {
+        uid: 4711,
+        gid: 4711,
+        groups: Arc::from([]),
+        own: false,
+    };
+    let root_user = Credential {
+        uid: 0,
+        ..stranger.clone()
+    };
+    let new = SetAttributes {
+        mode: Some(0o755),
+        ..SetAttributes::default()
+    };
+    let set = attributes::set(export, &root_user, root, &new, None);
+    set.expect("the mode is set");
+    let changes: [&dyn Fn() -> Result<(), StoreError>; 4] = [
+        &|| {
+            let written = write(export, &stranger, &file, 0, &b"new"[..], Stable::Unstable);
+            written.map(drop).map_err(|no| no.error)
+        },
+        &|| attributes::allocate(export, &stranger, object, 0, 9),
+        &|| namespace::remove(export, &stranger, root, b"a"),
+        &|| namespace::rename(export, &stranger, (root, b"a"), (root, b"b")),
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        assert_eq!(change().unwrap_err().status, Status::Access, "{number}");
+    }
+    assert!(keeper.asked.lock().is_empty());
+    end(&world, &keeper, &file);
+    assert!(is_empty(export.promises()));
+}
+
+#[test]
 fn nobody_waits_on_the_last_thread() {
     let world = World::new(64);
     let keeper = kept(&world);
