@@ -47,6 +47,15 @@ pub struct ServeOptions {
         help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
     )]
     nfs: Option<SocketAddr>,
+    /// Tell clients of NFS version 3 here where the lock manager is, over TCP and UDP. They look for it at port 111, which
+    /// needs root, and which rpcbind must have left. Without it they mount with nolock [default: off]
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        value_parser = units::address,
+        help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
+    )]
+    portmap: Option<SocketAddr>,
     /// Serve shared memory through this socket, or through odafs.sock in the runtime directory. (A directory behind
     /// --shm is no socket: it is DIR, if no other is named)
     #[arg(
@@ -289,7 +298,14 @@ impl ServeOptions {
     }
 
     /// These options, with `file` for what they leave open.
-    fn or(self, file: Self) -> Self {
+    fn or(self, mut file: Self) -> Self {
+        // What is served is said in one place: a directory here goes before exports there, and the reverse.
+        if self.dir.is_some() && file.export.iter().any(Exported::is_directory) {
+            file.export.clear();
+        }
+        if self.export.iter().any(Exported::is_directory) {
+            file.dir = None;
+        }
         Self {
             dir: self.dir.or(file.dir),
             export: if self.export.is_empty() {
@@ -298,6 +314,7 @@ impl ServeOptions {
                 self.export
             },
             nfs: self.nfs.or(file.nfs),
+            portmap: self.portmap.or(file.portmap),
             shm: self.shm.or(file.shm),
             shm_connections: self.shm_connections.or(file.shm_connections),
             rdma: self.rdma.or(file.rdma),
@@ -361,6 +378,7 @@ impl ServeOptions {
         self.check()?;
         let mut config = self.served()?;
         self.listeners(&mut config)?;
+        config.portmap = self.portmap;
         config.on_demand_paging = self.odp;
         config.read_order = self.read_order();
         config.rpc_rdma = self.rdma_config();

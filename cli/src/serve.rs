@@ -37,6 +37,8 @@ and SIGHUP drain and end it with status 0; one more, a second or later, ends it 
 Mount it on Linux, by NFS version 4.2 or by version 3:
   mount -t nfs -o port=2049 127.0.0.1:/ /mnt
   mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,nolock 127.0.0.1:/ /mnt
+With --portmap ADDR:111 version 3 needs no port, and its locks hold on all machines:
+  mount -t nfs -o vers=3 SERVER:/ /mnt
 
 The same by RDMA, where soft iWARP (modprobe siw; rdma link add siw0 type siw netdev eth0) or a
 card is there:
@@ -143,6 +145,7 @@ fn announce(addresses: &Addresses) -> Result<()> {
     let mut line = "ready".to_owned();
     let tcp = [
         ("nfs", addresses.nfs),
+        ("portmap", addresses.portmap),
         ("rdma", addresses.rdma),
         ("verbs", addresses.verbs),
         ("metrics", addresses.metrics),
@@ -196,6 +199,9 @@ fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
         ) => {
             "name a socket in a directory that this user may write with --shm".to_owned()
         }
+        (ErrorKind::AddrInUse, Some("--portmap")) => {
+            "rpcbind listens there, most likely: stop it (systemctl disable --now rpcbind.socket rpcbind), or leave --portmap out".to_owned()
+        }
         (ErrorKind::AddrInUse, Some(option)) => format!(
             "another program listens there: stop it, or name another address with {option} (port 0 takes any free one)"
         ),
@@ -223,6 +229,7 @@ fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
 fn low_port(option: &str, config: &ServerConfig) -> bool {
     let address = match option {
         "--nfs" => config.nfs,
+        "--portmap" => config.portmap,
         "--rdma" => config.rdma,
         "--verbs" => config.verbs,
         _ => config.metrics,

@@ -65,7 +65,8 @@ impl Transport {
 /// The way back to a peer over the connection by which it calls: some programs call their callers (RFC 8881, section
 /// 2.10.3.1).
 pub trait Back: std::fmt::Debug + Send + Sync {
-    /// Sends an RPC message without transport framing, soon and without waiting. False: the connection is gone.
+    /// Sends an RPC message without transport framing, soon and without waiting. False: the connection is gone, or too much
+    /// waits on it already.
     fn send(&self, message: Vec<u8>) -> bool;
 
     /// Whether the connection is still there.
@@ -219,7 +220,8 @@ impl ChunkSource {
 /// The procedures.
 pub trait Calls: Send + Sync {
     /// Serves one call: an RPC message without transport framing. `reply` comes empty. Never blocks: what may block
-    /// goes into [`Outcome::Deferred`].
+    /// goes into [`Outcome::Deferred`]. A caller that is called [`Caller::back`] answers by the same way: its replies come
+    /// here too, and are [`Outcome::Dropped`].
     fn call(&self, caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome;
 
     /// As [`Calls::call`], with a message that is given away: a job need not copy it.

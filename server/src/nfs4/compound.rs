@@ -401,18 +401,12 @@ impl Compound<'_> {
                 let change = xattrs::remove(self, name)?;
                 plain(w, code, change)
             }
-            O::Allocate(arguments) => {
-                space::allocate(self, &arguments)?;
-                plain(w, code, ())
-            }
-            O::Seek(arguments) => {
-                let found = space::seek(self, &arguments)?;
-                plain(w, code, found)
-            }
-            O::IoAdvise(arguments) => {
-                let taken = space::advise(self, &arguments)?;
-                plain(w, code, taken)
-            }
+            O::Allocate(..)
+            | O::Deallocate(..)
+            | O::Copy(..)
+            | O::Clone(..)
+            | O::Seek(..)
+            | O::IoAdvise(..) => space::run(self, &operation, w),
             O::ExchangeId(..)
             | O::CreateSession(..)
             | O::DestroySession(..)
@@ -432,14 +426,11 @@ impl Compound<'_> {
                 plain(w, code, ())
             }
             // Delegations do not outlive their client's end (RFC 8881, section 18.5), and are of files alone. There are no named
-            // attributes, holes to make or copies.
+            // attributes, or copies that go on.
             O::WantDelegation(..)
             | O::GetDirDelegation(..)
             | O::DelegationPurge(..)
             | O::OpenAttributeDirectory(..)
-            | O::Deallocate(..)
-            | O::Clone(..)
-            | O::Copy(..)
             | O::CopyNotify(..)
             | O::OffloadCancel(..)
             | O::OffloadStatus(..)
@@ -499,6 +490,14 @@ impl<'a> Compound<'a> {
         Ok(given)
     }
 
+    /// The same for the saved object, of which the client may mean the state that was saved with it.
+    pub fn saved_state(&self, given: StateId) -> Done<StateId> {
+        if self.minor > 0 && given == StateId::CURRENT {
+            return self.saved.state.ok_or(Status::BadStateId.into());
+        }
+        Ok(given)
+    }
+
     /// The operation may wait from here on.
     pub fn may_block(&self) -> Done<()> {
         match self.effort {
@@ -544,7 +543,16 @@ impl<'a> Compound<'a> {
 
     /// The live file that the current file handle stands for, which must be a regular one.
     pub fn file(&self) -> Done<Arc<File>> {
-        let object = match self.object()? {
+        self.file_of(self.object()?)
+    }
+
+    /// As [`Self::file`], of the saved file handle.
+    pub fn saved_file(&self) -> Done<Arc<File>> {
+        self.file_of(self.saved.object.ok_or(Status::NoFileHandle)?)
+    }
+
+    fn file_of(&self, object: Object) -> Done<Arc<File>> {
+        let object = match object {
             Object::Real(object) => object,
             Object::Pseudo(_) => return Err(Status::IsDir.into()),
         };

@@ -9,6 +9,7 @@ mod locks;
 mod names;
 mod restarts;
 mod slots;
+mod space;
 
 use std::cell::Cell;
 

@@ -1,7 +1,7 @@
 //! What is known of an object, what a caller may do with it, and the attributes that it is given.
 
 use crate::store::{
-    Attributes, Credential, Limits, ObjectId, SetAttributes, Space, Status, StoreError, Time,
+    Attributes, Credential, Limits, ObjectId, SetAttributes, Space, StoreError, Time,
 };
 use crate::vfs::around::{Around, Change};
 use crate::vfs::change;
@@ -62,31 +62,6 @@ pub fn limits(export: &Export, object: ObjectId) -> Result<Limits, StoreError> {
 /// Space on the object's file system. May block.
 pub fn space(export: &Export, object: ObjectId) -> Result<Space, StoreError> {
     export.store().statfs(object)
-}
-
-/// Sets space aside for bytes of a file, which reaches to their end at least afterwards.
-pub fn allocate(
-    export: &Export,
-    who: &Credential,
-    object: ObjectId,
-    offset: u64,
-    length: u64,
-) -> Result<(), StoreError> {
-    let _changing = (export.promises()).ask_to_write(export, who, object)?;
-    let (file, store) = (export.file(object)?, export.store());
-    let gate = file.close();
-    if gate.gone {
-        return Err(Status::Stale.into());
-    }
-    let before = store.getattr(object)?;
-    change::absorb_if_foreign(export, &file, &before);
-    file.reports().expect_own();
-    let allocated = store.allocate(who, object, offset, length);
-    file.reports().expect_own();
-    // The store alone knows whether it is longer; perhaps even if it has failed.
-    let after = store.getattr(object);
-    change::absorb_own(export, &file, (&before, after.as_ref().ok()), None);
-    allocated
 }
 
 /// As [`set_attributes`], for a caller that is told the attributes around it: those from before only where names can

@@ -227,6 +227,11 @@ impl Promises {
         if self.is_closed() {
             return Err(Status::Jukebox);
         }
+        self.ask_known(object)
+    }
+
+    /// As [`Promises::ask`], for what was so before a restart, beside the promises of then.
+    pub(crate) fn ask_known(&self, object: ObjectId) -> Result<Changing<'_>, Status> {
         let shard = self.shard(object);
         let changing = Changing::count(&shard.changes);
         self.ask_back(shard, object)?;

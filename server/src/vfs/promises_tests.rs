@@ -8,7 +8,7 @@ use super::*;
 use crate::store::{CreateHow, Operation, OutsideChange, SetAttributes, StoreError, XattrHow};
 use crate::vfs::testing::{World, owner};
 use crate::vfs::write::{Stable, commit, write};
-use crate::vfs::{attributes, namespace, xattrs};
+use crate::vfs::{attributes, namespace, space, xattrs};
 
 /// Promises what it is told to.
 #[derive(Default)]
@@ -103,6 +103,10 @@ fn who_comes_again_is_refused_whatever_it_changes() {
         ..SetAttributes::default()
     };
     let object = file.object();
+    let range = space::Range {
+        offset: 0,
+        length: 9,
+    };
     let changes: [&dyn Fn() -> Result<(), StoreError>; 9] = [
         &|| {
             let written = write(export, who, &file, 0, &b"new"[..], Stable::Unstable);
@@ -117,7 +121,7 @@ fn who_comes_again_is_refused_whatever_it_changes() {
         &|| namespace::rename(export, who, (root, b"a"), (root, b"c")),
         &|| namespace::rename(export, who, (root, b"b"), (root, b"a")),
         &|| namespace::link(export, who, object, root, b"c").map(drop),
-        &|| attributes::allocate(export, who, object, 0, 9),
+        &|| space::allocate(export, who, &file, range),
         &|| xattrs::set(export, who, object, (b"x", b"y"), XattrHow::Either).map(drop),
     ];
     let before = export.store().getattr(object).expect("there");
@@ -167,7 +171,7 @@ fn who_may_not_change_a_file_asks_nobody() {
     let keeper = kept(&world);
     let file = world.file("a", b"old");
     promise(&world, &keeper, &file);
-    let (export, root, object) = (&*world.export, world.export.root(), file.object());
+    let (export, root) = (&*world.export, world.export.root());
     let stranger = Credential {
         uid: 4711,
         gid: 4711,
@@ -184,12 +188,11 @@ fn who_may_not_change_a_file_asks_nobody() {
     };
     let set = attributes::set(export, &root_user, root, &new, None);
     set.expect("the mode is set");
-    let changes: [&dyn Fn() -> Result<(), StoreError>; 4] = [
+    let changes: [&dyn Fn() -> Result<(), StoreError>; 3] = [
         &|| {
             let written = write(export, &stranger, &file, 0, &b"new"[..], Stable::Unstable);
             written.map(drop).map_err(|no| no.error)
         },
-        &|| attributes::allocate(export, &stranger, object, 0, 9),
         &|| namespace::remove(export, &stranger, root, b"a"),
         &|| namespace::rename(export, &stranger, (root, b"a"), (root, b"b")),
     ];
@@ -279,7 +282,11 @@ fn space_that_its_own_party_sets_aside_breaks_no_promise() {
     let file = world.file("a", b"data");
     assert!(world.export.promises().make(&file));
     let counter = file.counter().value();
-    attributes::allocate(&world.export, &owner(), file.object(), 2, 9).expect("allocated");
+    let range = space::Range {
+        offset: 2,
+        length: 9,
+    };
+    space::allocate(&world.export, &owner(), &file, range).expect("allocated");
     assert!(keeper.broken.lock().is_empty());
     assert_eq!(file.attributes().size, 11);
     assert_ne!(file.counter().value(), counter);

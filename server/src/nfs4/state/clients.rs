@@ -13,6 +13,7 @@ use super::back::Callback;
 use super::owners::Role;
 use super::{Exchanged, Principal, Reclaiming, Record, Sender, State};
 use crate::vfs::ObjectId;
+use crate::vfs::locks::Side;
 
 /// The clients of one identity.
 #[derive(Debug, Default)]
@@ -205,6 +206,9 @@ impl State {
         }
         self.grace.waiting.remove(&client.identity);
         self.grace.delegated.remove(&client.identity);
+        if self.grace.waiting.is_empty() {
+            self.locks.has_reclaimed(Side::Nfs4);
+        }
         self.record(number);
         Ok(())
     }

@@ -23,6 +23,7 @@ use super::opens::Key;
 use super::stateids::{is_current, words};
 use super::{Origin, Sender, State, Wanted};
 use crate::vfs::ObjectId;
+use crate::vfs::locks::Side;
 
 /// A file whose delegation was recalled is delegated to nobody for so long.
 const COOLING: Nanos = Nanos::from_secs(30);
@@ -195,7 +196,8 @@ impl State {
             }
             Delegated::Write => self.is_open_for(*file, share_access::BOTH, Some(client)),
         };
-        if is_shared {
+        // Who has a delegation locks without telling.
+        if is_shared || self.locks.concern(*file, Side::Nlm) {
             return Err(WhyNone::Contention(false));
         }
         if wanted.reclaim {

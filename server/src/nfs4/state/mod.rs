@@ -8,7 +8,6 @@ mod delegations;
 mod locks;
 mod opens;
 mod owners;
-mod ranges;
 mod sessions;
 mod stateids;
 #[cfg(test)]
@@ -22,6 +21,7 @@ use odafs_common::wire::nfs4::{LockType, SequenceOk, SessionId, StateId, Status}
 use odafs_fabric::clock::Nanos;
 
 use crate::vfs::ObjectId;
+use crate::vfs::locks::{Locks, Side};
 
 pub use back::{Callback, Called, Send};
 use clients::{Client, Named};
@@ -275,6 +275,8 @@ pub struct State {
     held: HashMap<(u64, ObjectId), Key>,
     files: HashMap<ObjectId, FileState>,
     delegations: Delegations,
+    /// What is locked, also by other protocols.
+    locks: Arc<Locks>,
     /// What [`State::take_records`] has not told yet.
     records: Vec<Record>,
     last_client: u32,
@@ -313,6 +315,7 @@ impl State {
             held: HashMap::new(),
             files: HashMap::new(),
             delegations: Delegations::default(),
+            locks: Arc::default(),
             records: Vec::new(),
             last_client: 0,
             last_serial: 0,
@@ -324,6 +327,16 @@ impl State {
         }
     }
 
+    /// With the locks that other protocols share.
+    #[must_use]
+    pub fn with_locks(mut self, locks: Arc<Locks>) -> Self {
+        self.locks = locks;
+        if !self.grace.waiting.is_empty() {
+            self.locks.reclaims_until(Side::Nfs4, self.grace.until);
+        }
+        self
+    }
+
     /// How long leases live.
     pub fn lease(&self) -> Nanos {
         self.limits.lease
@@ -332,6 +345,7 @@ impl State {
     /// Nothing but reclaims may take state.
     pub fn in_grace(&self, now: Nanos) -> bool {
         now < self.grace.until && !self.grace.waiting.is_empty()
+            || self.locks.is_reclaiming(Side::Nlm, now)
     }
 
     /// Whether somebody may still reclaim delegations. Nobody may any more once this is false, whatever the time.
@@ -389,6 +403,7 @@ impl State {
             return;
         }
         self.grace.delegated.clear();
+        self.locks.has_reclaimed(Side::Nfs4);
         for identity in std::mem::take(&mut self.grace.waiting) {
             let confirmed = self.names.get(&identity).and_then(|named| named.confirmed);
             let recorded = confirmed.and_then(|number| self.clients.get(&number));

@@ -580,3 +580,22 @@ fn direct_readers_have_no_references_beside_a_write_delegation() {
     });
     assert!(reader.reference(&file, 0).is_some() && reader.counter(&file).is_some());
 }
+
+#[test]
+fn what_a_client_of_version_3_has_locked_is_not_delegated() {
+    let room = Room::new();
+    let file = room.world.file("file", b"data");
+    let (client, _mailbox) = hearing(&room, b"client", 1);
+    let locks = room.world.export.locks();
+    let theirs = vfs::locks::Owner {
+        side: vfs::locks::Side::Nlm,
+        number: 1,
+    };
+    let span = vfs::locks::Span { first: 0, last: 9 };
+    locks.lock(file.object(), span, true, theirs).expect("free");
+    let wish = READ | share_access::WANT_READ;
+    let contended = Err(Some(WhyNone::Contention(false)));
+    assert_eq!(opens(&client, b"file", wish).delegation, contended);
+    locks.unlock(file.object(), span, theirs);
+    assert!(opens(&client, b"file", wish).delegation.is_ok());
+}
