@@ -205,6 +205,22 @@ fn who_may_not_change_a_file_asks_nobody() {
 }
 
 #[test]
+fn after_a_restart_only_what_was_so_before_is_taken() {
+    let world = World::new(64);
+    let file = world.file("a", b"old");
+    let promises = world.export.promises();
+    promises.close();
+    assert!(promises.ask(file.object()).is_err());
+    assert!(promises.ask_known(file.object()).is_ok());
+    // What there was is promised again meanwhile.
+    assert!(promises.make(&file));
+    promises.end(file.object());
+    promises.open();
+    assert!(promises.ask(file.object()).is_ok());
+    assert!(is_empty(promises));
+}
+
+#[test]
 fn nobody_waits_on_the_last_thread() {
     let world = World::new(64);
     let keeper = kept(&world);
