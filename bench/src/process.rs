@@ -116,7 +116,7 @@ impl ServerProcess {
         let stdin = child.stdin.take();
         let line = first_line(&mut child)?;
         let Some(rest) = line.strip_prefix("ready") else {
-            bail!("the server ended before it was ready (its reason stands above)");
+            bail!("the server ended before it was ready, for the reason above");
         };
         let address = |name: &str| {
             rest.split_whitespace()
@@ -125,7 +125,8 @@ impl ServerProcess {
         let nfs = address("nfs=");
         let metrics = address("metrics=");
         let host = |name: &str| {
-            let address = address(name).with_context(|| format!("the server said no {name}"))?;
+            let address =
+                address(name).with_context(|| format!("the server announced no {name} address"))?;
             anyhow::Ok(odafs::Host {
                 name: address.ip().to_string(),
                 port: address.port(),

@@ -104,25 +104,25 @@ impl Plan {
         let plan: Self = toml::from_str(text)?;
         ensure!(
             (1..=1024).contains(&plan.file_mib),
-            "file-mib: the file has 1 to 1024 MiB"
+            "file-mib: must be 1 to 1024"
         );
-        ensure!(plan.rounds > 0, "rounds: more than none is needed");
+        ensure!(plan.rounds > 0, "rounds: must be more than 0");
         ensure!(
             !plan.caches.is_empty() && plan.caches.iter().all(|c| (0.001..=4.0).contains(c)),
-            "caches: 0.001 to 4 files"
+            "caches: must be 0.001 to 4, as parts of the file"
         );
         ensure!(
             (0.0..=1.0).contains(&plan.random),
-            "random: 0 to 1 of the file's pages"
+            "random: must be 0 to 1, as a part of the file's pages"
         );
         let fits = |bytes: &u64| (512..=1 << 20).contains(bytes) && bytes.is_power_of_two();
         ensure!(
             plan.records.iter().all(fits),
-            "records: powers of two, of 512 to 1048576 bytes"
+            "records: must be powers of two from 512 to 1048576"
         );
         ensure!(
             plan.random > 0.0 || !plan.records.is_empty(),
-            "random, records: there are no reads"
+            "random and records: one of them must ask for reads"
         );
         plan.callers()?;
         Ok(plan)
@@ -136,7 +136,7 @@ impl Plan {
         let caller = |name: &String| match Caller::named(name) {
             Some(caller) => Ok(caller),
             None => bail!(
-                "{name:?} is no route: `local pread`, or `shm`, `tcp` or `nfs` with `default` or `rpc`"
+                "{name:?} is no route; give `local pread`, or `shm`, `tcp` or `nfs` with `default` or `rpc`"
             ),
         };
         self.routes.iter().map(caller).collect()

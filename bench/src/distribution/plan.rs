@@ -65,24 +65,24 @@ impl Plan {
         let counts = [plan.cache_mib, plan.rounds.into(), plan.slice_ms];
         ensure!(
             !counts.contains(&0) && !plan.files.is_empty() && !plan.patterns.is_empty(),
-            "cache-mib, files, patterns, rounds and slice-ms: more than none is needed"
+            "cache-mib, files, patterns, rounds and slice-ms: must be more than 0"
         );
         let ok = |length: &f64| (0.01..=16.0).contains(length);
         ensure!(
             plan.files.iter().all(ok),
-            "files: lengths are 0.01 to 16 page caches"
+            "files: must be 0.01 to 16, as multiples of the page cache"
         );
         ensure!(
             plan.client_memory == 0.0 || ok(&plan.client_memory),
-            "client-memory: 0, or 0.01 to 16 page caches"
+            "client-memory: must be 0, or 0.01 to 16 as multiples of the page cache"
         );
         ensure!(
             plan.size > 0 && PAGE.is_multiple_of(plan.size),
-            "size: reads are of a power of two of bytes, {PAGE} at most"
+            "size: must be a power of two, {PAGE} or less"
         );
         ensure!(
             plan.routes.iter().all(|name| client(name).is_some()) && !plan.routes.is_empty(),
-            "routes: `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or `policy`"
+            "routes: give `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or `policy`"
         );
         Ok(plan)
     }

@@ -77,7 +77,7 @@ impl Others {
                 continue;
             };
             if process::first_line(child)?.trim() != "ready" {
-                bail!("a process that loads the processor ended (its reason stands above)");
+                bail!("a process that loads the processor has ended, for the reason above");
             }
         }
         Ok(others)

@@ -93,19 +93,19 @@ impl Plan {
         let counts = [plan.file_mib, plan.rounds.into(), plan.slice_ms];
         ensure!(
             !counts.contains(&0) && !plan.loads.is_empty(),
-            "file-mib, rounds, slice-ms and loads: more than none is needed"
+            "file-mib, rounds, slice-ms and loads: must be more than 0"
         );
         ensure!(
             plan.size > 0 && 4096 % plan.size == 0,
-            "size: reads are of a power of two of bytes, 4096 at most"
+            "size: must be a power of two, 4096 or less"
         );
         ensure!(
             plan.loads.iter().all(|load| *load <= 100),
-            "loads: 100 percent is the most"
+            "loads: must be 100 (percent) or less"
         );
         ensure!(
             (1..=16).contains(&plan.others),
-            "others: 1 to 16 processes take the processor"
+            "others: must be 1 to 16 processes"
         );
         plan.paths()?;
         Ok(plan)
@@ -119,7 +119,7 @@ impl Plan {
         let path = |name: &String| match Path::named(name) {
             Some(path) => Ok(path),
             None => bail!(
-                "{name:?} is no route: `mmap`, `nfs rpc`, or `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or \
+                "{name:?} is no route; give `mmap`, `nfs rpc`, or `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or \
                  `policy`"
             ),
         };

@@ -70,20 +70,20 @@ impl Plan {
         let counts = [plan.rounds.into(), plan.slice_ms];
         ensure!(
             !counts.contains(&0) && !plan.mixes.is_empty() && !plan.clients.is_empty(),
-            "rounds, slice-ms, mixes and clients: more than none is needed"
+            "rounds, slice-ms, mixes and clients: must be more than 0"
         );
         ensure!(
             plan.clients.iter().all(|number| (1..=256).contains(number)),
-            "clients: there are 1 to 256"
+            "clients: must be 1 to 256"
         );
         ensure!(
             (1..=10_000).contains(&plan.files) && (1..=10_000).contains(&plan.pool),
-            "files, pool: there are 1 to 10000"
+            "files and pool: must be 1 to 10000"
         );
         let [least, most] = plan.bytes;
         ensure!(
             0 < least && least <= most && most <= 64 << 10,
-            "bytes: at least 1, at most 65536, the smaller first"
+            "bytes: must be 1 to 65536, the smaller one first"
         );
         plan.ways()?;
         Ok(plan)
@@ -99,7 +99,7 @@ impl Plan {
             "shm" => Ok(Some(Way::Shm)),
             "tcp" => Ok(Some(Way::Iwarp)),
             "nfs" => Ok(Some(Way::NfsTcp)),
-            _ => bail!("{name:?} is no route: `local`, `shm`, `tcp` or `nfs`"),
+            _ => bail!("{name:?} is no route; give `local`, `shm`, `tcp` or `nfs`"),
         };
         self.routes.iter().map(way).collect()
     }

@@ -160,7 +160,7 @@ impl Client {
                 .context("a file too long")?;
             ensure!(
                 self.buffer[..length as usize] == *expected,
-                "a read returned other bytes than were written"
+                "a read returned bytes that differ from those written"
             );
         } else {
             let more = 1 + self.random.below(room);

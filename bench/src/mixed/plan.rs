@@ -50,15 +50,15 @@ impl Plan {
         let counts = [plan.file_mib, plan.rounds.into(), plan.slice_ms];
         ensure!(
             !counts.contains(&0) && !plan.direct.is_empty(),
-            "file-mib, rounds, slice-ms and direct: more than none is needed"
+            "file-mib, rounds, slice-ms and direct: must be more than 0"
         );
         ensure!(
             (1..=256).contains(&plan.clients),
-            "clients: there are 1 to 256"
+            "clients: must be 1 to 256"
         );
         ensure!(
             plan.writes <= 100 && plan.direct.iter().all(|percent| *percent <= 100),
-            "writes, direct: 100 percent is the most"
+            "writes and direct: must be 100 (percent) or less"
         );
         plan.ways()?;
         Ok(plan)
@@ -72,7 +72,7 @@ impl Plan {
         let way = |name: &String| match Path::named(name) {
             Some(Path::Client(way, route)) if route != Route::Rpc => Ok((way, route)),
             _ => bail!(
-                "{name:?} is no direct route: `shm` or `tcp` with `one-sided`, `guarded` or `policy`"
+                "{name:?} is no direct route; give `shm` or `tcp` with `one-sided`, `guarded` or `policy`"
             ),
         };
         self.routes.iter().map(way).collect()

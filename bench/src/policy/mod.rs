@@ -129,7 +129,7 @@ pub fn run(
 ) -> Result<Report> {
     let cases = plan.cases(filter);
     if cases.is_empty() {
-        bail!("no case is left: the options exclude each other");
+        bail!("no case is left: no case has all that the options name; leave one of them out");
     }
     let (begin, machine) = (Instant::now(), Machine::here());
     tick("writing a file, starting and filling a server");

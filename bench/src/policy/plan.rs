@@ -168,7 +168,7 @@ impl Plan {
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         if plan.file_mib == 0 || plan.rounds == 0 || plan.slice_ms == 0 {
-            bail!("file-mib, rounds and slice-ms: more than none is needed");
+            bail!("file-mib, rounds and slice-ms: must be more than 0");
         }
         let wrong = |case: &Case| {
             case.size_bytes == 0
@@ -180,8 +180,8 @@ impl Plan {
         };
         match plan.all().into_iter().find(wrong) {
             Some(case) => bail!(
-                "{}: reads are of 1 to {READ_MAX} bytes, from a page and a read's length at least, by one client at \
-                 least, beside a load of 90 percent at most, and of some where others come for a while",
+                "{}: size must be 1 to {READ_MAX} bytes; the working set a page and a size or more; clients 1 or more; load 90 \
+                 (percent) or less, and more than 0 with a shift",
                 case.case
             ),
             None => Ok(plan),

@@ -61,15 +61,15 @@ impl Plan {
         let counts = [plan.file_mib, plan.rounds.into(), plan.slice_ms];
         ensure!(
             !counts.contains(&0) && plan.files > 0 && plan.pages > 0 && plan.threads > 0,
-            "file-mib, rounds, slice-ms, files, pages and threads: more than none is needed"
+            "file-mib, rounds, slice-ms, files, pages and threads: must be more than 0"
         );
         ensure!(
             plan.clients.first() > Some(&0) && plan.clients.is_sorted_by(|a, b| a < b),
-            "clients: numbers in rising order"
+            "clients: must be in rising order"
         );
         ensure!(
             plan.size > 0 && plan.size as u64 <= plan.file_mib << 20,
-            "size: a read is of 1 byte or more, and no longer than the file"
+            "size: must be 1 or more, and at most the size of the file"
         );
         plan.ways()?;
         Ok(plan)
@@ -84,7 +84,7 @@ impl Plan {
             Some(Path::Client(way, route)) => Ok((way, route)),
             Some(Path::NfsTcp) => Ok((Way::NfsTcp, odafs::Route::Rpc)),
             _ => bail!(
-                "{name:?} is no route: `nfs rpc`, or `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or `policy`"
+                "{name:?} is no route; give `nfs rpc`, or `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or `policy`"
             ),
         };
         self.routes.iter().map(way).collect()

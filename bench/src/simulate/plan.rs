@@ -200,11 +200,11 @@ impl Plan {
         let plan: Self = toml::from_str(text)?;
         ensure!(
             (100..=1_000_000).contains(&plan.reads),
-            "reads: a row takes 100 to 1,000,000"
+            "reads: must be 100 to 1,000,000"
         );
         ensure!(
             (0.0..=1.0).contains(&plan.variability) && plan.reference_bytes > 0.0,
-            "variability is from 0 to 1, and reference-bytes above 0"
+            "variability must be 0 to 1, and reference-bytes more than 0"
         );
         for (name, costs) in &plan.costs {
             ensure!(
@@ -220,7 +220,7 @@ impl Plan {
         let rows: usize = plan.cases.iter().map(Case::len).sum();
         ensure!(
             (1..=MOST_ROWS).contains(&rows),
-            "the cases have {rows} rows: 1 to {MOST_ROWS} can be simulated"
+            "the cases have {rows} rows, but must have 1 to {MOST_ROWS}"
         );
         Ok(plan)
     }
@@ -289,39 +289,39 @@ impl Case {
         let name = &self.name;
         ensure!(
             self.len() > 0,
-            "{name}: each list has one value or more, or the case has no rows"
+            "{name}: each list must have one value or more, or else the case has no rows"
         );
         let within = |values: &[u32], most| values.iter().all(|n| (1..=most).contains(n));
         ensure!(
             within(&self.clients, 10_000),
-            "{name}: clients are 1 to 10,000"
+            "{name}: clients must be 1 to 10,000"
         );
-        ensure!(within(&self.cores, 1024), "{name}: cores are 1 to 1024");
+        ensure!(within(&self.cores, 1024), "{name}: cores must be 1 to 1024");
         ensure!(
             self.sizes.iter().all(|n| (1..=1 << 24).contains(n)),
-            "{name}: sizes are 1 to 16777216"
+            "{name}: sizes must be 1 to 16777216"
         );
         let link = |gbit: &f64| *gbit == 0.0 || (1.0..=10_000.0).contains(gbit);
         ensure!(
             self.links_gbit.iter().all(link),
-            "{name}: links-gbit are 1 to 10000, or 0 for none"
+            "{name}: links-gbit must be 1 to 10000, or 0 for no link"
         );
         let percent = |part: &f64| (0.0..=100.0).contains(part);
         ensure!(
             self.stale_percent.iter().all(percent),
-            "{name}: stale-percent is 0 to 100"
+            "{name}: stale-percent must be 0 to 100"
         );
         ensure!(
             self.cache_gib.iter().all(|n| (1..1 << 30).contains(n)),
-            "{name}: cache-gib is 1 to 1073741823"
+            "{name}: cache-gib must be 1 to 1073741823"
         );
         ensure!(
             self.working_set > 0.0 && self.working_set <= 1.0,
-            "{name}: working-set is above 0, and 1 at most"
+            "{name}: working-set must be more than 0, and 1 or less"
         );
         ensure!(
             self.directory_gib >= 0.0 && (0.0..1e9).contains(&self.one_way_ns),
-            "{name}: directory-gib and one-way-ns are 0 or more, one-way-ns below 1e9"
+            "{name}: directory-gib and one-way-ns must be 0 or more, and one-way-ns below 1e9"
         );
         for of in &self.costs {
             let costs = known

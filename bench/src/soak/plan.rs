@@ -114,23 +114,23 @@ impl Plan {
         let plan: Self = toml::from_str(text)?;
         ensure!(
             plan.cache_mib > 0 && plan.sample_ms > 0,
-            "cache-mib, sample-ms: more than none is needed"
+            "cache-mib and sample-ms: must be more than 0"
         );
         ensure!(
             plan.file_kib >= 4 && plan.file_kib.is_multiple_of(4),
-            "file-kib: whole pages of 4 KiB, one at least"
+            "file-kib: must be a multiple of 4, and 4 or more"
         );
         ensure!(
             (1..=4096).contains(&plan.files) && plan.files * plan.file_kib <= 512 << 10,
-            "files, file-kib: there are 1 to 4096 files, of 512 MiB in all at most"
+            "files must be 1 to 4096, and files x file-kib at most 512 MiB"
         );
         ensure!(
             (1..=plan.files).contains(&plan.writers.len()),
-            "writers: there are one to as many as files"
+            "writers: must be 1 or more, and at most the number of files"
         );
         ensure!(
             !plan.readers.is_empty() && plan.readers.len() + plan.visitors <= 256,
-            "readers, visitors: there is one reader at least, and 256 of both at most"
+            "readers must be 1 or more, and readers + visitors at most 256"
         );
         plan.kinds()?;
         plan.ways()?;
@@ -145,7 +145,7 @@ impl Plan {
         let kind = |name: &String| {
             Kind::named(name).with_context(|| {
                 format!(
-                    "{name:?} is no route: `nfs rpc`, `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or `policy`, \
+                    "{name:?} is no route; give `nfs rpc`, `shm` or `tcp` with `one-sided`, `guarded`, `rpc` or `policy`, \
                      or any of them with `default`"
                 )
             })
@@ -159,8 +159,9 @@ impl Plan {
     /// None, of a plan that was parsed.
     pub fn ways(&self) -> Result<Vec<Way>> {
         let way = |name: &String| {
-            way_named(name)
-                .with_context(|| format!("{name:?} is no way of a writer: `shm`, `tcp` or `nfs`"))
+            way_named(name).with_context(|| {
+                format!("{name:?} is no route of a writer; give `shm`, `tcp` or `nfs`")
+            })
         };
         self.writers.iter().map(way).collect()
     }
