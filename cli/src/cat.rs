@@ -1,4 +1,4 @@
-//! `odafs cat`: the bytes of files, or the way that they came.
+//! `odafs cat`: prints files, or the route by which their bytes came.
 
 use std::io::{BufWriter, Write};
 
@@ -16,31 +16,34 @@ use crate::{Usage, output};
 /// Bytes of one read of `--why`.
 const READ_BYTES: usize = 1 << 20;
 
-/// Rows whose columns are aligned together.
+/// How many rows share the same column widths.
 const ROWS_KEPT: usize = 1000;
 
-/// Print files, or the route of each read and why it was taken
+/// Print files, or the route of each read and the reason for it
 #[derive(Args)]
 #[command(after_help = "Examples:
   odafs cat nfs://127.0.0.1/notes.txt
   odafs cat --why odafs+shm:///run/odafs.sock?/notes.txt
   odafs cat --why odafs://server/notes.txt
-      reads the file twice and prints, instead of its bytes, how each part came:
-      by RPC the first time (there was no reference yet), direct the second time")]
+      read the file twice, and print how each part came instead of its bytes: by RPC
+      in the first pass, when there is no reference yet, and directly in the second
+
+Several files are printed one after the other. If one fails, the others are printed all the
+same, and the exit status is 1.")]
 pub struct Arguments {
     /// Files to print
     #[arg(required = true, value_name = "URL", value_parser = url)]
     urls: Vec<Url>,
-    /// Print the route of each read and why it was taken, instead of the bytes
+    /// Instead of the bytes, print the route of each read and the reason for it
     #[arg(long)]
     why: bool,
-    /// With --why: how often the file is read
+    /// With --why: how many times to read the file
     #[arg(long, value_name = "N", default_value_t = 2, requires = "why")]
     passes: u32,
     /// With --why: keep pages in the client's data cache between passes
     #[arg(long, requires = "why")]
     cached: bool,
-    /// With --why: print JSON
+    /// With --why: print JSON instead of a table
     #[arg(long, requires = "why")]
     json: bool,
     #[command(flatten)]
@@ -58,7 +61,7 @@ struct Row {
     why: String,
 }
 
-/// Prints.
+/// Runs the command.
 pub fn run(arguments: Arguments) -> Result<()> {
     Usage::unless_none("--passes", arguments.passes == 0)?;
     let mut options = arguments.connection.options();
@@ -83,7 +86,7 @@ fn bytes(arguments: &Arguments, options: Options) -> Result<()> {
     all
 }
 
-/// Rows are printed as they come: a long file has more than fit in memory.
+/// Prints rows as they come, because those of a long file may not fit in memory.
 fn why(arguments: &Arguments, options: Options) -> Result<()> {
     if arguments.json {
         let mut out = BufWriter::new(std::io::stdout().lock());
@@ -118,7 +121,7 @@ fn why(arguments: &Arguments, options: Options) -> Result<()> {
     all
 }
 
-/// Reads all files, and tells of each part that a read was made of.
+/// Reads all files, and passes a row for each part of each read to `tell`.
 fn trace_all(
     arguments: &Arguments,
     options: Options,
@@ -137,7 +140,7 @@ fn trace(file: &File, url: &Url, pass: u32, tell: &mut dyn FnMut(Row) -> Result<
     let mut offset = 0;
     loop {
         let traced = file.read_traced(&mut buffer, offset)?;
-        // What lies behind the end of the file is no part of it.
+        // Leave out the part behind the end of the file.
         for step in traced.steps.iter().filter(|step| step.length > 0) {
             tell(Row {
                 url: url.to_string(),
