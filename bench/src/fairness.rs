@@ -87,7 +87,7 @@ const DEPTH: u64 = 32;
 const ROUNDS: u32 = 2;
 /// Slices of a round.
 const SLICES: u32 = 3;
-/// The row in which nobody calls: two threads compute, one of them nice.
+/// The row without calls: two threads compute, one of them niced.
 const COMPUTING: &str = "computing";
 /// The row in which several clients change files, and syncs take long.
 const SYNCS: &str = "syncs";
@@ -109,7 +109,7 @@ impl Plan {
     }
 }
 
-/// Measures; `tick` is told each row.
+/// Measures; `tick` hears of each row.
 ///
 /// # Errors
 /// No server could be started, or it refused a call.

@@ -22,8 +22,8 @@ pub struct OnDisk {
 }
 
 impl OnDisk {
-    /// Writes it in a directory of its own below `base`, or below the directory for temporary files if that is on a disk,
-    /// else `/var/tmp`.
+    /// Writes the file in its own directory below `base`, or below the directory for temporary files if that is on a
+    /// disk, else below `/var/tmp`.
     ///
     /// # Errors
     /// It cannot be written, or would be in memory.
@@ -48,14 +48,15 @@ impl OnDisk {
         let path = directory.path().join(FILE);
         let wrote = progress::percents("writing the file", bytes, tick);
         local::write_random(&path, bytes, wrote).with_context(cannot)?;
-        // A server that root runs serves callers over TCP as nobody.
+        // If root runs the server, callers over TCP act as nobody.
         let all = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode));
         all(directory.path(), 0o755).and_then(|()| all(&path, 0o644))?;
         let file = File::open(&path)?;
         Ok(Self { file, directory })
     }
 
-    /// Drops it from the kernel's page cache: whoever reads it next, reads it from the disk. Nobody has it mapped.
+    /// Drops the file from the kernel's page cache, so that the next reader reads it from the disk. Nobody has it
+    /// mapped.
     ///
     /// # Errors
     /// What the calls say.

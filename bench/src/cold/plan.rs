@@ -16,7 +16,7 @@ pub const PAGE: u64 = 4096;
 /// Fewer pages a server's cache cannot have.
 const CACHE_LEAST: u64 = 64 * PAGE;
 
-/// A plan, as its file has it.
+/// A plan, as in its file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
@@ -57,7 +57,7 @@ impl Caller {
             .find(|caller| name.split_once(' ') == Some(caller.names()))
     }
 
-    /// The fabric and the route, as a row has them.
+    /// The fabric and the route of a row.
     pub fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Pread => ("local", "pread"),
@@ -99,7 +99,7 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// It is no plan, in words.
+    /// The text is not a valid plan. The error says why.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         ensure!(
@@ -155,7 +155,7 @@ impl Plan {
         self.file_mib << 20
     }
 
-    /// Bytes of a page cache of so many files.
+    /// Size in bytes of a page cache that is this multiple of the file.
     pub fn cache_bytes(&self, files: f64) -> u64 {
         (((self.file_bytes() as f64 * files) as u64) & !(PAGE - 1)).max(CACHE_LEAST)
     }
@@ -179,7 +179,7 @@ impl Plan {
         });
     }
 
-    /// Makes the file shorter, and then fewer rounds, so that all of it takes about so long.
+    /// Shortens the file, then reduces rounds, so that the whole run takes approximately this long.
     pub fn fit(&mut self, seconds: Duration) {
         let fits = |plan: &Self| plan.estimate() <= seconds;
         while self.file_mib > 16 && !fits(self) {

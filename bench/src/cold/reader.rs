@@ -114,7 +114,7 @@ impl<'a> Reader<'a> {
         self.server.map_or(0, ServerProcess::cpu_ns)
     }
 
-    /// What came from the disk for whoever has the kernel read the file.
+    /// Bytes that the kernel read from the disk for a process.
     fn disk_bytes(&self) -> Option<u64> {
         usage::disk_bytes(self.server.map(ServerProcess::id))
     }

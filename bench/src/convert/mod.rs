@@ -37,7 +37,7 @@ pub enum Format {
 pub struct Kept {
     /// Only names under this directory, which becomes the root (strace).
     pub under: Vec<u8>,
-    /// Files are at most so long, from 1 byte on; offsets beyond it begin at 0 again.
+    /// The largest file, from 1 byte on. Offsets beyond it wrap around to 0.
     pub fold: Option<u64>,
     /// So many operations, at most.
     pub limit: usize,
@@ -93,7 +93,7 @@ pub fn convert(format: Format, mut input: impl BufRead, kept: &Kept) -> Result<C
 struct Known {
     /// What bore it before, as far as that is known.
     initial: Option<Initial>,
-    /// It was written, or another file got it: what is read now says nothing of before.
+    /// The file was written or replaced, so what is read now says nothing about earlier content.
     is_changed: bool,
     /// Whether something bears it now.
     is_there: Option<bool>,
@@ -103,7 +103,7 @@ struct Known {
     maybe_made: Option<usize>,
 }
 
-/// When something was done, how long it took, and by whom.
+/// When an operation was done, how long it took, and by which thread.
 #[derive(Clone, Copy, Debug)]
 struct When {
     begin_ns: u64,
@@ -161,7 +161,7 @@ impl Builder {
         &mut self.known[name as usize]
     }
 
-    /// Something bears the name now; if it did before, it is of so many bytes, or a directory.
+    /// A name exists now. If it did before, it was a file of this many bytes, or a directory.
     fn is_there(&mut self, name: u32, what: Initial) {
         let what = match what {
             Initial::Bytes(bytes) => Initial::Bytes(self.length(bytes)),

@@ -34,7 +34,7 @@ pub struct Report {
     pub commit: &'static str,
     /// The bench.
     pub bench: &'static str,
-    /// Where client and server ran, in words.
+    /// Where client and server ran, as a sentence.
     pub placement: String,
     /// Bytes of the server's page cache.
     pub cache_bytes: u64,
@@ -51,7 +51,7 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Measures. `tick` is told each server of each round before it starts, with `round` first.
+/// Measures. `tick` hears of each server of each round before it starts, with `round` first.
 ///
 /// # Errors
 /// A server could not be started or reached, or a read failed.

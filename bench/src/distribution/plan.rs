@@ -13,7 +13,7 @@ const BUILT_IN: &str = include_str!("../../plans/distribution.toml");
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
 
-/// A plan, as its file has it.
+/// A plan, as in its file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
@@ -31,7 +31,7 @@ pub struct Plan {
     pub routes: Vec<String>,
     /// How often each row is measured, each time with a new server.
     pub rounds: u32,
-    /// A new client reads for so long before its reads count, in milliseconds.
+    /// How long a new client reads before its reads count, in milliseconds.
     pub settle_ms: u64,
     /// Time for a row in a round, in milliseconds.
     pub slice_ms: u64,
@@ -59,7 +59,7 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// It is no plan, in words.
+    /// The text is not a valid plan. The error says why.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         let counts = [plan.cache_mib, plan.rounds.into(), plan.slice_ms];
@@ -97,7 +97,7 @@ impl Plan {
         self.cache_mib << 20
     }
 
-    /// Bytes of a file of so many page caches, in whole pages.
+    /// Size in bytes of a file that is this multiple of the page cache, in whole pages.
     pub fn file_bytes(&self, caches: f64) -> u64 {
         ((self.cache_bytes() as f64 * caches) as u64 / PAGE).max(1) * PAGE
     }
@@ -119,7 +119,7 @@ impl Plan {
             .retain(|pattern| patterns.is_empty() || patterns.contains(&is(pattern)));
     }
 
-    /// Makes fewer rounds and shorter slices, so that all of it takes about so long.
+    /// Reduces rounds and slices, so that the whole run takes approximately this long.
     pub fn fit(&mut self, seconds: Duration) {
         /// What a new server takes, with its file.
         const SERVER_MS: u64 = 250;

@@ -60,7 +60,7 @@ fn burn(share: &AtomicU32) {
 pub struct Others(Vec<Child>);
 
 impl Others {
-    /// Starts so many, on these processors if not on all.
+    /// Starts this many processes, on these processors if not on all.
     ///
     /// # Errors
     /// One could not be started.
@@ -83,7 +83,7 @@ impl Others {
         Ok(others)
     }
 
-    /// From now on they take so many percent of a processor together; of 100 percent each takes all that it gets.
+    /// From now on they take this many percent of a processor together. At 100 percent, each takes all that it gets.
     ///
     /// # Errors
     /// One has ended.

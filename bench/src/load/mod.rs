@@ -55,7 +55,7 @@ pub struct Report {
     pub one_sided_p99_to_idle: Option<Spread>,
 }
 
-/// Measures. `tick` is told each load of each round before it begins, with `round` first.
+/// Measures. `tick` hears of each load of each round before it begins, with `round` first.
 ///
 /// # Errors
 /// The server could not be started or reached, or a read failed.

@@ -8,7 +8,7 @@ use crate::served::Way;
 /// The plan that is measured unless another is given.
 const BUILT_IN: &str = include_str!("../../plans/load.toml");
 
-/// A plan, as its file has it.
+/// A plan, as in its file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
@@ -62,7 +62,7 @@ impl Path {
         Some(Self::Client(way, route))
     }
 
-    /// The fabric and the route, as a row has them.
+    /// The fabric and the route of a row.
     pub fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Mapped => ("local", "mmap"),
@@ -87,7 +87,7 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// It is no plan, in words.
+    /// The text is not a valid plan. The error says why.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         let counts = [plan.file_mib, plan.rounds.into(), plan.slice_ms];
@@ -140,7 +140,7 @@ impl Plan {
         }
     }
 
-    /// Shortens slices, and then makes fewer rounds, so that all of it takes about so long.
+    /// Shortens slices, then reduces rounds, so that the whole run takes approximately this long.
     pub fn fit(&mut self, seconds: std::time::Duration) {
         /// A shorter slice of NFS under load is no read or two.
         const LEAST_MS: u64 = 10;

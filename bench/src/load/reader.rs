@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
         Ok(reader)
     }
 
-    /// Reads for so long, one after the other; each is timed. `clock_ns` is subtracted of each.
+    /// Reads for this long, one read after the other. Each is timed, and `clock_ns` is subtracted.
     ///
     /// # Errors
     /// A read failed.

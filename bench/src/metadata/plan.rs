@@ -10,7 +10,7 @@ use crate::served::Way;
 /// The plan that is measured unless another is given.
 const BUILT_IN: &str = include_str!("../../plans/metadata.toml");
 
-/// A plan, as its file has it.
+/// A plan, as in its file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
@@ -64,7 +64,7 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// It is no plan, in words.
+    /// The text is not a valid plan. The error says why.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         let counts = [plan.rounds.into(), plan.slice_ms];
@@ -115,7 +115,7 @@ impl Plan {
             .retain(|name| fabrics.is_empty() || name == "local" || fabrics.contains(name));
     }
 
-    /// Makes fewer rounds and shorter slices, so that all of it takes about so long.
+    /// Reduces rounds and slices, so that the whole run takes approximately this long.
     pub fn fit(&mut self, seconds: Duration) {
         const LEAST_MS: u64 = 20;
         let slices = self.slices().max(1) as u64;

@@ -45,10 +45,10 @@ impl Client {
         })
     }
 
-    /// Does so for as long, and finishes what it has begun.
+    /// Works for this long, and finishes what it has begun.
     ///
     /// # Errors
-    /// A call failed, or returned what it must not.
+    /// A call failed, or returned wrong data.
     pub fn slice(&mut self, mix: Mix, plan: &Plan, time: Duration) -> Result<Done> {
         let mut done = Done::default();
         let begin = Instant::now();

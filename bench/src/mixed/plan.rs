@@ -12,7 +12,7 @@ use crate::served::Way;
 /// The plan that is measured unless another is given.
 const BUILT_IN: &str = include_str!("../../plans/mixed.toml");
 
-/// A plan, as its file has it.
+/// A plan, as in its file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
@@ -44,7 +44,7 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// It is no plan, in words.
+    /// The text is not a valid plan. The error says why.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         let counts = [plan.file_mib, plan.rounds.into(), plan.slice_ms];
@@ -78,7 +78,7 @@ impl Plan {
         self.routes.iter().map(way).collect()
     }
 
-    /// How many clients read directly, where so many percent do.
+    /// Number of clients that read directly, if that is this percentage.
     pub fn direct_clients(&self, percent: u32) -> usize {
         (self.clients * percent as usize + 50) / 100
     }
@@ -89,7 +89,7 @@ impl Plan {
         self.routes.retain(|name| fabrics.is_empty() || over(name));
     }
 
-    /// Makes fewer rounds and shorter slices, so that all of it takes about so long.
+    /// Reduces rounds and slices, so that the whole run takes approximately this long.
     pub fn fit(&mut self, seconds: Duration) {
         const LEAST_MS: u64 = 20;
         let rows = (self.routes.len() * self.direct.len()).max(1) as u64;

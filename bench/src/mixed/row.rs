@@ -14,7 +14,7 @@ pub struct Done {
     pub reads: Latencies,
     /// What each write took.
     pub writes: Latencies,
-    /// Reads that returned what they must not.
+    /// Number of reads that returned wrong data.
     pub incoherent: u64,
 }
 
@@ -95,7 +95,7 @@ pub struct Row {
     pub nfs: Option<Kind>,
     /// Reads of all rounds, each of which was checked.
     pub checked: u64,
-    /// Of those, reads that returned what they must not: an older page than was acknowledged before they began, one that
+    /// Number of these reads that returned wrong data: an older page than was acknowledged before they began, one that
     /// nobody wrote, or parts of two.
     pub incoherent: u64,
 }

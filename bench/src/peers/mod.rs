@@ -139,7 +139,7 @@ trait Asks {
     fn answer(&mut self) -> Result<(u64, &[u8])>;
 }
 
-/// Measures. `tick` is told what is measured next.
+/// Measures. `tick` hears what is measured next.
 ///
 /// # Errors
 /// A server could not be started or reached, a read failed or returned other
@@ -230,7 +230,7 @@ fn check(asks: &mut dyn Asks, spec: &Spec, setting: &Setting, offsets: &mut Offs
     Ok(())
 }
 
-/// Keeps `depth` reads in flight for so long.
+/// Keeps `depth` reads in flight for this long.
 fn drive(
     asks: &mut dyn Asks,
     spec: &Spec,

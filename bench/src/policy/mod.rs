@@ -1,11 +1,11 @@
-//! `odafs bench policy`: whether a client with default options is as fast as the best that it could have been told.
+//! `odafs bench policy`: compares a client with default options with the best fixed options.
 //!
-//! A case is a server, a pattern of reads and a working set. In each, every configuration (a route, with and without
-//! pages kept) gets a new client in this process. Each client makes its first reads, touches the working set once, and
-//! then all take turns in short slices, so that whatever else the machine does hits all alike. The first of these let
-//! caches fill and policies learn, and are told apart with the reads before them. A mean is the median of the other
-//! slices' means; a ratio is the median of those of the rounds. Clients are the public crate's, servers are `odafs serve`
-//! in a process of its own.
+//! A case is a server, a pattern of reads and a working set. In each case, every configuration (a route, with and
+//! without pages kept) gets a new client in this process. Each client makes its first reads and touches the working set
+//! once. Then all take turns in short slices, so that other load of the machine affects all alike. The first slices let
+//! caches fill and policies learn, and are reported separately together with the reads before them. A mean is the
+//! median of the other slices' means; a ratio is the median of those of the rounds. Clients use the public crate;
+//! servers are `odafs serve` in their own processes.
 
 mod crowd;
 pub mod load;
@@ -40,7 +40,7 @@ pub struct Report {
     pub commit: &'static str,
     /// The bench.
     pub bench: &'static str,
-    /// Where client and server ran, in words.
+    /// Where client and server ran, as a sentence.
     pub placement: String,
     /// What reading the clock costs; subtracted.
     pub clock_ns: u64,
@@ -115,7 +115,7 @@ impl Times {
     }
 }
 
-/// Measures all cases that the filter leaves, within about `seconds` if they are given. `tick` is told each case before it
+/// Measures all cases that the filter leaves, within about `seconds` if they are given. `tick` hears of each case before it
 /// begins.
 ///
 /// # Errors

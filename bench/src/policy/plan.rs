@@ -9,7 +9,7 @@ const BUILT_IN: &str = include_str!("../../plans/policy.toml");
 
 const MIB: u64 = 1 << 20;
 
-/// A plan, as its file has it.
+/// A plan, as in its file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
@@ -69,7 +69,7 @@ pub enum Over {
     Iwarp,
 }
 
-/// What direct reads the server is told to grant.
+/// The direct reads that the server grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
@@ -112,7 +112,7 @@ pub struct Case {
     pub case: String,
     /// The fabric.
     pub fabric: Over,
-    /// What the server is told to grant.
+    /// The direct reads that the server grants.
     pub served: Mode,
     /// The order of reads.
     pub pattern: Pattern,
@@ -164,7 +164,7 @@ impl Plan {
     /// Reads a plan.
     ///
     /// # Errors
-    /// It is no plan, in words.
+    /// The text is not a valid plan. The error says why.
     pub fn parse(text: &str) -> Result<Self> {
         let plan: Self = toml::from_str(text)?;
         if plan.file_mib == 0 || plan.rounds == 0 || plan.slice_ms == 0 {

@@ -1,4 +1,4 @@
-//! A configuration of the client, and what it makes of a case.
+//! A configuration of the client, and its results in a case.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::floors::local::LocalFile;
 use crate::histogram::Latencies;
 use crate::{clock, cpu};
 
-/// Of so many reads one is timed by itself.
+/// One of this many reads is timed by itself.
 const BULK: u64 = 32;
 
 /// How a client reads; without options it is no client but a copy out of a mapped file.
@@ -20,7 +20,7 @@ const BULK: u64 = 32;
 pub struct Config {
     /// Its name in the rows.
     pub name: String,
-    /// What the client is told.
+    /// The options of the client.
     pub options: Option<Options>,
     /// Whether the default shall be as good as this one.
     pub is_fixed: bool,
@@ -123,7 +123,7 @@ impl Slice {
     }
 }
 
-/// A configuration in a case: a client of its own, which waits for its turns without running.
+/// A configuration in a case: its own client, which waits for its turns without running.
 pub struct Player<'a> {
     /// Its configuration.
     pub config: Config,
@@ -210,7 +210,7 @@ impl<'a> Player<'a> {
         self.counted = self.statistics();
     }
 
-    /// Reads for so long.
+    /// Reads for this long.
     ///
     /// # Errors
     /// A read failed.

@@ -85,7 +85,7 @@ impl Setting {
         self.clock_ns
     }
 
-    /// Where both sides run, in words.
+    /// Where client and server run, as a sentence.
     pub fn placement(&self) -> String {
         match &self.placement {
             Some(p) => format!(

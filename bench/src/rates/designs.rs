@@ -88,7 +88,7 @@ fn row(spec: Spec, rounds: &[Round]) -> Row {
     }
 }
 
-/// Measures. `tick` is told what is measured next.
+/// Measures. `tick` hears what is measured next.
 ///
 /// # Errors
 /// A file could not be made, a server not started or not reached, a read or write failed.

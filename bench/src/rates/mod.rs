@@ -27,7 +27,7 @@ use crate::process::Fabric;
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// What all of these benches are told.
+/// The common options of these benches.
 #[derive(Clone, Debug)]
 pub struct Conditions {
     /// The program `odafs`, for servers in processes of their own.
@@ -51,7 +51,7 @@ pub struct Report<R> {
     pub commit: &'static str,
     /// The bench.
     pub bench: &'static str,
-    /// Where client and server ran, in words.
+    /// Where client and server ran, as a sentence.
     pub placement: String,
     /// Bytes of the file.
     pub file_bytes: u64,
@@ -61,7 +61,7 @@ pub struct Report<R> {
     pub rows: Vec<R>,
 }
 
-/// What went through, and what it took: the medians of the rounds.
+/// The throughput and its costs: the medians of the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Rate {
     /// 2^20 bytes a second.

@@ -162,7 +162,7 @@ fn case(spec: &Spec, server: usize) -> Case {
     )
 }
 
-/// Measures. `tick` is told what is measured next.
+/// Measures. `tick` hears what is measured next.
 ///
 /// # Errors
 /// A file could not be made, a server not started or not reached, a read or write failed.

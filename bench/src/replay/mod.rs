@@ -1,9 +1,9 @@
 //! `odafs bench replay`: a trace (docs/TRACES.md) by each route in turn.
 //!
-//! The files that the trace finds are made in a directory of this run's, and a server serves them from its memory. A first
-//! pass by RPC counts for nothing: it fills the server, and finds how much of the trace fits the time. Then each round
-//! replays as much by every route, each with a client that has just connected, so that routes are compared by the same
-//! operations of the same round. Threads of the recording are threads here; each does its operations in their order.
+//! The run creates the files that the trace needs in its own directory, and a server serves them from its memory. A
+//! first pass by RPC does not count: it fills the server's cache, and shows how much of the trace fits the time. Then
+//! each round replays that much by every route, each with a new client, so that routes are compared by the same
+//! operations of the same round. Each thread of the recording is a thread here, and does its operations in their order.
 
 mod player;
 mod row;
@@ -83,7 +83,7 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Replays. `tick` is told each pass before it begins, with `round` first.
+/// Replays. `tick` hears of each pass before it begins, with `round` first.
 ///
 /// # Errors
 /// The trace takes too much room, the server could not be started or reached, or a connection was lost. An operation that

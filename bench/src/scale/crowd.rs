@@ -1,4 +1,4 @@
-//! Many clients in this process, each with connections and a session of its own.
+//! Many clients in this process, each with its own connections and session.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -58,7 +58,7 @@ impl Crowd {
         }
     }
 
-    /// Connects clients until there are so many; each has references of the whole file, where its route takes them, and
+    /// Connects clients until there are this many. Each has references of the whole file, if its route uses them, and
     /// has made a few reads.
     ///
     /// # Errors

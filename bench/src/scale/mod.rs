@@ -1,9 +1,9 @@
 //! `odafs bench scale`: how much many clients get of a server, and what each of them costs it.
 //!
-//! In each round every route gets a new server, and its clients come until there are so many, then so many more: one
-//! slice of time at each count. So the rate at a count has its ratio to the best count of the same server. A client has
-//! connections and a session of its own. All are in this process: up to some number each has a thread, beyond that threads
-//! have several, which read in turn. Neither side is bound to processors.
+//! In each round every route gets a new server, and its clients increase from one number to the next, with one slice of
+//! time at each. So the rate at a number has a ratio to the best one of the same server. A client has its own
+//! connections and session. All are in this process. Up to some number each has a thread; beyond that, threads have
+//! several clients, which read in turn. Neither side is bound to processors.
 
 mod crowd;
 mod memory;
@@ -35,7 +35,7 @@ pub struct Report {
     pub commit: &'static str,
     /// The bench.
     pub bench: &'static str,
-    /// Where client and server ran, in words.
+    /// Where client and server ran, as a sentence.
     pub placement: String,
     /// Bytes of the file.
     pub file_bytes: u64,
@@ -86,7 +86,7 @@ struct Step {
     client: Memory,
 }
 
-/// Measures. `tick` is told each route of each round before it begins, with `round` first.
+/// Measures. `tick` hears of each route of each round before it begins, with `round` first.
 ///
 /// # Errors
 /// A server could not be started or reached, or a read failed.

@@ -152,7 +152,7 @@ pub fn run(plan: &Plan, mut tick: impl FnMut()) -> Result<Report> {
 /// Puts what `odafs bench scale --json` has printed beside rows without a link, of the same fabric, route and number of clients.
 ///
 /// # Errors
-/// It is no such report, or no row is of what it measured.
+/// It is not such a report, or no row matches what it measured.
 pub fn compare(rows: &mut [Row], measured: &Value) -> Result<()> {
     ensure!(
         measured["bench"] == "scale",

@@ -1,8 +1,9 @@
 //! `odafs bench soak`: many clients of every kind read and write for a long time, every byte that they read is checked, and
 //! what both processes take is written down, so that a leak or a slow-down shows.
 //!
-//! Every page says which write it is of (as in `odafs bench mixed`). A reader that keeps no pages may see nothing older than what
-//! was acknowledged before its read began; one that does, nothing older than what was when it opened the file.
+//! Every page names the write that it comes from (as in `odafs bench mixed`). A reader that keeps no pages may see
+//! nothing older than what was acknowledged before its read began. One that keeps pages may see nothing older than what
+//! was acknowledged when it opened the file.
 
 mod files;
 mod plan;
@@ -66,11 +67,11 @@ pub struct Report {
     pub changes: u64,
     /// Clients that came, and went.
     pub visits: u64,
-    /// Reads and opens that found what they must not.
+    /// Number of reads and opens that returned wrong data.
     pub wrong: u64,
     /// Operations that failed without a reason.
     pub failed: u64,
-    /// The first of those that were wrong or failed, in words.
+    /// The first of those that were wrong or failed, as sentences.
     pub faults: Vec<String>,
     /// How each figure of the rows grew.
     pub growth: Vec<Growth>,
@@ -78,10 +79,10 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Runs for so long. `tick` is told each interval before it begins, with `round` first.
+/// Runs for so long. `tick` hears of each interval before it begins, with `round` first.
 ///
 /// # Errors
-/// The server could not be started or reached, or it ended. A read that finds what it must not is counted, and so is an
+/// The server could not be started or reached, or it ended. A read that returns wrong data is counted, and so is an
 /// operation that fails.
 pub fn run(
     plan: &Plan,
@@ -94,7 +95,7 @@ pub fn run(
     let cache_bytes = plan.cache_mib << 20;
     let directory = Scratch::for_bytes(plan.files as u64 * file_bytes);
     let directory = directory.context("cannot make a directory")?;
-    // A server that root runs serves callers over TCP as nobody.
+    // If root runs the server, callers over TCP act as nobody.
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777))?;
     let server = ServerProcess::start(&ServerPlan {
         program,

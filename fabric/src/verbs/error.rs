@@ -1,10 +1,10 @@
 use std::io;
 use std::net::IpAddr;
 
-/// Why there is no RDMA, and what helps.
+/// Why there is no RDMA, and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum VerbsError {
-    /// The program has no part that speaks to devices.
+    /// The program was built without RDMA devices.
     #[error("{}", super::NOT_BUILT_IN)]
     NotBuiltIn,
     /// The kernel has no RDMA at all.
@@ -25,33 +25,33 @@ pub enum VerbsError {
          loopback interface has no device)"
     )]
     NoDeviceAt(IpAddr),
-    /// A device may not be opened.
+    /// This user may not open the device.
     #[error(
         "cannot open RDMA device {device} ({error}): this user must be able to read and write /dev/infiniband/*"
     )]
     NoPermission {
         /// The device.
         device: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// Memory may not be locked.
+    /// The system refuses to lock memory.
     #[error(
         "cannot lock {bytes} bytes of memory for RDMA ({error}): raise the limit (`ulimit -l unlimited`, or \
          LimitMEMLOCK=infinity in a systemd unit), or use on-demand paging (`--odp`) if the device has it"
     )]
     LockedMemory {
-        /// Bytes that were to be registered.
+        /// Number of bytes to register.
         bytes: usize,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
     /// Something else failed.
     #[error("{what}: {error}")]
     Failed {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
 }
