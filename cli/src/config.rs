@@ -157,11 +157,11 @@ pub struct ServeOptions {
     #[arg(long, value_name = "N")]
     #[serde(deserialize_with = "file::number")]
     workers: Option<usize>,
-    /// Do not ask the kernel for 2 MiB pages for the cache, which lengthens the start by about 2 s per GiB
+    /// Do not ask the kernel for 2 MiB pages of memory for the cache (asking takes about 2 s per GiB at the start)
     #[arg(long)]
     small_pages: bool,
-    /// How many calls a client may have under way over RDMA, 1 to 1024; adaptive: as many as it needs, of 1024 for all
-    /// clients [default: 128]
+    /// How many calls a client may have under way over RDMA, 1 to 1024; adaptive: as many as it needs, up to 256, of 1024
+    /// for all clients [default: 128]
     #[arg(long, value_name = "N|adaptive", help_heading = "RDMA")]
     #[serde(deserialize_with = "file::credits")]
     credits: Option<CreditsOption>,

@@ -33,11 +33,13 @@ use crate::{Usage, listeners, notify};
         shm = true
         allow = [\"10.0.0.0/8\", \"192.0.2.7\"]
 
-When the server accepts connections, it prints one line to stdout:
+An address is an IP address with a port, such as 0.0.0.0:2049 for all interfaces. A port alone is
+one of the loopback interface: 2049 is 127.0.0.1:2049. Port 0 asks for any free port.
+
+When the server accepts connections, it prints one line with the real ports to stdout:
   ready nfs=127.0.0.1:2049 rdma=127.0.0.1:20049 shm=/run/odafs.sock
-Port 0 asks for any free port, and this line has the real one. SIGTERM, SIGINT and SIGHUP drain
-the server: it finishes the calls under way and exits with status 0. A second signal, at least a
-second later, ends it at once.
+SIGTERM, SIGINT and SIGHUP drain the server: it finishes the calls under way and exits with
+status 0. A second signal, at least a second later, ends it at once.
 
 Mount it on Linux, by NFS version 4.2 or by version 3:
   mount -t nfs -o port=2049 127.0.0.1:/ /mnt
