@@ -18,9 +18,11 @@ use odafs_server::memory;
 use serde::Deserialize;
 
 mod checks;
+mod exports;
 mod file;
 
 pub use checks::{check_directory, check_served};
+use exports::Exported;
 
 use crate::grantee::Named;
 use crate::keys::keys;
@@ -33,9 +35,11 @@ pub struct ServeOptions {
     /// The directory to serve, or an uncompressed tar archive
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Name of the export, with which the paths of URLs and mounts begin [default: /]
-    #[arg(long, value_name = "/NAME")]
-    export: Option<String>,
+    /// Name of the export, with which the paths of URLs and mounts begin [default: /]. For several exports, instead of DIR:
+    /// once for each, as /NAME=DIR or /NAME=DIR,read-only
+    #[arg(long, value_name = "/NAME[=DIR]")]
+    #[serde(deserialize_with = "exports::one_or_more")]
+    export: Vec<Exported>,
     /// Serve NFS over TCP here, and MOUNT and the portmapper's protocol on the same port [default: 127.0.0.1:2049]
     #[arg(
         long,
@@ -307,7 +311,11 @@ impl ServeOptions {
     fn or(self, file: Self) -> Self {
         Self {
             dir: self.dir.or(file.dir),
-            export: self.export.or(file.export),
+            export: if self.export.is_empty() {
+                file.export
+            } else {
+                self.export
+            },
             nfs: self.nfs.or(file.nfs),
             shm: self.shm.or(file.shm),
             shm_connections: self.shm_connections.or(file.shm_connections),
@@ -370,19 +378,7 @@ impl ServeOptions {
     /// The server's configuration.
     pub fn server_config(self) -> Result<ServerConfig> {
         self.check()?;
-        let Some(dir) = &self.dir else {
-            let taken = match &self.shm {
-                Some(Some(socket)) => {
-                    format!(" ({} is the socket of --shm)", socket.display())
-                }
-                _ => String::new(),
-            };
-            bail!(Usage(format!(
-                "the directory to serve is missing; name one, or a tar archive: odafs serve DIR{taken}"
-            )));
-        };
-        check_served(dir)?;
-        let mut config = ServerConfig::new(dir);
+        let mut config = self.served()?;
         self.listeners(&mut config)?;
         config.on_demand_paging = self.odp;
         config.read_order = self.read_order();
@@ -405,7 +401,6 @@ impl ServeOptions {
         }
         config.lease = self.lease.unwrap_or(config.lease);
         config.state = self.state;
-        config.export = self.export.unwrap_or(config.export);
         config.read_only = self.read_only;
         config.allow = self.allow.iter().filter_map(Allow::network).collect();
         config.loopback = !self.allow.contains(&Allow::NoLoopback);
@@ -419,6 +414,41 @@ impl ServeOptions {
         config.huge_pages = !self.small_pages;
         config.check().map_err(Usage)?;
         Ok(config)
+    }
+
+    /// With what is served, and the rest as by default.
+    fn served(&self) -> Result<ServerConfig> {
+        match exports::Served::of(&self.export, self.dir.as_deref())? {
+            exports::Served::One {
+                name,
+                dir: Some(dir),
+            } => {
+                check_served(dir)?;
+                let mut config = ServerConfig::new(dir);
+                config.export = name.map_or(config.export, str::to_owned);
+                Ok(config)
+            }
+            exports::Served::One { dir: None, .. } => {
+                let taken = match &self.shm {
+                    Some(Some(socket)) => {
+                        format!(" ({} is the socket of --shm)", socket.display())
+                    }
+                    _ => String::new(),
+                };
+                bail!(Usage(format!(
+                    "the directory to serve is missing; name one, or a tar archive: odafs serve DIR{taken}"
+                )));
+            }
+            exports::Served::Several(all) => {
+                for export in &all {
+                    check_served(&export.directory)?;
+                }
+                let first = all.first().map(|export| export.directory.clone());
+                let mut config = ServerConfig::new(first.unwrap_or_default());
+                config.exports = all;
+                Ok(config)
+            }
+        }
     }
 
     fn read_order(&self) -> ReadOrder {

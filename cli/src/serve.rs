@@ -25,6 +25,8 @@ use crate::{Usage, listeners, notify};
       shared memory only; programs of root and of this user read the page cache directly
   odafs serve /srv/release.tar
       serve the files in a tar archive, read-only; the archive must not be compressed
+  odafs serve --export /data=/srv/data --export /pub=/srv/release.tar
+      several exports that share one page cache; the root / lists their names
   odafs serve --config /etc/odafs.toml
       take options from a TOML file, one on each line, under the same names:
         dir = \"/srv/data\"

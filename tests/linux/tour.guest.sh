@@ -21,6 +21,7 @@ MOUNT_OPTIONS="${MOUNT_OPTIONS:-addr=$SERVER,$usual,hard}"
 type=nfs; [ "$VERSION" = 3 ] || type=nfs4
 attach() { mount -i -t $type -o "$MOUNT_OPTIONS${3:+,$3}" "$SERVER:$1" "$2" || die "mount $1"; }
 
+EXPORT=${EXPORT:-/}
 step mount
 mkdir /mnt/t /mnt/sub
 attach "$EXPORT" /mnt/t
@@ -193,6 +194,24 @@ echo seen >/mnt/sub/y
 same "$(<empty/y)" seen
 umount /mnt/sub
 refused mount -i -t nfs -o "$MOUNT_OPTIONS" "$SERVER:${EXPORT%/}/no-such-directory" /mnt/sub
+
+if [ -n "${OTHER:-}" ]; then
+    step the root, which lists all exports
+    mkdir /mnt/root
+    attach / /mnt/root
+    same "$(ls -A /mnt/root | tr '\n' ' ')" "deep ${EXPORT#/} "
+    same "$(cat "/mnt/root$OTHER/here")" elsewhere
+    same "$(cat "/mnt/root$EXPORT/empty/y")" seen
+    refused touch "/mnt/root$OTHER/new"
+    refused mkdir /mnt/root/new
+    refused ln "/mnt/root$EXPORT/empty/y" "/mnt/root$OTHER/linked"
+    echo through the root >"/mnt/root$EXPORT/empty/y"
+    same "$(<empty/y)" "through the root"
+    # The exports below it are mounts of their own.
+    umount "/mnt/root$OTHER" "/mnt/root$EXPORT"
+    umount /mnt/root
+    rmdir /mnt/root
+fi
 
 step a file removed while open
 echo gone >g; exec 7<g; rm g

@@ -41,10 +41,14 @@ if [ -n "${TOUR_SERVER:-}" ]; then
     WALK_SERVER=$!
     sleep 4
 else
-    walk_start "$out" "$ODAFS" serve "$tree" --state "$out/state" --nfs "$UML_HOST:2049" --allow 10.77.0.0/24 \
+    # Beside the export of the tour there is another: clients see both from the root.
+    other=$out/other
+    rm -rf "$other"; mkdir "$other"; echo elsewhere >"$other/here"; chmod 777 "$other"
+    walk_start "$out" "$ODAFS" serve --export "/tour=$tree" --export "/deep/other=$other,read-only" \
+        --state "$out/state" --nfs "$UML_HOST:2049" --allow 10.77.0.0/24 \
         --squash none --cache 256MiB --lease 10s
 fi
-{ echo "EXPORT=${TOUR_EXPORT:-/} MOUNT_PORT=${TOUR_MOUNT_PORT:-2049} VERSION=${TOUR_VERSION:-3} CLIENT=$UML_GUEST"; cat "$here/tour.guest.sh"; } >"$out/guest.sh"
+{ echo "EXPORT=${TOUR_EXPORT:-${other:+/tour}} OTHER=${other:+/deep/other} MOUNT_PORT=${TOUR_MOUNT_PORT:-2049} VERSION=${TOUR_VERSION:-3} CLIENT=$UML_GUEST"; cat "$here/tour.guest.sh"; } >"$out/guest.sh"
 status=0; walk "$out" uml_boot "$out" "$out/guest.sh" || status=$?
 cat "$out/guest.log" 2>/dev/null || true
 [ $status = 0 ] || { tail -5 "$out/server.log" >&2; fail "the tour ended with status $status"; }

@@ -4,6 +4,7 @@
 mod libnfs;
 mod memory;
 pub(crate) mod nfs;
+mod nfs4;
 mod rows;
 mod setting;
 mod stream;
@@ -35,6 +36,8 @@ pub struct Plan {
     pub memcached: Option<PathBuf>,
     /// NFS servers that serve the same file, by name and URL.
     pub nfs: Vec<(String, odafs::Url)>,
+    /// These speak NFS version 4.2 too, and show the file under the same path.
+    pub nfs4: bool,
     /// The reader by libnfs, as a program.
     pub libnfs: Option<PathBuf>,
     /// Processes of the peers, by name, for their CPU time.
@@ -321,7 +324,7 @@ fn row(spec: Spec, rounds: Vec<Round>) -> Row {
 fn ratios(rows: &[Row]) -> Vec<Ratio> {
     let (ours, peers): (Vec<&Row>, Vec<&Row>) =
         rows.iter().partition(|r| r.spec.peer == setting::OURS);
-    let mut ratios = Vec::new();
+    let mut ratios = versions(&ours);
     for peer in peers {
         for our in &ours {
             let (p, o) = (&peer.spec, &our.spec);
@@ -329,8 +332,9 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
                 == (o.size_bytes, o.depth, o.pattern, o.wait);
             let (p, o) = (p.route, o.route);
             let comparable = match p {
+                Route::NFS4 => o == p,
                 Route::LIBNFS | Route::NFS => o == p || o == Route::RDMA,
-                _ => !matches!(o, Route::LIBNFS | Route::NFS | Route::RDMA),
+                _ => !matches!(o, Route::LIBNFS | Route::NFS | Route::NFS4 | Route::RDMA),
             };
             if alike && comparable {
                 ratios.extend(ratio(peer, our));
@@ -338,6 +342,19 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
         }
     }
     ratios
+}
+
+/// Our version 4.2 over our version 3.
+fn versions(ours: &[&Row]) -> Vec<Ratio> {
+    let of = |route| ours.iter().filter(move |row| row.spec.route == route);
+    let pairs = of(Route::NFS4).filter_map(|four| {
+        let alike = |three: &&&Row| {
+            let (a, b) = (&three.spec, &four.spec);
+            (a.size_bytes, a.depth, a.pattern, a.wait) == (b.size_bytes, b.depth, b.pattern, b.wait)
+        };
+        ratio(four, of(Route::NFS).find(alike)?)
+    });
+    pairs.collect()
 }
 
 fn ratio(peer: &Row, our: &Row) -> Option<Ratio> {

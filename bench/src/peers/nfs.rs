@@ -15,15 +15,40 @@ use super::Asks;
 use super::stream::Stream;
 
 /// An RPC program on a connection.
-struct Program {
+pub(super) struct Program {
     stream: Stream,
     number: u32,
+    version: u32,
     xid: u32,
     message: Vec<u8>,
 }
 
 impl Program {
+    /// Connects to a program of this number and version.
+    pub fn connect(
+        address: (&str, u16),
+        (number, version): (u32, u32),
+        spin: bool,
+    ) -> Result<Self> {
+        Ok(Self {
+            stream: Stream::tcp(address, spin)?,
+            number,
+            version,
+            xid: 0,
+            message: Vec::new(),
+        })
+    }
+
     fn send(&mut self, procedure: u32, arguments: &impl Encode) -> Result<u32> {
+        self.send_with(procedure, |w| arguments.encode(w))
+    }
+
+    /// Sends a call whose arguments `arguments` writes; its number.
+    pub fn send_with(
+        &mut self,
+        procedure: u32,
+        arguments: impl FnOnce(&mut Writer<'_>),
+    ) -> Result<u32> {
         self.xid = self.xid.wrapping_add(1);
         self.message.clear();
         let mut w = Writer::new(&mut self.message);
@@ -35,8 +60,9 @@ impl Program {
             gid: 0,
             gids: Groups::new(&[]),
         });
-        rpc::call(&mut w, self.xid, self.number, 3, procedure, &credential);
-        arguments.encode(&mut w);
+        let (number, version) = (self.number, self.version);
+        rpc::call(&mut w, self.xid, number, version, procedure, &credential);
+        arguments(&mut w);
         let length = (self.message.len() - RecordMark::BYTES) as u32;
         self.message[..RecordMark::BYTES].copy_from_slice(&RecordMark::whole(length).to_bytes());
         self.stream.send(&self.message)?;
@@ -44,7 +70,7 @@ impl Program {
     }
 
     /// The next reply, as one record in one fragment.
-    fn receive(&mut self) -> Result<(u32, Reader<'_>)> {
+    pub fn receive(&mut self) -> Result<(u32, Reader<'_>)> {
         let mark: [u8; RecordMark::BYTES] = self.stream.take(RecordMark::BYTES)?.try_into()?;
         let mark = RecordMark::from_bytes(mark);
         ensure!(
@@ -76,13 +102,9 @@ impl NfsFile {
         };
         let cut = url.path.iter().rposition(|&b| b == b'/').unwrap_or(0);
         let (directory, name) = (&url.path[..cut.max(1)], &url.path[cut + 1..]);
-        let connect = |port, number, spin| -> Result<Program> {
-            Ok(Program {
-                stream: Stream::tcp((&host.name, port), spin)?,
-                number,
-                xid: 0,
-                message: Vec::new(),
-            })
+        let connect = |port, number, spin| {
+            // Both programs are of version 3.
+            Program::connect((&host.name, port), (number, nfs3::VERSION), spin)
         };
         let mut mount = connect(url.mount_port.unwrap_or(host.port), mount3::PROGRAM, false)?;
         mount.send(mount3::Procedure::Mount.code(), &DirPath(directory))?;

@@ -10,6 +10,7 @@ use odafs::{Cache, Options, Url, Wait};
 use super::libnfs::Reader;
 use super::memory::{PAGE, Pages, Store};
 use super::nfs::NfsFile;
+use super::nfs4::Nfs4File;
 use super::rows::{MANY, ROW, Rows};
 use super::{Asks, Plan, Spec};
 use crate::cpu::{self, Placement};
@@ -29,6 +30,8 @@ const SPIN: Duration = Duration::from_millis(20);
 pub enum Route {
     /// NFS version 3 over TCP.
     NfsTcp,
+    /// NFS version 4.2 over TCP.
+    Nfs4Tcp,
     /// GET of a page over a Unix socket.
     Get(Store),
     /// The same by libnfs.
@@ -46,6 +49,8 @@ pub enum Route {
 impl Route {
     /// The name of [`Route::NfsTcp`].
     pub const NFS: &'static str = "NFSv3/TCP READ";
+    /// That of [`Route::Nfs4Tcp`].
+    pub const NFS4: &'static str = "NFSv4.2/TCP READ";
     /// That of [`Route::Libnfs`].
     pub const LIBNFS: &'static str = "NFSv3/TCP READ by libnfs";
     /// That of [`Route::Iwarp`].
@@ -55,6 +60,7 @@ impl Route {
     pub fn name(&self) -> &'static str {
         match self {
             Self::NfsTcp => Self::NFS,
+            Self::Nfs4Tcp => Self::NFS4,
             Self::Libnfs => Self::LIBNFS,
             Self::Iwarp => Self::RDMA,
             Self::Get(_) => "GET over a Unix socket",
@@ -195,6 +201,8 @@ impl Setting {
             let mut rows: Vec<_> = servers()
                 .map(|(name, url)| (name, url, Route::NfsTcp))
                 .collect();
+            let four = servers().filter(|(_, url)| plan.nfs4 || url.is_none());
+            rows.extend(four.map(|(name, url)| (name, url, Route::Nfs4Tcp)));
             if size_bytes == MIB {
                 if self.libnfs.is_some() {
                     rows.extend(servers().map(|(name, url)| (name, url, Route::Libnfs)));
@@ -306,6 +314,10 @@ impl Setting {
             }
             (Route::NfsTcp, Some(url), _) => Ok(Box::new(NfsFile::open(url, spin)?)),
             (Route::NfsTcp, None, _) => Ok(Box::new(NfsFile::open(&self.nfs_url(server)?, spin)?)),
+            (Route::Nfs4Tcp, Some(url), _) => Ok(Box::new(Nfs4File::open(url, spin)?)),
+            (Route::Nfs4Tcp, None, _) => {
+                Ok(Box::new(Nfs4File::open(&self.nfs_url(server)?, spin)?))
+            }
             (Route::Iwarp, _, _) => {
                 let options = Options {
                     route: odafs::Route::Rpc,

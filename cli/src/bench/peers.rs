@@ -35,6 +35,9 @@ pub struct Arguments {
     /// An NFS server that serves the same file [may be repeated]
     #[arg(long, value_name = "NAME=URL", value_parser = named_url)]
     nfs: Vec<(String, Url)>,
+    /// The servers of --nfs also speak NFS version 4.2, and have the file at the same path
+    #[arg(long, requires = "nfs")]
+    nfs4: bool,
     /// The program built from bench/peers/libnfs-read.c, for rows by libnfs
     #[arg(long, value_name = "PROGRAM")]
     libnfs: Option<PathBuf>,
@@ -92,6 +95,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         redis: arguments.redis,
         memcached: arguments.memcached,
         nfs: arguments.nfs,
+        nfs4: arguments.nfs4,
         libnfs: arguments.libnfs,
         processes: arguments.process,
         time: arguments.time,

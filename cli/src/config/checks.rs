@@ -34,8 +34,8 @@ impl ServeOptions {
                 "--one-sided-for: --direct guarded and --direct off grant no one-sided reads; leave out one of the two options".to_owned()
             ));
         }
-        if let Some(export) = &self.export {
-            check_export(export)?;
+        for export in &self.export {
+            check_export(export.name())?;
         }
         if self.shm_connections == Some(0) {
             bail!(Usage("--shm-connections: must be 1 or more".to_owned()));

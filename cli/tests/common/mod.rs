@@ -41,11 +41,20 @@ pub struct Server {
 impl Server {
     /// `odafs serve DIR` with a state directory and a socket of its own, an NFS port that is free, and these arguments.
     pub fn start(dir: &Path, arguments: &[&str]) -> Self {
+        Self::serve(Some(dir), arguments)
+    }
+
+    /// The same, where the arguments say what is served.
+    pub fn start_exports(arguments: &[&str]) -> Self {
+        Self::serve(None, arguments)
+    }
+
+    fn serve(dir: Option<&Path>, arguments: &[&str]) -> Self {
         let state = tempfile::tempdir().unwrap();
         let socket = state.path().join("sock");
         let mut child = odafs()
             .arg("serve")
-            .arg(dir)
+            .args(dir)
             .args([
                 "--until-stdin-ends",
                 "--nfs",

@@ -118,15 +118,14 @@ impl MountProgram {
     fn exports(&self, results: &mut Writer<'_>) {
         // Loopback is always let in; with more than that listed, the list is what a client wants to know.
         let networks: Vec<String> = self.access.networks().collect();
-        let groups = networks
-            .iter()
-            .map(|network| Name(network.as_bytes()))
-            .collect();
-        let export = mount3::Export {
-            directory: DirPath(self.export.config().name.as_bytes()),
-            groups,
-        };
-        Exports(vec![export]).encode(results);
+        let groups = networks.iter().map(|network| Name(network.as_bytes()));
+        let groups: Vec<_> = groups.collect();
+        let names = self.export.config().names();
+        let exports = names.map(|name| mount3::Export {
+            directory: DirPath(name.as_bytes()),
+            groups: groups.clone(),
+        });
+        Exports(exports.collect()).encode(results);
     }
 
     fn dispatch(

@@ -117,8 +117,9 @@ fn open(
 /// vouches for is worth nothing on another.)
 fn check(export: &Export, call: &Call<'_>, parameters: &Parameters<'_>) -> Result<(), OdafsStatus> {
     let transport = call.caller.transport;
+    let mut names = export.config().names();
     let supported = parameters.version == u32::from(direct::VERSION)
-        && parameters.export == export.config().name.as_bytes()
+        && names.any(|name| parameters.export == name.as_bytes())
         && transport != Transport::NfsTcp
         && parameters.fabric == transport.name().as_bytes();
     supported.then_some(()).ok_or(OdafsStatus::Unsupported)

@@ -24,6 +24,9 @@ pub struct ServerConfig {
     pub directory: PathBuf,
     /// Name of the export, `/` by default.
     pub export: String,
+    /// Several exports, each under its own name below the root `/`. If there are any, `directory` and `export` count for
+    /// nothing.
+    pub exports: Vec<ExportOptions>,
     /// Address for NFS, MOUNT and portmapper over TCP; `None`: not served.
     pub nfs: Option<SocketAddr>,
     /// The minor versions of NFS 4 that are served beside version 3, on all listeners; all of them by default.
@@ -85,12 +88,24 @@ pub struct ServerConfig {
     pub spin: Duration,
 }
 
+/// One export of several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportOptions {
+    /// Its name, such as `/data` or `/srv/data`: not `/`, and neither above nor below that of another.
+    pub name: String,
+    /// The directory or tar archive: neither above nor below that of another.
+    pub directory: PathBuf,
+    /// Refuse changes, as [`ServerConfig::read_only`] does for all exports.
+    pub read_only: bool,
+}
+
 impl ServerConfig {
     /// The defaults, for `directory`, with no listener.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
             export: "/".to_owned(),
+            exports: Vec::new(),
             nfs: None,
             nfs4: MinorVersions::ALL,
             lease: crate::nfs4::LEASE.duration(),

@@ -4,6 +4,8 @@
 pub mod assembly;
 pub mod config;
 #[cfg(not(shuttle))]
+mod exports;
+#[cfg(not(shuttle))]
 pub mod memory;
 #[cfg(not(shuttle))]
 mod metrics_http;

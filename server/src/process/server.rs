@@ -20,13 +20,14 @@ use crate::odafs::SessionPolicy;
 use crate::portmap::Port;
 use crate::process::assembly::{Assembly, Parts};
 use crate::process::config::{Direct, ServerConfig};
+use crate::process::exports;
 use crate::process::memory;
 use crate::process::metrics_http::MetricsServer;
 use crate::process::watch::Watch;
 use crate::rpc::access::Access;
 use crate::rpc::tcp::{self, TcpServer};
 use crate::store::state::StateDir;
-use crate::store::{Credential, LocalOptions, LocalStore, Store, TarStore};
+use crate::store::{Credential, LocalOptions, Store};
 use crate::vfs::export::ExportConfig;
 
 /// The addresses on which a server listens, with the real ports. `None`: that listener is not open.
@@ -137,7 +138,10 @@ impl Server {
         if let Some(available) = memory::available().filter(|there| there.bytes < asked) {
             return Err(StartError::Memory { asked, available });
         }
-        let state = Arc::new(StateDir::open(config.state.as_deref(), &config.directory)?);
+        let state = Arc::new(match config.exports.as_slice() {
+            [] => StateDir::open(config.state.as_deref(), &config.directory)?,
+            _ => StateDir::open_of_exports(config.state.as_deref())?,
+        });
         // We hold the lock: whoever held it before is dead, or its mappings soon will be worth nothing. Nothing
         // is accepted before that.
         let life = trying(
@@ -151,7 +155,10 @@ impl Server {
         if let Some(address) = addresses.nfs {
             port.set(address.port());
         }
-        let action = format!("serve {}", config.directory.display());
+        let action = match config.exports.as_slice() {
+            [] => format!("serve {}", config.directory.display()),
+            _ => "serve the exports".to_owned(),
+        };
         let store = trying(action, open(&config, &state))?;
         let parts = parts(&config, &state, store, life, port)?;
         if let Some(listener) = doors.device.take() {
@@ -218,16 +225,16 @@ impl Server {
     }
 }
 
-/// A directory, or else an archive.
+/// A directory or an archive, or the table of several.
 fn store(config: &ServerConfig, state: &StateDir) -> io::Result<Arc<dyn Store>> {
-    let path = &config.directory;
-    if path.is_file() {
-        return Ok(Arc::new(TarStore::open(path)?));
+    if !config.exports.is_empty() {
+        return exports::open(config, state);
     }
     let options = LocalOptions {
         read_only: config.read_only,
+        ..LocalOptions::default()
     };
-    Ok(Arc::new(LocalStore::open(path, state, options)?))
+    exports::open_one(&config.directory, state, options)
 }
 
 /// NFS version 4, if any of it is served.
@@ -303,7 +310,11 @@ fn parts(
         nfs4,
         arena: Arc::new(arena),
         export: ExportConfig {
-            name: config.export.clone(),
+            name: match config.exports.as_slice() {
+                [] => config.export.clone(),
+                _ => "/".to_owned(),
+            },
+            others: config.exports.iter().map(|e| e.name.clone()).collect(),
             direct: config.direct,
             // No life makes as many changes.
             change_base: state.life() << 40,

@@ -3,7 +3,7 @@
 //! A [`Store`] names objects by [`ObjectId`], keeps their bytes and their attributes, and judges what a
 //! [`Credential`] may do. It knows nothing of pages, references or wire formats. [`LocalStore`] serves a real
 //! directory; [`MemoryStore`] holds everything in memory and can crash, fill up and fail on command; [`TarStore`] serves
-//! what is in an archive.
+//! what is in an archive; [`StoreTable`] shows several stores below one root.
 //!
 //! Every call may block, and none may be made from a NIC engine, but for [`Store::lookup_at_hand`], and
 //! [`Store::is_at_hand`] and what it permits.
@@ -20,6 +20,7 @@ mod types;
 
 pub mod local;
 pub mod memory;
+pub mod table;
 pub mod tar;
 
 #[cfg(any(test, feature = "suite"))]
@@ -36,6 +37,7 @@ pub use error::StoreError;
 pub use local::{LocalOptions, LocalStore};
 pub use memory::{Meddler, MemoryStore, Operation, OutsideChange};
 pub use permission::{attributes_permit, may_read, may_write};
+pub use table::StoreTable;
 pub use tar::TarStore;
 pub use types::{Attributes, Device, FileType, SetAttributes, SetTime, Status, Time, access};
 
@@ -48,7 +50,8 @@ pub use types::{Attributes, Device, FileType, SetAttributes, SetTime, Status, Ti
 pub struct ObjectId {
     /// Inode number; also the `fileid` that clients see.
     pub ino: u64,
-    /// Which of the objects that bore this inode number.
+    /// Which of the objects that bore this inode number. At most [`table::GENERATION_MAX`], so that the store can be one
+    /// of several exports.
     pub generation: u64,
 }
 

@@ -8,7 +8,9 @@
 //! | `identity.pub` | its public key, for clients |
 //! | `life-number` | how many servers have used this directory |
 //! | `life` | the life word of the current one (written by the export) |
-//! | `handles` | the handle index of a server that cannot open files by handle |
+//! | `handles` | the handle index of a server that cannot open files by handle; `handles-NUMBER` where there are several stores |
+//! | `exports` | the tags of a server's exports, where it has several |
+//! | `nfs4-clients` | which clients of NFS version 4 may reclaim what they held |
 //!
 //! Secrets are files of mode 0600 in a directory of mode 0700, and every file is replaced as a whole: written
 //! beside, synced, renamed, and the directory synced.
@@ -156,11 +158,24 @@ impl StateDir {
     /// Opens and locks `path`, or the default for `served`; makes what is missing. Each success counts as one
     /// more server life.
     pub fn open(path: Option<&Path>, served: &Path) -> Result<Self, StateError> {
+        Self::open_or(path, || Self::default_path(served))
+    }
+
+    /// The same for a server of several exports, whose default is `exports` beside the defaults of single ones: it stays the
+    /// same when exports are added and taken away.
+    pub fn open_of_exports(path: Option<&Path>) -> Result<Self, StateError> {
+        Self::open_or(path, || Ok(default_parent()?.join("exports")))
+    }
+
+    fn open_or(
+        path: Option<&Path>,
+        default: impl FnOnce() -> Result<PathBuf, StateError>,
+    ) -> Result<Self, StateError> {
         let mut private = Vec::new();
         let path = match path {
             Some(path) => path.to_owned(),
             None => {
-                let path = Self::default_path(served)?;
+                let path = default()?;
                 // Other servers of this user keep their keys beside ours.
                 let parent = default_parent()?;
                 make_private_directory(&parent)?;
@@ -220,6 +235,11 @@ impl StateDir {
     /// Where the handle index belongs.
     pub fn handle_index_file(&self) -> PathBuf {
         self.path.join("handles")
+    }
+
+    /// Where the handle index of the store with this number belongs, beside those of others.
+    pub fn handle_index_file_of(&self, number: u64) -> PathBuf {
+        self.path.join(format!("handles-{number:016x}"))
     }
 
     /// `(device, inode)` of the directories that hold keys. A store must not show them even if they lie inside

@@ -47,6 +47,8 @@ pub enum Direct {
 pub struct ExportConfig {
     /// Name, such as `/`.
     pub name: String,
+    /// Names of directories below the root that clients may mount as exports of their own.
+    pub others: Vec<String>,
     /// Direct reads.
     pub direct: Direct,
     /// The most bytes that one fill reads from the store; rounded down to whole pages, at least one.
@@ -60,10 +62,19 @@ pub struct ExportConfig {
     pub handle_key: HandleKey,
 }
 
+impl ExportConfig {
+    /// All names by which clients know it, or a part of it, as an export.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let others = self.others.iter().map(String::as_str);
+        std::iter::once(self.name.as_str()).chain(others)
+    }
+}
+
 impl Default for ExportConfig {
     fn default() -> Self {
         Self {
             name: "/".to_owned(),
+            others: Vec::new(),
             direct: Direct::Guarded,
             read_ahead_bytes: 128 << 10,
             change_base: 0,

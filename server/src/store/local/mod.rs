@@ -64,6 +64,8 @@ use watch::{Raw, Watches};
 pub struct LocalOptions {
     /// Refuse every change with ROFS.
     pub read_only: bool,
+    /// The state directory is shared with other stores: the handle index has a name of its own there.
+    pub shares_state: bool,
 }
 
 /// How an object is found by its [`ObjectId`].
@@ -136,10 +138,14 @@ impl LocalStore {
             let handle = scheme.handle(root);
             sys::open_by_handle(whole.as_fd(), handle.kind, &handle.bytes, OFlags::PATH).is_ok()
         };
+        let index = match options.shares_state {
+            false => state.handle_index_file(),
+            true => state.handle_index_file_of(number),
+        };
         let finding = match scheme.filter(opens) {
             Some(scheme) if by_handle => Finding::ByHandle(scheme),
             _ => Finding::ByName(
-                Index::open(&state.handle_index_file(), number, ino)
+                Index::open(&index, number, ino)
                     .map_err(|error| explain("cannot use the handle index for", error))?,
             ),
         };

@@ -16,6 +16,7 @@ use super::scheme::Scheme;
 use super::{Finding, LocalStore, sys};
 use crate::store::names::Name;
 use crate::store::permission::check_search;
+use crate::store::table::GENERATION_MAX;
 use crate::store::{Attributes, Credential, Device, FileType, ObjectId, Result, Status, Time};
 
 /// As a path only: nothing is opened that could hang, and no link is followed.
@@ -382,12 +383,9 @@ pub(super) fn generation(fd: BorrowedFd<'_>, scheme: Option<Scheme>, ino: u64) -
         return Ok(0);
     }
     let birth = found.stx_btime;
-    let nanoseconds = u64::from(birth.tv_nsec);
-    Ok(birth
-        .tv_sec
-        .cast_unsigned()
-        .wrapping_mul(1_000_000_000)
-        .wrapping_add(nanoseconds))
+    let nanoseconds = birth.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000);
+    // The lower bits tell two births apart unless just three days, six or so lie between them, to the nanosecond.
+    Ok(nanoseconds.wrapping_add(birth.tv_nsec.into()) & GENERATION_MAX)
 }
 
 fn is_shortage(errno: Errno) -> bool {

@@ -21,6 +21,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::names::{NAME_MAX, Name};
 use super::permission::{attributes_permit, check_list, check_search};
+use super::table::GENERATION_MAX;
 use super::{
     Credential, DirEntry, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result, Space,
     Store,
@@ -85,7 +86,7 @@ impl Stamp {
         digest.update(self.mtime.0.to_be_bytes());
         digest.update(self.mtime.1.to_be_bytes());
         let digest = digest.finalize();
-        digest.first_chunk().map_or(0, |b| u64::from_be_bytes(*b))
+        digest.first_chunk().map_or(0, |b| u64::from_be_bytes(*b)) & GENERATION_MAX
     }
 }
 

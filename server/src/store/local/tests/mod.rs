@@ -147,7 +147,10 @@ fn suite_for_reading() {
     } = Place::in_memory().open(true);
     suite::grow(&store);
     drop(store);
-    let options = LocalOptions { read_only: true };
+    let options = LocalOptions {
+        read_only: true,
+        ..LocalOptions::default()
+    };
     suite::reading(&LocalStore::open(&place.served(), &state, options).unwrap());
 }
 
@@ -407,7 +410,10 @@ fn read_only_means_read_only() {
     let place = Place::in_memory();
     std::fs::write(place.served().join("f"), b"x").unwrap();
     let state = place.state();
-    let options = LocalOptions { read_only: true };
+    let options = LocalOptions {
+        read_only: true,
+        ..LocalOptions::default()
+    };
     let store = LocalStore::open(&place.served(), &state, options).unwrap();
     let (root, new) = (store.root(), new_mode(0o755));
     let (f, _) = store.lookup(&me(), root, b"f").unwrap();

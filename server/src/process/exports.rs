@@ -1,0 +1,255 @@
+//! Opens what is served: one directory or archive, or several as a table of exports.
+//!
+//! Each export of several has a tag, which is in all handles of its objects. The tags are in the file `exports` of the state
+//! directory, a line for each: tag, number of the store, name. A tag is never given to another export, so a handle of an
+//! export that was taken away, or whose name stands for another directory now, is STALE.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::process::config::{ExportOptions, ServerConfig};
+use crate::store::state::StateDir;
+use crate::store::table::Entry;
+use crate::store::{LocalOptions, LocalStore, Store, StoreTable, TarStore, Time};
+
+/// In the state directory.
+const TAGS: &str = "exports";
+/// The longest that the file of tags may be, bytes.
+const TAGS_BYTES_MAX: u64 = 16 << 20;
+
+/// A directory, or else an archive.
+pub(super) fn open_one(
+    path: &Path,
+    state: &StateDir,
+    options: LocalOptions,
+) -> io::Result<Arc<dyn Store>> {
+    if path.is_file() {
+        return Ok(Arc::new(TarStore::open(path)?));
+    }
+    Ok(Arc::new(LocalStore::open(path, state, options)?))
+}
+
+/// All exports of `config`, below one root.
+pub(super) fn open(config: &ServerConfig, state: &StateDir) -> io::Result<Arc<dyn Store>> {
+    check_apart(&config.exports)?;
+    let file = state.path().join(TAGS);
+    let mut tags = Tags::read(&file)?;
+    let known = tags.0.len();
+    let mut entries = Vec::new();
+    for export in &config.exports {
+        let options = LocalOptions {
+            read_only: config.read_only || export.read_only,
+            shares_state: true,
+        };
+        let store = open_one(&export.directory, state, options);
+        let store = store.map_err(|error| about(export, &error))?;
+        entries.push(Entry {
+            tag: tags.tag(&export.name, store.number())?,
+            name: export.name.clone(),
+            store,
+        });
+    }
+    if tags.0.len() > known {
+        let kept = state.replace(TAGS, tags.text().as_bytes());
+        kept.map_err(io::Error::other)?;
+    }
+    let table = StoreTable::new(entries, now()).map_err(io::Error::other)?;
+    Ok(Arc::new(table))
+}
+
+fn about(export: &ExportOptions, error: &io::Error) -> io::Error {
+    let directory = export.directory.display();
+    io::Error::new(
+        error.kind(),
+        format!("{} from {directory}: {error}", export.name),
+    )
+}
+
+fn now() -> Time {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let since = since.unwrap_or_default();
+    Time {
+        seconds: since.as_secs().cast_signed(),
+        nanoseconds: since.subsec_nanos(),
+    }
+}
+
+/// A file that two exports show would be two objects to the server, and what is written by one would be seen late by the
+/// other.
+fn check_apart(exports: &[ExportOptions]) -> io::Result<()> {
+    let mut seen: Vec<(PathBuf, &ExportOptions)> = Vec::new();
+    for export in exports {
+        let path = std::fs::canonicalize(&export.directory).map_err(|e| about(export, &e))?;
+        let overlap = |(other, _): &&(PathBuf, &ExportOptions)| {
+            path.starts_with(other) || other.starts_with(&path)
+        };
+        if let Some((_, other)) = seen.iter().find(overlap) {
+            return Err(io::Error::other(format!(
+                "{} and {} show the same files ({} and {}): leave one of them out",
+                other.name,
+                export.name,
+                other.directory.display(),
+                export.directory.display()
+            )));
+        }
+        seen.push((path, export));
+    }
+    Ok(())
+}
+
+/// The tags that were given so far.
+struct Tags(Vec<Tag>);
+
+struct Tag {
+    tag: u16,
+    number: u64,
+    name: String,
+}
+
+impl Tags {
+    fn read(file: &Path) -> io::Result<Self> {
+        let text = match std::fs::metadata(file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Ok(found) if found.len() > TAGS_BYTES_MAX => return Err(damaged(file)),
+            _ => std::fs::read_to_string(file)?,
+        };
+        let tags = text.lines().map(Tag::parse);
+        let tags = tags.collect::<Option<_>>().ok_or_else(|| damaged(file))?;
+        Ok(Self(tags))
+    }
+
+    /// The tag of an export: the one that it had before, or the next.
+    fn tag(&mut self, name: &str, number: u64) -> io::Result<u16> {
+        let same = |tag: &&Tag| tag.number == number && tag.name == name;
+        if let Some(known) = self.0.iter().find(same) {
+            return Ok(known.tag);
+        }
+        let last = self.0.iter().map(|known| known.tag).max().unwrap_or(0);
+        let tag = last.checked_add(1).ok_or_else(|| {
+            io::Error::other(
+                "this state directory has seen 65,535 exports: name a new one with --state (clients then need to mount again)",
+            )
+        })?;
+        let name = name.to_owned();
+        self.0.push(Tag { tag, number, name });
+        Ok(tag)
+    }
+
+    fn text(&self) -> String {
+        let line = |known: &Tag| format!("{} {:016x} {}\n", known.tag, known.number, known.name);
+        self.0.iter().map(line).collect()
+    }
+}
+
+impl Tag {
+    fn parse(line: &str) -> Option<Self> {
+        let mut parts = line.splitn(3, ' ');
+        let mut next = || parts.next();
+        Some(Self {
+            tag: next()?.parse().ok().filter(|tag| *tag != 0)?,
+            number: u64::from_str_radix(next()?, 16).ok()?,
+            name: next()?.to_owned(),
+        })
+    }
+}
+
+fn damaged(file: &Path) -> io::Error {
+    io::Error::other(format!(
+        "{} is damaged: restore it from a backup, or remove it (clients then need to mount again)",
+        file.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exports(directory: &Path, names: &[(&str, &str)]) -> ServerConfig {
+        let export = |(name, below): &(&str, &str)| ExportOptions {
+            name: (*name).to_owned(),
+            directory: directory.join(below),
+            read_only: false,
+        };
+        ServerConfig {
+            exports: names.iter().map(export).collect(),
+            ..ServerConfig::new("/")
+        }
+    }
+
+    fn root_of(store: &dyn Store, name: &str) -> Option<u64> {
+        let who = crate::store::Credential::of_this_process();
+        let found = store.lookup(&who, store.root(), name.as_bytes()).ok()?;
+        Some(found.0.generation)
+    }
+
+    #[test]
+    fn an_export_keeps_its_tag_as_long_as_it_is_the_same() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [a, b, c] = ["a", "b", "c"].map(|name| scratch.path().join(name));
+        for directory in [&a, &b, &c] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        let state = scratch.path().join("state");
+        let open = |names: &[(&str, &str)]| {
+            let state = StateDir::open(Some(&state), Path::new("/")).unwrap();
+            super::open(&exports(scratch.path(), names), &state).unwrap()
+        };
+        let two = open(&[("/one", "a"), ("/two", "b")]);
+        let (one, other) = (root_of(&*two, "one"), root_of(&*two, "two"));
+        assert!(one.is_some() && other.is_some());
+        // In another order, and with one more before them.
+        let three = open(&[("/three", "c"), ("/two", "b"), ("/one", "a")]);
+        assert_eq!(
+            (root_of(&*three, "one"), root_of(&*three, "two")),
+            (one, other)
+        );
+        // A name that stands for another directory has another tag; when it is back, it has its own.
+        let changed = open(&[("/one", "c")]);
+        assert_ne!(
+            root_of(&*changed, "one").map(|g| g >> 48),
+            one.map(|g| g >> 48)
+        );
+        assert_eq!(root_of(&*open(&[("/one", "a")]), "one"), one);
+    }
+
+    #[test]
+    fn exports_that_show_the_same_files_are_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(scratch.path().join("a/below")).unwrap();
+        let state = StateDir::open(Some(&scratch.path().join("state")), Path::new("/")).unwrap();
+        for names in [
+            [("/x", "a"), ("/y", "a/below")],
+            [("/x", "a"), ("/y", "a/.")],
+        ] {
+            let refused = open(&exports(scratch.path(), &names), &state)
+                .err()
+                .unwrap();
+            assert!(
+                refused.to_string().contains("leave one of them out"),
+                "{refused}"
+            );
+        }
+        let missing = open(&exports(scratch.path(), &[("/x", "none")]), &state);
+        assert!(missing.err().unwrap().to_string().contains("/x from"));
+    }
+
+    #[test]
+    fn a_damaged_file_of_tags_is_told() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join(TAGS);
+        for text in ["1\n", "0 00 /a\n", "x 00 /a\n", "1 zz /a\n"] {
+            std::fs::write(&file, text).unwrap();
+            assert!(Tags::read(&file).is_err(), "{text}");
+        }
+        std::fs::write(&file, "7 00000000000000ff /a name\n").unwrap();
+        let mut tags = Tags::read(&file).unwrap();
+        assert_eq!(tags.tag("/a name", 255).unwrap(), 7);
+        assert_eq!(tags.tag("/a name", 254).unwrap(), 8);
+        assert_eq!(
+            tags.text(),
+            "7 00000000000000ff /a name\n8 00000000000000fe /a name\n"
+        );
+    }
+}

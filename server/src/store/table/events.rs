@@ -1,0 +1,112 @@
+//! Events of several stores for one who waits: a thread waits at each store.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::Duration;
+
+use odafs_fabric::sync::atomic::{AtomicBool, Ordering};
+use odafs_fabric::sync::thread::{self, JoinHandle};
+use odafs_fabric::sync::{Arc, Condvar, Mutex};
+
+use super::outer;
+use crate::store::{OutsideEvent, Store};
+
+/// Events that nobody has taken yet, at most. Beyond that they are forgotten and an overflow is told.
+const WAITING_MAX: usize = 1 << 16;
+/// How long a thread waits at its store at a time. Some stores look for changes only when they are waited at.
+const AT_A_TIME: Duration = Duration::from_millis(500);
+
+/// The threads, and what they have heard.
+pub(super) struct Events {
+    heard: Arc<Heard>,
+    waiting: Vec<(Arc<dyn Store>, JoinHandle<()>)>,
+}
+
+#[derive(Default)]
+struct Heard {
+    events: Mutex<Queue>,
+    news: Condvar,
+    stopping: AtomicBool,
+}
+
+#[derive(Default)]
+struct Queue {
+    events: VecDeque<OutsideEvent>,
+    interrupted: bool,
+}
+
+impl Events {
+    /// Waits at these stores, which have these tags.
+    pub fn start(stores: Vec<(u16, Arc<dyn Store>)>) -> io::Result<Self> {
+        // Dropped if a thread cannot be made: those that there are then end.
+        let mut all = Self {
+            heard: Arc::default(),
+            waiting: Vec::new(),
+        };
+        for (tag, store) in stores {
+            let (heard, listened) = (Arc::clone(&all.heard), Arc::clone(&store));
+            let thread = thread::Builder::new().name(format!("odafs-events-{tag}"));
+            let thread = thread.spawn(move || heard.listen(tag, &*listened))?;
+            all.waiting.push((store, thread));
+        }
+        Ok(all)
+    }
+
+    /// See [`Store::wait_events`].
+    pub fn wait(&self, timeout: Duration) -> Vec<OutsideEvent> {
+        let mut queue = self.heard.events.lock();
+        if queue.events.is_empty() && !queue.interrupted {
+            queue = self.heard.news.wait_timeout(queue, timeout.into()).0;
+        }
+        queue.interrupted = false;
+        queue.events.drain(..).collect()
+    }
+
+    /// See [`Store::interrupt`].
+    pub fn interrupt(&self) {
+        self.heard.events.lock().interrupted = true;
+        self.heard.news.notify_all();
+    }
+}
+
+impl Heard {
+    fn listen(&self, tag: u16, store: &dyn Store) {
+        while !self.stopping.load(Ordering::Acquire) {
+            let events = store.wait_events(AT_A_TIME);
+            if events.is_empty() {
+                continue;
+            }
+            let mut queue = self.events.lock();
+            if queue.events.len() + events.len() > WAITING_MAX {
+                queue.events.clear();
+                queue.events.push_back(OutsideEvent::Overflow);
+            } else {
+                let events = events.into_iter();
+                queue.events.extend(events.map(|event| tagged(tag, event)));
+            }
+            drop(queue);
+            self.news.notify_all();
+        }
+    }
+}
+
+fn tagged(tag: u16, event: OutsideEvent) -> OutsideEvent {
+    match event {
+        OutsideEvent::Written(object) => OutsideEvent::Written(outer(tag, object)),
+        OutsideEvent::Changed(object) => OutsideEvent::Changed(outer(tag, object)),
+        OutsideEvent::Removed(object) => OutsideEvent::Removed(outer(tag, object)),
+        OutsideEvent::Overflow => OutsideEvent::Overflow,
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        self.heard.stopping.store(true, Ordering::Release);
+        for (store, _) in &self.waiting {
+            store.interrupt();
+        }
+        for (_, thread) in self.waiting.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,536 @@
+//! Several stores below one root: a server's table of exports.
+//!
+//! The root and the directories on the way to an export are in memory and read-only. Below the name of an export
+//! everything is its store's. Nothing is moved or linked from one store to another (XDEV).
+//!
+//! **Objects.** The upper 16 bits of a generation say which store an object is of; 0 are the directories of the table
+//! itself. The lower 48 are the store's own generation, which must not be greater ([`GENERATION_MAX`]).
+//!
+//! A file that is linked into two exports is two objects here: what is written by one name is seen by the other like a
+//! change from outside, within a second or so.
+
+mod events;
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use odafs_fabric::memory::Gather;
+use odafs_fabric::sync::Arc;
+
+use super::names::{NAME_MAX, Name};
+use super::permission::attributes_permit;
+use super::{
+    CreateHow, Created, Credential, DirEntry, Limits, Listing, ObjectId, OutsideEvent,
+    ReaddirRange, Result, Space, Special, Store, Unlinked, XattrHow,
+};
+use crate::store::{Attributes, SetAttributes, Status, Time, access};
+use events::Events;
+use names::{Child, Tree};
+
+pub use names::TableError;
+
+/// The greatest generation of a store that can stand in a table.
+pub const GENERATION_MAX: u64 = (1 << TAG_SHIFT) - 1;
+const TAG_SHIFT: u32 = 48;
+
+/// Which stores stand in a table is no business of a handle: each export has its tag in every handle of its objects.
+const NUMBER: u64 = u64::from_be_bytes(*b"odafstab");
+
+/// A store and its place in a table.
+pub struct Entry {
+    /// Absolute, such as `/data` or `/srv/data`.
+    pub name: String,
+    /// Tells its objects from those of the others: not 0, and the same after each restart.
+    pub tag: u16,
+    /// The store.
+    pub store: Arc<dyn Store>,
+}
+
+/// Several stores as one.
+pub struct StoreTable {
+    entries: Vec<Entry>,
+    tree: Tree,
+    events: Events,
+}
+
+/// The object as an export's store knows it, and as it is known outside.
+fn inner(object: ObjectId) -> ObjectId {
+    ObjectId {
+        generation: object.generation & GENERATION_MAX,
+        ..object
+    }
+}
+
+fn outer(tag: u16, object: ObjectId) -> ObjectId {
+    ObjectId {
+        generation: u64::from(tag) << TAG_SHIFT | object.generation & GENERATION_MAX,
+        ..object
+    }
+}
+
+fn tag_of(object: ObjectId) -> u16 {
+    (object.generation >> TAG_SHIFT) as u16
+}
+
+/// What an object stands for.
+enum Place<'a> {
+    /// A directory of the table, by its number.
+    Table(usize),
+    /// An object of this store, as it knows it.
+    Stored(&'a Entry, ObjectId),
+}
+
+type Found = (ObjectId, Attributes);
+
+impl StoreTable {
+    /// A table of these stores, whose own directories have come to be at `started`.
+    ///
+    /// # Errors
+    /// Two names are the same or one lies below another, a tag is 0 or used twice, or the system has no more threads.
+    pub fn new(entries: Vec<Entry>, started: Time) -> std::result::Result<Self, TableError> {
+        let tree = Tree::new(&entries, started)?;
+        let stores = entries
+            .iter()
+            .map(|entry| (entry.tag, Arc::clone(&entry.store)));
+        let events = Events::start(stores.collect()).map_err(TableError::Threads)?;
+        Ok(Self {
+            entries,
+            tree,
+            events,
+        })
+    }
+
+    /// STALE for what no entry and no directory of the table is.
+    fn place(&self, object: ObjectId) -> Result<Place<'_>> {
+        let tag = tag_of(object);
+        if tag == 0 {
+            let found = self.tree.find(object).ok_or(Status::Stale)?;
+            return Ok(Place::Table(found));
+        }
+        let entry = self.entries.iter().find(|entry| entry.tag == tag);
+        let entry = entry.ok_or(Status::Stale)?;
+        Ok(Place::Stored(entry, inner(object)))
+    }
+
+    /// The store of an object; `otherwise` for directories of the table.
+    fn stored(&self, object: ObjectId, otherwise: Status) -> Result<(&Entry, ObjectId)> {
+        match self.place(object)? {
+            Place::Table(_) => Err(otherwise.into()),
+            Place::Stored(entry, object) => Ok((entry, object)),
+        }
+    }
+
+    /// The one store of two objects: XDEV if they have two.
+    fn both(&self, one: ObjectId, other: ObjectId) -> Result<(&Entry, ObjectId, ObjectId)> {
+        let (entry, one) = self.stored(one, Status::RoFs)?;
+        let (other_entry, other) = self.stored(other, Status::RoFs)?;
+        if entry.tag != other_entry.tag {
+            return Err(Status::XDev.into());
+        }
+        Ok((entry, one, other))
+    }
+
+    fn child(&self, child: Child) -> Result<Found> {
+        match child {
+            Child::Directory(number) => Ok((Tree::id(number), self.tree.attributes(number))),
+            Child::Entry(at) => self.root_of(&self.entries[at]),
+        }
+    }
+
+    fn root_of(&self, entry: &Entry) -> Result<Found> {
+        let root = entry.store.root();
+        Ok((outer(entry.tag, root), entry.store.getattr(root)?))
+    }
+
+    /// The directory above the root of an export.
+    fn above(&self, entry: &Entry) -> Found {
+        let number = self.tree.above(entry.tag);
+        (Tree::id(number), self.tree.attributes(number))
+    }
+
+    /// A name in a directory of the table.
+    fn find_in_table(&self, number: usize, name: &[u8]) -> Result<Child> {
+        match Name::parse(name)? {
+            Name::Here => Ok(Child::Directory(number)),
+            Name::Up => Ok(Child::Directory(self.tree.parent(number))),
+            Name::Proper(name) => self.tree.child(number, name).ok_or(Status::NoEnt.into()),
+        }
+    }
+
+    fn list_table(&self, number: usize, range: ReaddirRange) -> Result<Listing> {
+        range.check()?;
+        let dots = [(&b"."[..], number), (b"..", self.tree.parent(number))];
+        let dots = dots.map(|(name, number)| (name, Child::Directory(number)));
+        let named = self.tree.children(number);
+        let all = dots.into_iter().chain(named);
+        let seen = usize::try_from(range.cookie).unwrap_or(usize::MAX);
+        let mut rest = (1..).zip(all).skip(seen);
+        let mut entries = Vec::new();
+        for (cookie, (name, child)) in rest.by_ref().take(range.max_entries.max(1)) {
+            let (object, attributes) = self.child(child)?;
+            entries.push(DirEntry {
+                fileid: attributes.fileid,
+                name: name.to_vec(),
+                cookie,
+                object: range.plus.then_some((object, attributes)),
+            });
+        }
+        Ok(Listing {
+            entries,
+            eof: rest.next().is_none(),
+            verifier: ReaddirRange::VERIFIER,
+        })
+    }
+}
+
+impl Store for StoreTable {
+    fn root(&self) -> ObjectId {
+        Tree::id(names::ROOT)
+    }
+
+    fn getattr(&self, object: ObjectId) -> Result<Attributes> {
+        match self.place(object)? {
+            Place::Table(number) => Ok(self.tree.attributes(number)),
+            Place::Stored(entry, object) => entry.store.getattr(object),
+        }
+    }
+
+    fn access(&self, who: &Credential, object: ObjectId, mask: u32) -> Result<u32> {
+        match self.place(object)? {
+            Place::Table(number) => {
+                let changes = access::MODIFY | access::EXTEND | access::DELETE;
+                let attributes = self.tree.attributes(number);
+                Ok(attributes_permit(&attributes, who, mask & !changes))
+            }
+            Place::Stored(entry, object) => entry.store.access(who, object, mask),
+        }
+    }
+
+    fn is_at_hand(&self, object: ObjectId) -> bool {
+        match self.place(object) {
+            Ok(Place::Table(_)) => true,
+            Ok(Place::Stored(entry, object)) => entry.store.is_at_hand(object),
+            Err(_) => false,
+        }
+    }
+
+    fn mode_decides(&self, object: ObjectId) -> Result<bool> {
+        match self.place(object)? {
+            Place::Table(_) => Ok(true),
+            Place::Stored(entry, object) => entry.store.mode_decides(object),
+        }
+    }
+
+    fn lookup(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<Found> {
+        match self.place(directory)? {
+            Place::Table(number) => self.child(self.find_in_table(number, name)?),
+            Place::Stored(entry, directory) => {
+                if name == b".." && directory == entry.store.root() {
+                    return Ok(self.above(entry));
+                }
+                let (object, attributes) = entry.store.lookup(who, directory, name)?;
+                Ok((outer(entry.tag, object), attributes))
+            }
+        }
+    }
+
+    fn lookup_at_hand(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Option<Result<Found>> {
+        match self.place(directory) {
+            Err(error) => Some(Err(error)),
+            Ok(Place::Table(number)) => match self.find_in_table(number, name) {
+                Ok(Child::Entry(at)) => {
+                    let store = &self.entries[at].store;
+                    let at_hand = store.is_at_hand(store.root());
+                    at_hand.then(|| self.child(Child::Entry(at)))
+                }
+                found => Some(found.and_then(|child| self.child(child))),
+            },
+            Ok(Place::Stored(entry, directory)) => {
+                if name == b".." && directory == entry.store.root() {
+                    return Some(Ok(self.above(entry)));
+                }
+                let found = entry.store.lookup_at_hand(who, directory, name)?;
+                Some(found.map(|(object, attributes)| (outer(entry.tag, object), attributes)))
+            }
+        }
+    }
+
+    fn readlink(&self, object: ObjectId) -> Result<Vec<u8>> {
+        let (entry, object) = self.stored(object, Status::Inval)?;
+        entry.store.readlink(object)
+    }
+
+    fn read_at(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize> {
+        let (entry, object) = self.stored(object, Status::IsDir)?;
+        entry.store.read_at(object, offset, data)
+    }
+
+    fn read_at_hand(&self, object: ObjectId, offset: u64, data: &mut [u8]) -> bool {
+        let stored = self.stored(object, Status::IsDir);
+        stored.is_ok_and(|(entry, object)| entry.store.read_at_hand(object, offset, data))
+    }
+
+    fn write_from(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        data: &Gather<'_>,
+    ) -> Result<usize> {
+        let (entry, object) = self.stored(object, Status::IsDir)?;
+        entry.store.write_from(who, object, offset, data)
+    }
+
+    fn sync(&self, object: ObjectId, data_only: bool) -> Result<()> {
+        match self.place(object)? {
+            Place::Table(_) => Ok(()),
+            Place::Stored(entry, object) => entry.store.sync(object, data_only),
+        }
+    }
+
+    fn wants_sync(&self) -> bool {
+        self.entries.iter().any(|entry| entry.store.wants_sync())
+    }
+
+    fn setattr(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        new: &SetAttributes,
+    ) -> Result<Attributes> {
+        let (entry, object) = self.stored(object, Status::RoFs)?;
+        entry.store.setattr(who, object, new)
+    }
+
+    fn create(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        how: CreateHow<'_>,
+    ) -> Result<Created> {
+        let (entry, directory) = self.stored(directory, Status::RoFs)?;
+        let created = entry.store.create(who, directory, name, how)?;
+        Ok(Created {
+            object: outer(entry.tag, created.object),
+            ..created
+        })
+    }
+
+    fn mkdir(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        new: &SetAttributes,
+    ) -> Result<Found> {
+        let (entry, directory) = self.stored(directory, Status::RoFs)?;
+        let (object, attributes) = entry.store.mkdir(who, directory, name, new)?;
+        Ok((outer(entry.tag, object), attributes))
+    }
+
+    fn symlink(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        target: &[u8],
+        new: &SetAttributes,
+    ) -> Result<Found> {
+        let (entry, directory) = self.stored(directory, Status::RoFs)?;
+        let (object, attributes) = entry.store.symlink(who, directory, name, target, new)?;
+        Ok((outer(entry.tag, object), attributes))
+    }
+
+    fn mknod(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        name: &[u8],
+        what: Special,
+        new: &SetAttributes,
+    ) -> Result<Found> {
+        let (entry, directory) = self.stored(directory, Status::RoFs)?;
+        let (object, attributes) = entry.store.mknod(who, directory, name, what, new)?;
+        Ok((outer(entry.tag, object), attributes))
+    }
+
+    fn link(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        directory: ObjectId,
+        name: &[u8],
+    ) -> Result<Attributes> {
+        let (entry, object, directory) = self.both(object, directory)?;
+        entry.store.link(who, object, directory, name)
+    }
+
+    fn rename(
+        &self,
+        who: &Credential,
+        from: (ObjectId, &[u8]),
+        to: (ObjectId, &[u8]),
+    ) -> Result<Option<Unlinked>> {
+        let (entry, old, new) = self.both(from.0, to.0)?;
+        let replaced = entry.store.rename(who, (old, from.1), (new, to.1))?;
+        Ok(replaced.map(|unlinked| entry.gone(unlinked)))
+    }
+
+    fn remove(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<Unlinked> {
+        let (entry, directory) = self.stored(directory, Status::RoFs)?;
+        let unlinked = entry.store.remove(who, directory, name)?;
+        Ok(entry.gone(unlinked))
+    }
+
+    fn rmdir(&self, who: &Credential, directory: ObjectId, name: &[u8]) -> Result<ObjectId> {
+        let (entry, directory) = self.stored(directory, Status::RoFs)?;
+        let object = entry.store.rmdir(who, directory, name)?;
+        Ok(outer(entry.tag, object))
+    }
+
+    fn allocate(&self, who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()> {
+        let (entry, object) = self.stored(object, Status::IsDir)?;
+        entry.store.allocate(who, object, offset, length)
+    }
+
+    /// Linux asks the root and takes its word for all below.
+    fn has_xattrs(&self) -> bool {
+        self.entries.iter().any(|entry| entry.store.has_xattrs())
+    }
+
+    fn xattr(&self, who: &Credential, object: ObjectId, name: &[u8]) -> Result<Vec<u8>> {
+        let (entry, object) = self.stored(object, Status::NoEnt)?;
+        entry.store.xattr(who, object, name)
+    }
+
+    fn xattrs(&self, who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>> {
+        match self.place(object)? {
+            Place::Table(_) => Ok(Vec::new()),
+            Place::Stored(entry, object) => entry.store.xattrs(who, object),
+        }
+    }
+
+    fn set_xattr(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        name: &[u8],
+        value: &[u8],
+        how: XattrHow,
+    ) -> Result<()> {
+        let (entry, object) = self.stored(object, Status::RoFs)?;
+        entry.store.set_xattr(who, object, name, value, how)
+    }
+
+    fn remove_xattr(&self, who: &Credential, object: ObjectId, name: &[u8]) -> Result<()> {
+        let (entry, object) = self.stored(object, Status::RoFs)?;
+        entry.store.remove_xattr(who, object, name)
+    }
+
+    fn readdir(
+        &self,
+        who: &Credential,
+        directory: ObjectId,
+        range: ReaddirRange,
+    ) -> Result<Listing> {
+        let (entry, directory) = match self.place(directory)? {
+            Place::Table(number) => return self.list_table(number, range),
+            Place::Stored(entry, directory) => (entry, directory),
+        };
+        let mut listing = entry.store.readdir(who, directory, range)?;
+        let is_root = directory == entry.store.root();
+        for listed in &mut listing.entries {
+            if is_root && listed.name == b".." {
+                let (object, attributes) = self.above(entry);
+                listed.fileid = attributes.fileid;
+                listed.object = listed.object.map(|_| (object, attributes));
+            } else if let Some((object, _)) = &mut listed.object {
+                *object = outer(entry.tag, *object);
+            }
+        }
+        Ok(listing)
+    }
+
+    fn statfs(&self, object: ObjectId) -> Result<Space> {
+        match self.place(object)? {
+            // Nothing is there to be used.
+            Place::Table(_) => Ok(Space {
+                total_bytes: 0,
+                free_bytes: 0,
+                available_bytes: 0,
+                total_files: self.tree.len() as u64,
+                free_files: 0,
+                available_files: 0,
+            }),
+            Place::Stored(entry, object) => entry.store.statfs(object),
+        }
+    }
+
+    fn pathconf(&self, object: ObjectId) -> Result<Limits> {
+        match self.place(object)? {
+            Place::Table(_) => Ok(Limits {
+                link_max: 1,
+                name_max: NAME_MAX as u32,
+                size_max: i64::MAX as u64,
+                time_delta_ns: 1,
+                no_trunc: true,
+                chown_restricted: true,
+                case_insensitive: false,
+                case_preserving: true,
+                read_only: true,
+            }),
+            Place::Stored(entry, object) => entry.store.pathconf(object),
+        }
+    }
+
+    fn number(&self) -> u64 {
+        NUMBER
+    }
+
+    fn find(&self, object: ObjectId) -> Result<()> {
+        match self.place(object)? {
+            Place::Table(_) => Ok(()),
+            Place::Stored(entry, object) => entry.store.find(object),
+        }
+    }
+
+    /// The table itself never changes.
+    fn watch(&self, object: ObjectId) -> bool {
+        match self.place(object) {
+            Ok(Place::Table(_)) => true,
+            Ok(Place::Stored(entry, object)) => entry.store.watch(object),
+            Err(_) => false,
+        }
+    }
+
+    fn unwatch(&self, object: ObjectId) {
+        if let Ok(Place::Stored(entry, object)) = self.place(object) {
+            entry.store.unwatch(object);
+        }
+    }
+
+    fn wait_events(&self, timeout: Duration) -> Vec<OutsideEvent> {
+        self.events.wait(timeout)
+    }
+
+    fn interrupt(&self) {
+        self.events.interrupt();
+    }
+}
+
+impl Entry {
+    fn gone(&self, unlinked: Unlinked) -> Unlinked {
+        Unlinked {
+            object: outer(self.tag, unlinked.object),
+            ..unlinked
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! The directories of a table: the root, and one for each component of an export's name but the last.
+
+use std::collections::BTreeMap;
+
+use super::{Entry, GENERATION_MAX};
+use crate::store::names::NAME_MAX;
+use crate::store::{Attributes, Device, FileType, ObjectId, Time};
+
+/// Why stores do not make a table.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// It begins with no slash, is empty, or has a component that no client asks for.
+    #[error("{0:?} is no name of an export: name it as in /data or /srv/data")]
+    Name(String),
+    /// It has the place of another, or lies below or above it.
+    #[error("the export {0} is at or below another one: give it a name of its own")]
+    Overlap(String),
+    /// It is 0, or used twice.
+    #[error("the export {0} has a tag that is none, or another export's")]
+    Tag(String),
+    /// The root's generation is beyond [`GENERATION_MAX`].
+    #[error(
+        "the store of the export {0} cannot stand beside others: its generations are too large"
+    )]
+    Generation(String),
+    /// The system has no more threads.
+    #[error("cannot wait for events of the stores: {0}")]
+    Threads(std::io::Error),
+}
+
+/// The number of the root directory.
+pub(super) const ROOT: usize = 0;
+
+/// What a name stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Child {
+    /// A directory of the table.
+    Directory(usize),
+    /// The root of an entry's store.
+    Entry(usize),
+}
+
+/// The directories by number.
+pub(super) struct Tree {
+    directories: Vec<Directory>,
+    /// The directory in which the export with this tag is.
+    above: BTreeMap<u16, usize>,
+    started: Time,
+}
+
+struct Directory {
+    parent: usize,
+    children: BTreeMap<Vec<u8>, Child>,
+}
+
+impl Directory {
+    fn below(parent: usize) -> Self {
+        Self {
+            parent,
+            children: BTreeMap::new(),
+        }
+    }
+}
+
+/// The file system of the directories, in their attributes.
+const FSID: u64 = u64::from_be_bytes(*b"odafstab");
+
+impl Tree {
+    pub fn new(entries: &[Entry], started: Time) -> Result<Self, TableError> {
+        let mut tree = Self {
+            directories: vec![Directory::below(ROOT)],
+            above: BTreeMap::new(),
+            started,
+        };
+        for (at, entry) in entries.iter().enumerate() {
+            tree.add(at, entry)?;
+        }
+        Ok(tree)
+    }
+
+    fn add(&mut self, at: usize, entry: &Entry) -> Result<(), TableError> {
+        let name = || entry.name.clone();
+        if entry.store.root().generation > GENERATION_MAX {
+            return Err(TableError::Generation(name()));
+        }
+        let components = components(&entry.name).ok_or_else(|| TableError::Name(name()))?;
+        let Some((last, on_the_way)) = components.split_last() else {
+            // It would be the root, which shows the others.
+            return Err(TableError::Name(name()));
+        };
+        let mut directory = ROOT;
+        for component in on_the_way {
+            directory = match self.child(directory, component) {
+                Some(Child::Directory(next)) => next,
+                Some(Child::Entry(_)) => return Err(TableError::Overlap(name())),
+                None => self.make(directory, component),
+            };
+        }
+        let children = &mut self.directories[directory].children;
+        if children.contains_key(*last) {
+            return Err(TableError::Overlap(name()));
+        }
+        children.insert(last.to_vec(), Child::Entry(at));
+        if entry.tag == 0 || self.above.insert(entry.tag, directory).is_some() {
+            return Err(TableError::Tag(name()));
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, parent: usize, name: &[u8]) -> usize {
+        let number = self.directories.len();
+        self.directories.push(Directory::below(parent));
+        let children = &mut self.directories[parent].children;
+        children.insert(name.to_vec(), Child::Directory(number));
+        number
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.directories.len()
+    }
+
+    pub fn id(number: usize) -> ObjectId {
+        ObjectId {
+            ino: number as u64 + 1,
+            generation: 0,
+        }
+    }
+
+    pub fn find(&self, object: ObjectId) -> Option<usize> {
+        let number = usize::try_from(object.ino.checked_sub(1)?).ok()?;
+        (object == Self::id(number) && number < self.len()).then_some(number)
+    }
+
+    /// The root is its own parent.
+    pub fn parent(&self, number: usize) -> usize {
+        self.directories[number].parent
+    }
+
+    /// The directory in which the export is.
+    pub fn above(&self, tag: u16) -> usize {
+        self.above.get(&tag).copied().unwrap_or(ROOT)
+    }
+
+    pub fn child(&self, number: usize, name: &[u8]) -> Option<Child> {
+        self.directories[number].children.get(name).copied()
+    }
+
+    /// In the order of their names.
+    pub fn children(&self, number: usize) -> impl Iterator<Item = (&[u8], Child)> {
+        let children = self.directories[number].children.iter();
+        children.map(|(name, child)| (&**name, *child))
+    }
+
+    pub fn attributes(&self, number: usize) -> Attributes {
+        let children = self.directories[number].children.len();
+        Attributes {
+            kind: FileType::Directory,
+            mode: 0o555,
+            links: 2 + children as u32,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            used: 0,
+            device: Device::default(),
+            fsid: FSID,
+            fileid: Self::id(number).ino,
+            atime: self.started,
+            mtime: self.started,
+            ctime: self.started,
+        }
+    }
+}
+
+/// Of an absolute name. `None` if a client could not ask for it.
+fn components(name: &str) -> Option<Vec<&[u8]>> {
+    let below = name.strip_prefix('/')?;
+    let parts = below.split('/').filter(|part| !part.is_empty());
+    parts
+        .map(|part| {
+            let proper =
+                !matches!(part, "." | "..") && part.len() <= NAME_MAX && !part.contains('\0');
+            proper.then_some(part.as_bytes())
+        })
+        .collect()
+}
