@@ -266,7 +266,7 @@ fn print(demo: &Demo) -> Result<()> {
         cold => format!("{cold}\n"),
     };
     output::text(&format!(
-        "{} files, {} below {}; pages of {}, server cache {}, {} fabric, both sides {}, MAC {}\n{skipped}{cold}\n",
+        "{} files, {} below {}; pages of {}, server cache {}, {} fabric, client and server {}, MAC {}\n{skipped}{cold}\n",
         count(demo.files),
         bytes(demo.bytes),
         demo.dir,
@@ -278,7 +278,7 @@ fn print(demo: &Demo) -> Result<()> {
     ))?;
     output::table(&figures(&demo.routes))?;
     let busy = match demo.machine.warning() {
-        Some(warning) => format!("\nTake the figures with care: {warning}.\n"),
+        Some(warning) => format!("\nTake the figures with care, because {warning}.\n"),
         None => String::new(),
     };
     output::text(&format!("\n{}\n{busy}", sentence(demo)))
@@ -409,7 +409,7 @@ fn page(demo: &Demo) -> String {
     page.table(&[heading].into_iter().chain(rows).collect::<Vec<_>>());
     page.small(&format!(
         "Reads of {} at random positions in {} files, {} below {}, over the fabric {}. Server cache: {}{}. While they wait, \
-         client and server {}. p50 and p99 are percentiles of the time of a read, from which reading the clock ({} ns) is \
+         client and server {}. The axis is logarithmic. p50 and p99 are percentiles of the time of a read, from which reading the clock ({} ns) is \
          subtracted; CPU times are per read. The columns cache, direct and rpc count where reads ended: in the client's data \
          cache, with a direct read, or with a call. Refused are direct reads by a stale reference, which then went by RPC. \
          Reads of files that somebody changed meanwhile are not compared. Only the policy route keeps pages in the client.",
