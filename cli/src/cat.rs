@@ -1,23 +1,22 @@
 //! `odafs cat`: prints files, or the route by which their bytes came.
 
+mod lines;
+
 use std::io::{BufWriter, Write};
 
 use anyhow::Result;
 use clap::Args;
 use odafs::{Cache, File, Options, Url};
-use odafs_bench::table::Table;
 use serde::ser::{SerializeSeq, Serializer};
 
 use crate::connection::{Clients, ConnectionArguments, url};
 use crate::copy::copy;
 use crate::each::each;
 use crate::{Usage, output};
+use lines::Lines;
 
 /// Bytes of one read of `--why`.
 const READ_BYTES: usize = 1 << 20;
-
-/// How many rows share the same column widths.
-const ROWS_KEPT: usize = 1000;
 
 /// Print files, or the route of each read and the reason for it
 #[derive(Args)]
@@ -27,6 +26,11 @@ const ROWS_KEPT: usize = 1000;
   odafs cat --why odafs://server/notes.txt
       read the file twice, and print how each part came instead of its bytes: by RPC
       in the first pass, when there is no reference yet, and directly in the second
+
+With --why, the file is read 1 MiB at a time. A row is a part of such a read: neighbouring pages
+that took the same route for the same reason. `time` is from the start of the read until the part
+was there. After more than 20 rows, a summary by route and reason follows. With --json, each
+page has an object of its own.
 
 Several files are printed one after the other. If one fails, the others are printed all the
 same, and the exit status is 1.")]
@@ -100,23 +104,10 @@ fn why(arguments: &Arguments, options: Options) -> Result<()> {
         out.flush()?;
         return all;
     }
-    let mut table = Table::new(["pass", "first", "bytes", "<route", "time", "<why"]);
-    let all = trace_all(arguments, options, &mut |row| {
-        table.row(vec![
-            row.pass.to_string(),
-            row.offset.to_string(),
-            row.length.to_string(),
-            row.route,
-            odafs_bench::table::time(row.ns),
-            row.why,
-        ]);
-        match table.len() {
-            ROWS_KEPT => output::text(&table.take()),
-            _ => Ok(()),
-        }
-    });
-    if all.is_ok() || !table.is_empty() {
-        output::text(&table.take())?;
+    let mut lines = Lines::new();
+    let all = trace_all(arguments, options, &mut |row| lines.add(row));
+    if all.is_ok() || !lines.is_empty() {
+        lines.finish()?;
     }
     all
 }
