@@ -53,9 +53,9 @@ pub struct Row {
 /// What `odafs bench breakdown --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
     /// `breakdown`.
     pub bench: &'static str,

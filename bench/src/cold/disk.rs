@@ -1,4 +1,4 @@
-//! A file on a disk, out of the kernel's memory when that is wanted.
+//! A file on a disk, which can be dropped from the kernel's page cache.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -15,7 +15,7 @@ use crate::scratch::Scratch;
 /// The file's name in the served directory.
 pub const FILE: &str = "file";
 
-/// The file, which goes with this value.
+/// The file. Dropping this removes it.
 pub struct OnDisk {
     file: File,
     directory: Scratch,
@@ -26,7 +26,7 @@ impl OnDisk {
     /// disk, else below `/var/tmp`.
     ///
     /// # Errors
-    /// It cannot be written, or would be in memory.
+    /// The file cannot be written, or would be in memory.
     pub fn write(base: Option<&Path>, bytes: u64, tick: &mut dyn FnMut(&str)) -> Result<Self> {
         let base = match base {
             Some(base) => base.to_owned(),
@@ -59,19 +59,19 @@ impl OnDisk {
     /// mapped.
     ///
     /// # Errors
-    /// What the calls say.
+    /// The file cannot be synced, or the kernel refused to drop it.
     pub fn forget(&self) -> io::Result<()> {
         // What is not on the disk yet would stay.
         self.file.sync_all()?;
         Ok(fadvise(&self.file, 0, None, Advice::DontNeed)?)
     }
 
-    /// The directory.
+    /// The directory that holds the file.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Another open file of it, for system calls.
+    /// Opens the file again, for system calls.
     ///
     /// # Errors
     /// It cannot be opened.
@@ -80,7 +80,7 @@ impl OnDisk {
     }
 }
 
-/// Whether files below a directory are held by nothing but memory: tmpfs or ramfs.
+/// Whether a directory is in a file system that is only in memory: tmpfs or ramfs.
 fn is_memory(directory: &Path) -> bool {
     const TMPFS: u32 = 0x0102_1994;
     const RAMFS: u32 = 0x8584_58f6;

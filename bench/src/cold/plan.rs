@@ -16,7 +16,7 @@ pub const PAGE: u64 = 4096;
 /// Fewer pages a server's cache cannot have.
 const CACHE_LEAST: u64 = 64 * PAGE;
 
-/// A plan, as in its file.
+/// A plan, as its file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
@@ -78,7 +78,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// As it is named in rows.
+    /// Its name in rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::Random => "random",
@@ -88,7 +88,7 @@ impl Pattern {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.

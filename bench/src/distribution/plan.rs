@@ -13,7 +13,7 @@ const BUILT_IN: &str = include_str!("../../plans/distribution.toml");
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
 
-/// A plan, as in its file.
+/// A plan, as its file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
@@ -48,7 +48,7 @@ pub enum Pattern {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.

@@ -23,9 +23,9 @@ use crate::histogram::median;
 /// What `odafs bench latency --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: crate::machine::Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
     /// Where client and server ran, as a sentence.
     pub placement: String,

@@ -8,7 +8,7 @@ use crate::served::Way;
 /// The plan that is measured unless another is given.
 const BUILT_IN: &str = include_str!("../../plans/load.toml");
 
-/// A plan, as in its file.
+/// A plan, as its file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
@@ -24,7 +24,7 @@ pub struct Plan {
     pub rounds: u32,
     /// Time for a row in a round, in milliseconds.
     pub slice_ms: u64,
-    /// What others do counts after so many milliseconds.
+    /// Milliseconds to wait after the load has changed, before anything is measured.
     pub settle_ms: u64,
     /// Names of [`Path`]s.
     pub routes: Vec<String>,
@@ -35,7 +35,7 @@ pub struct Plan {
 pub enum Path {
     /// A copy out of the mapped file, without a server.
     Mapped,
-    /// A READ of NFS version 3 over TCP, by a caller that is no more than that.
+    /// A READ of NFS version 3 over TCP, by a minimal caller.
     NfsTcp,
     /// A client of the server, by this way and route.
     Client(Way, odafs::Route),
@@ -76,7 +76,7 @@ impl Path {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.
@@ -142,7 +142,7 @@ impl Plan {
 
     /// Shortens slices, then reduces rounds, so that the whole run takes approximately this long.
     pub fn fit(&mut self, seconds: std::time::Duration) {
-        /// A shorter slice of NFS under load is no read or two.
+        /// In a shorter slice, NFS under load makes a read or two, or none.
         const LEAST_MS: u64 = 10;
         let (rows, loads) = (self.routes.len() as u64, self.loads.len() as u64);
         // A third is for files, servers and connections.

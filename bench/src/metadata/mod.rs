@@ -1,4 +1,5 @@
-//! `odafs bench metadata`: operations on names and small files, by our client and by system calls on the same directory.
+//! `odafs bench metadata`: operations on names and small files, by our client and by system calls on the same
+//! directory.
 //!
 //! Two mixes of the paper on Read-Write replies (002, sections 6.2 and 6.3): each operation by itself, as IOzone's
 //! fileop does, and transactions on a pool of small files, as PostMark does. Each client has its own connections,
@@ -30,11 +31,11 @@ use work::Client;
 /// What `odafs bench metadata --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// The bench.
+    /// The name of the bench.
     pub bench: &'static str,
     /// Where client and server ran, as a sentence.
     pub placement: String,

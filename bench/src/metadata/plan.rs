@@ -10,7 +10,7 @@ use crate::served::Way;
 /// The plan that is measured unless another is given.
 const BUILT_IN: &str = include_str!("../../plans/metadata.toml");
 
-/// A plan, as in its file.
+/// A plan, as its file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
@@ -53,7 +53,7 @@ impl Mix {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.

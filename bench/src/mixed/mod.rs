@@ -1,4 +1,5 @@
-//! `odafs bench mixed`: clients who read directly beside those of plain NFS, on one server and one file, who all write too.
+//! `odafs bench mixed`: clients who read directly beside those of plain NFS, on one server and one file, who all write
+//! too.
 //!
 //! Every page names the write that it comes from, so every read is checked: it may return neither a page older than one
 //! that was acknowledged before it began, nor parts of two writes. Each page is written by one client alone. Direct
@@ -31,11 +32,11 @@ use row::{Done, Slice};
 /// What `odafs bench mixed --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// The bench.
+    /// The name of the bench.
     pub bench: &'static str,
     /// Where client and server ran, as a sentence.
     pub placement: String,

@@ -12,17 +12,17 @@ use crate::served::Way;
 /// The plan that is measured unless another is given.
 const BUILT_IN: &str = include_str!("../../plans/mixed.toml");
 
-/// A plan, as in its file.
+/// A plan, as its file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
-    /// Clients at once.
+    /// Number of clients, which all run at the same time.
     pub clients: usize,
     /// Percent of them that read directly.
     pub direct: Vec<u32>,
-    /// Names of the routes of those.
+    /// Names of the routes of the clients that read directly.
     pub routes: Vec<String>,
-    /// Percent of what each client does that are writes.
+    /// Percentage of each client's operations that are writes.
     pub writes: u64,
     /// The file, in MiB.
     pub file_mib: u64,
@@ -33,7 +33,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.
@@ -64,7 +64,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// How those read that read directly.
+    /// The ways and routes of the clients that read directly.
     ///
     /// # Errors
     /// None, of a plan that was parsed.

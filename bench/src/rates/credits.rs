@@ -23,7 +23,7 @@ pub struct Plan {
     pub record_bytes: usize,
 }
 
-/// What a row is about.
+/// What a row measures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spec {
     /// A number, or `adaptive`; at both ends.
@@ -39,7 +39,7 @@ pub struct Spec {
 /// A row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What it is about.
+    /// What the row measures.
     #[serde(flatten)]
     pub spec: Spec,
     /// Its figures.

@@ -19,7 +19,7 @@ pub struct Plan {
     pub record_bytes: Vec<usize>,
 }
 
-/// What a row is about.
+/// What a row measures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Spec {
     /// `read-read` or `read-write`.
@@ -35,7 +35,7 @@ pub struct Spec {
 /// A row.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What it is about.
+    /// What the row measures.
     #[serde(flatten)]
     pub spec: Spec,
     /// Its figures.

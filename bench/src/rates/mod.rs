@@ -1,7 +1,7 @@
 //! How much goes through: `odafs bench throughput`, `designs`, `registration` and `credits`.
 //!
-//! Each row is a [`Case`]: callers who read or write a file of their server's one after the other, for a while. Cases are
-//! measured in turn, each once a round and on new connections; a row is the median of its rounds.
+//! Each row is a [`Case`]: callers who read or write a file of their server's one after the other, for a while. Cases
+//! are measured in turn, each once a round and on new connections; a row is the median of its rounds.
 
 pub mod credits;
 pub mod designs;
@@ -45,11 +45,11 @@ pub struct Conditions {
 /// What these benches print as JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report<R> {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// The bench.
+    /// The name of the bench.
     pub bench: &'static str,
     /// Where client and server ran, as a sentence.
     pub placement: String,

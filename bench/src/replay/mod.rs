@@ -28,7 +28,8 @@ use tree::Tree;
 /// What is replayed, and how.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Names of routes: `rpc`, `guarded`, `one-sided`, `policy`, all without a data cache, and `default`: default options.
+    /// Names of routes: `rpc`, `guarded`, `one-sided`, `policy`, all without a data cache, and `default`: default
+    /// options.
     pub routes: Vec<String>,
     /// The fabric.
     pub fabric: Fabric,
@@ -52,11 +53,11 @@ pub const ROUTES: [&str; 5] = ["rpc", "guarded", "one-sided", "policy", "default
 /// What `odafs bench replay --json` prints.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The machine.
+    /// The machine that it ran on.
     pub machine: Machine,
-    /// The commit.
+    /// The commit that the program was built from.
     pub commit: &'static str,
-    /// The bench.
+    /// The name of the bench.
     pub bench: &'static str,
     /// The trace's name.
     pub trace: String,
@@ -86,8 +87,8 @@ pub struct Report {
 /// Replays. `tick` hears of each pass before it begins, with `round` first.
 ///
 /// # Errors
-/// The trace takes too much room, the server could not be started or reached, or a connection was lost. An operation that
-/// fails where it did not, or reads another length, is counted.
+/// The trace takes too much room, the server could not be started or reached, or a connection was lost. An operation
+/// that fails where it did not, or reads another length, is counted.
 pub fn run(
     plan: &Plan,
     program: PathBuf,

@@ -11,13 +11,13 @@ use crate::served::Way;
 /// The plan that is measured unless another is given.
 const BUILT_IN: &str = include_str!("../../plans/scale.toml");
 
-/// A plan, as in its file.
+/// A plan, as its file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
     /// Clients at once, in rising order.
     pub clients: Vec<usize>,
-    /// Threads of the clients at most; each has several clients then, which read in turn.
+    /// Maximum number of threads of the clients. If there are more clients, those of a thread read in turn.
     pub threads: usize,
     /// Names of routes.
     pub routes: Vec<String>,
@@ -44,7 +44,7 @@ fn page() -> usize {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.

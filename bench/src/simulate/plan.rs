@@ -12,7 +12,7 @@ use super::model::Setting;
 /// The plan that is simulated unless another is given.
 const BUILT_IN: &str = include_str!("../../plans/simulate.toml");
 
-/// A plan, as in its file.
+/// A plan, as its file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
@@ -184,7 +184,7 @@ impl Costs {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.
@@ -209,9 +209,10 @@ impl Plan {
         for (name, costs) in &plan.costs {
             ensure!(
                 costs.are_possible(),
-                "costs.{name}: client-ns and server-ns have a time for each of the rising sizes, client-ns 1 or more, \
-                 server-ns 0 or more, both below 1e9; adapter-ns is 0 to 1e6, adapter-units 1 to 1024, packet-bytes 64 to \
-                 16777216, header-bytes up to 1024, request-bytes and reply-bytes up to 65536"
+                "costs.{name}: sizes must rise, and client-ns and server-ns must have a time for each of the rising \
+                 sizes, client-ns 1 or more, server-ns 0 or more, both below 1e9; adapter-ns must be 0 to 1e6, \
+                 adapter-units 1 to 1024, packet-bytes 64 to 16777216, header-bytes up to 1024, request-bytes and \
+                 reply-bytes up to 65536"
             );
         }
         for case in &plan.cases {
@@ -233,8 +234,8 @@ impl Plan {
 
     /// Makes a row of fewer reads, so that all of it takes about so long.
     pub fn fit(&mut self, seconds: Duration) {
-        /// What one processor plays, and none is slow: half a microsecond for a read of a small crowd, one and a half of a
-        /// large one.
+        /// What one processor plays, and none is slow: half a microsecond for a read of a small crowd, one and a half
+        /// of a large one.
         const READS_A_SECOND: f64 = 700_000.0;
         let rows = self.rows().map_or(1, |rows| rows.len()).max(1);
         let each = seconds.as_secs_f64() * READS_A_SECOND / rows as f64;
@@ -460,7 +461,7 @@ mod tests {
             ("server-ns = [", "server-ns = [1, ", "rising sizes"),
             ("working-set = 0.", "working-set = 2.", "working-set"),
             ("working-set = 0.5", "working-set = nan", "working-set"),
-            ("clients = [1,", "clients = [0,", "clients are"),
+            ("clients = [1,", "clients = [0,", "clients must be"),
             ("clients = [1,", "clients = [] # ", "no rows"),
             ("links-gbit = [100]", "links-gbit = [0.01]", "links-gbit"),
             (
@@ -468,7 +469,7 @@ mod tests {
                 "stale-percent = [101]",
                 "stale-percent",
             ),
-            ("sizes = [4096, 65536, 1", "sizes = [0, 1", "sizes are"),
+            ("sizes = [4096, 65536, 1", "sizes = [0, 1", "sizes must be"),
             ("seed = 1", "sed = 1", "sed"),
         ] {
             assert!(BUILT_IN.contains(from), "{from}");
@@ -482,7 +483,10 @@ mod tests {
         let many = (1..=4000).map(|n| n.to_string()).collect::<Vec<_>>();
         let many = format!("clients = [{}] # ", many.join(", "));
         let error = Plan::parse(&BUILT_IN.replacen("clients = [1,", &many, 1)).unwrap_err();
-        assert!(error.to_string().contains("rows: 1 to 10000"), "{error}");
+        assert!(
+            error.to_string().contains("must have 1 to 10000"),
+            "{error}"
+        );
         let long = BUILT_IN.replacen("370000]", "900000000]", 1);
         let long = long.replacen("1048576]", "16777216]", 1);
         let error = Plan::parse(&long).unwrap_err();

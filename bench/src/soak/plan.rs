@@ -1,4 +1,4 @@
-//! What is done: a plan in TOML.
+//! What the run does: a plan in TOML.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ use crate::served::Way;
 /// The plan that is followed unless another is given.
 const BUILT_IN: &str = include_str!("../../plans/soak.toml");
 
-/// More looks at a run are not kept.
+/// Maximum number of rows of a run.
 const SAMPLES: u32 = 300;
 
-/// A plan, as in its file.
+/// A plan, as its file has it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Plan {
-    /// Files in all.
+    /// Number of files.
     pub files: usize,
-    /// What each may grow to, in KiB.
+    /// Maximum size of a file in KiB.
     pub file_kib: usize,
     /// The server's page cache, in MiB.
     pub cache_mib: u64,
-    /// Names of [`Kind`]s: a client each.
+    /// Names of [`Kind`]s. Each is a client.
     pub readers: Vec<String>,
-    /// Names of ways: a client each.
+    /// Names of ways. Each is a client.
     pub writers: Vec<String>,
-    /// Threads whose clients come and go.
+    /// Number of threads whose clients connect, read and disconnect.
     pub visitors: usize,
-    /// Time between two looks, in milliseconds.
+    /// Length of an interval in milliseconds.
     pub sample_ms: u64,
 }
 
@@ -41,7 +41,7 @@ pub struct Plan {
 pub struct Kind {
     /// How it reaches the server.
     pub way: Way,
-    /// None: default options.
+    /// The route. `None` for default options.
     pub route: Option<Route>,
 }
 
@@ -98,7 +98,7 @@ fn way_named(name: &str) -> Option<Way> {
 }
 
 impl Plan {
-    /// The plan of the sources.
+    /// The plan that comes with the sources.
     ///
     /// # Errors
     /// None: a test reads it.
@@ -166,12 +166,12 @@ impl Plan {
         self.writers.iter().map(way).collect()
     }
 
-    /// Pages that a file may grow to.
+    /// Maximum number of pages of a file.
     pub fn pages(&self) -> usize {
         (self.file_kib << 10) / PAGE
     }
 
-    /// Time between two looks at a run that takes so long.
+    /// Length of an interval of a run that takes this long.
     pub fn sample(&self, time: Duration) -> Duration {
         Duration::from_millis(self.sample_ms).max(time / SAMPLES)
     }
