@@ -49,6 +49,16 @@ pub struct ServeOptions {
     )]
     #[serde(deserialize_with = "file::address")]
     nfs: Option<SocketAddr>,
+    /// Tell clients of NFS version 3, over TCP and UDP, where the lock manager is. They look for it at port 111, which
+    /// only root may open, and which rpcbind must not use. Without it, they must mount with nolock [default: off]
+    #[arg(
+        long,
+        value_name = "ADDR:PORT",
+        value_parser = units::address,
+        help_heading = "Listeners (with none named: --nfs, --rdma and --shm)"
+    )]
+    #[serde(deserialize_with = "file::address")]
+    portmap: Option<SocketAddr>,
     /// Serve shared memory through this Unix socket [default: $XDG_RUNTIME_DIR/odafs.sock, /run/odafs.sock (root) or
     /// /tmp/odafs-UID/odafs.sock]. If a directory or an archive follows --shm, it is taken as DIR
     #[arg(
@@ -308,7 +318,14 @@ impl ServeOptions {
     }
 
     /// These options, with those of `file` where these are not given.
-    fn or(self, file: Self) -> Self {
+    fn or(self, mut file: Self) -> Self {
+        // One place says what is served: a directory here replaces exports there, and the reverse.
+        if self.dir.is_some() && file.export.iter().any(Exported::is_directory) {
+            file.export.clear();
+        }
+        if self.export.iter().any(Exported::is_directory) {
+            file.dir = None;
+        }
         Self {
             dir: self.dir.or(file.dir),
             export: if self.export.is_empty() {
@@ -317,6 +334,7 @@ impl ServeOptions {
                 self.export
             },
             nfs: self.nfs.or(file.nfs),
+            portmap: self.portmap.or(file.portmap),
             shm: self.shm.or(file.shm),
             shm_connections: self.shm_connections.or(file.shm_connections),
             rdma: self.rdma.or(file.rdma),
@@ -380,6 +398,7 @@ impl ServeOptions {
         self.check()?;
         let mut config = self.served()?;
         self.listeners(&mut config)?;
+        config.portmap = self.portmap;
         config.on_demand_paging = self.odp;
         config.read_order = self.read_order();
         config.rpc_rdma = self.rdma_config();

@@ -75,6 +75,7 @@ pub fn run(arguments: Arguments) -> Result<()> {
         open_by_handle(),
         port("NFS port", listeners::DEFAULT_NFS.port()),
         port("RDMA port", 20_049),
+        portmap(),
         socket(),
         rdma_devices(),
     ];
@@ -279,6 +280,28 @@ fn port(check: &'static str, port: u16) -> Finding {
             State::Limited,
             format!("{port}: {error}"),
             "a server already listens there (ODAFS, the kernel's or another); name another port with --nfs or --rdma",
+        ),
+    }
+}
+
+fn portmap() -> Finding {
+    const CHECK: &str = "portmapper";
+    let free = |address: &str| TcpListener::bind((address, 111)).map(drop);
+    match free("0.0.0.0") {
+        Ok(()) => Finding::new(CHECK, State::Ok, "111 is free", ""),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => Finding::new(
+            CHECK,
+            State::Limited,
+            format!("111: {error}"),
+            "rpcbind runs there, most likely. Clients of NFS version 3 need the port to find the lock manager (--portmap \
+             0.0.0.0:111): systemctl disable --now rpcbind.socket rpcbind. Otherwise they mount with nolock, or by version 4",
+        ),
+        Err(error) => Finding::new(
+            CHECK,
+            State::Limited,
+            format!("111: {error}"),
+            "clients of NFS version 3 need the port to find the lock manager (--portmap): run the server as root or give it \
+             CAP_NET_BIND_SERVICE. Otherwise they mount with nolock, or by version 4",
         ),
     }
 }

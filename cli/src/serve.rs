@@ -46,6 +46,8 @@ status 0. A second signal, at least a second later, ends it at once.
 Mount it on Linux, by NFS version 4.2 or by version 3:
   mount -t nfs -o port=2049 127.0.0.1:/ /mnt
   mount -t nfs -o vers=3,tcp,port=2049,mountport=2049,nolock 127.0.0.1:/ /mnt
+With --portmap ADDR:111 version 3 needs no port, and its locks hold on all machines:
+  mount -t nfs -o vers=3 SERVER:/ /mnt
 
 Mount it over RDMA, on a client with an RDMA card or with soft iWARP (modprobe siw; rdma link
 add siw0 type siw netdev eth0):
@@ -151,6 +153,7 @@ fn announce(addresses: &Addresses) -> Result<()> {
     let mut line = "ready".to_owned();
     let tcp = [
         ("nfs", addresses.nfs),
+        ("portmap", addresses.portmap),
         ("rdma", addresses.rdma),
         ("verbs", addresses.verbs),
         ("metrics", addresses.metrics),
@@ -204,6 +207,9 @@ fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
         ) => {
             "name a socket in a directory that this user may write to with --shm".to_owned()
         }
+        (ErrorKind::AddrInUse, Some("--portmap")) => {
+            "rpcbind listens there, most likely: stop it (systemctl disable --now rpcbind.socket rpcbind), or leave --portmap out".to_owned()
+        }
         (ErrorKind::AddrInUse, Some(option)) => format!(
             "another program already listens there: stop it, or name another address with {option}; port 0 takes any free port"
         ),
@@ -231,6 +237,7 @@ fn explain(error: StartError, config: &ServerConfig) -> anyhow::Error {
 fn low_port(option: &str, config: &ServerConfig) -> bool {
     let address = match option {
         "--nfs" => config.nfs,
+        "--portmap" => config.portmap,
         "--rdma" => config.rdma,
         "--verbs" => config.verbs,
         _ => config.metrics,

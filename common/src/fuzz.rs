@@ -6,6 +6,7 @@
 mod direct;
 mod nfs3;
 mod nfs4;
+mod nlm4;
 mod odafs;
 mod rpc;
 mod rpcrdma;
@@ -23,7 +24,9 @@ pub const TARGETS: &[Target] = &[
     ("nfs4_attributes", nfs4::attributes),
     ("nfs4_calls", nfs4::calls),
     ("nfs4_replies", nfs4::replies),
+    ("nlm4", nlm4::nlm4),
     ("noise", sessions::noise),
+    ("nsm", nlm4::nsm),
     ("odafs_args", odafs::args),
     ("odafs_results", odafs::results),
     ("portmap", rpc::portmap),

@@ -14,6 +14,7 @@ mod private_data;
 mod reply;
 mod requester;
 mod responder;
+mod reverse;
 
 pub use assembly::{Assembly, InlinePart, Pull};
 pub use credit::{AdaptiveGrants, AdaptiveRequests, GrantPolicy, RequestPolicy};
@@ -27,6 +28,7 @@ pub use responder::{
     Expose, ExposureId, Ignored, IncomingCall, ReadRead, ReplyPlan, Responder, ResponderConfig,
     SPARE_RECEIVES, Step, Ticket,
 };
+pub use reverse::ReverseError;
 
 #[cfg(test)]
 mod tests;

@@ -65,7 +65,7 @@ impl Transport {
 /// The way back to a peer over its connection, because some programs call their callers (RFC 8881, section 2.10.3.1).
 pub trait Back: std::fmt::Debug + Send + Sync {
     /// Sends an RPC message without transport framing, soon and without waiting. Returns false if the connection is
-    /// gone.
+    /// gone, or if too much waits on it already.
     fn send(&self, message: Vec<u8>) -> bool;
 
     /// Whether the connection still exists.
@@ -219,7 +219,8 @@ impl ChunkSource {
 /// The procedures.
 pub trait Calls: Send + Sync {
     /// Serves one call: an RPC message without transport framing. `reply` is empty at first. Never blocks: work that
-    /// may block goes into [`Outcome::Deferred`].
+    /// may block goes into [`Outcome::Deferred`]. A caller that is called by [`Caller::back`] answers over the same
+    /// connection: its replies come here too, and are [`Outcome::Dropped`].
     fn call(&self, caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome;
 
     /// As [`Calls::call`], but takes ownership of the message, so that a job need not copy it.

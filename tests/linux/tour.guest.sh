@@ -1,6 +1,6 @@
 # The tour, as it runs in the guest: everything that a user does on a mount, each step checked.
 # Stops at the first step that goes wrong and says which. $ENTRIES and $MEGABYTES say how much, $MOUNT_OPTIONS how it is
-# mounted, where TCP is not meant.
+# mounted, where TCP is not meant. $LOCKS says that a mount by version 3 can lock.
 
 step() { STEP=$*; printf '%6s  %s\n' "$SECONDS" "$STEP"; }
 die() { echo "FAILED in \"$STEP\": $*"; exit 1; }
@@ -12,9 +12,12 @@ set -E
 SECONDS=0
 
 ENTRIES=${ENTRIES:-10000} MEGABYTES=${MEGABYTES:-100}
-VERSION=${VERSION:-3}
+VERSION=${VERSION:-3} LOCKS=${LOCKS:-}
 case $VERSION in
-3) usual=vers=3,proto=tcp,port=2049,mountproto=tcp,mountport=${MOUNT_PORT:-2049},mountaddr=$SERVER,nolock ;;
+3)
+    usual=vers=3,proto=tcp,port=2049,mountproto=tcp,mountport=${MOUNT_PORT:-2049},mountaddr=$SERVER
+    [ -n "$LOCKS" ] || usual=$usual,nolock
+    ;;
 *) usual=vers=$VERSION,proto=tcp,port=2049,clientaddr=${CLIENT:-} ;;
 esac
 MOUNT_OPTIONS="${MOUNT_OPTIONS:-addr=$SERVER,$usual,hard}"
@@ -213,6 +216,17 @@ if [ -n "${OTHER:-}" ]; then
     rmdir /mnt/root
 fi
 
+if [ "$VERSION" = 3 ] && [ -n "${OTHER:-}" ]; then
+    step a symbolic link mounted, if it stays in the export
+    ln -s d/../empty inside
+    ln -s ../deep/other outside
+    attach "${EXPORT%/}/inside" /mnt/sub
+    same "$(ls /mnt/sub)" "$(ls empty)"
+    umount /mnt/sub
+    refused mount -i -t nfs -o "$MOUNT_OPTIONS" "$SERVER:${EXPORT%/}/outside" /mnt/sub
+    rm inside outside
+fi
+
 step a file removed while open
 echo gone >g; exec 7<g; rm g
 same "$(cat <&7)" gone
@@ -240,9 +254,51 @@ if [ "$VERSION" = 4.2 ]; then
     fallocate -l 10 aside
     same "$(stat -c %s aside)" 100000
     rm aside
+
+    step holes made and found
+    command -v python3 >/dev/null || die "no python3"
+    head -c 300000 /dev/urandom >/mnt/holes
+    cp /mnt/holes holes
+    sync holes
+    fallocate -p -o 100000 -l 65000 holes
+    dd if=/dev/zero of=/mnt/holes bs=1000 seek=100 count=65 conv=notrunc status=none
+    same "$(stat -c %s holes)" 300000
+    same "$(sum holes)" "$(sum /mnt/holes)"
+    # The whole pages of what was punched.
+    found=$(python3 -c 'import os
+f = os.open("holes", os.O_RDONLY)
+hole = os.lseek(f, 0, os.SEEK_HOLE)
+print(hole, os.lseek(f, hole, os.SEEK_DATA), os.lseek(f, 200000, os.SEEK_HOLE))')
+    same "$found" "102400 163840 300000"
+    cp --sparse=always holes sparse
+    same "$(sum sparse)" "$(sum /mnt/holes)"
+    rm holes sparse /mnt/holes
+
+    step copies within the server
+    python3 -c 'import os
+source, target = os.open("big", os.O_RDONLY), os.open("copied", os.O_RDWR | os.O_CREAT)
+while os.copy_file_range(source, target, 1 << 30): pass
+os.lseek(source, 5000, os.SEEK_SET)
+assert os.copy_file_range(source, target, 10000, offset_dst=1000) == 10000'
+    cp /mnt/big expected
+    dd if=/mnt/big of=expected bs=1000 skip=5 seek=1 count=10 conv=notrunc status=none
+    same "$(sum copied)" "$(sum expected)"
+    cp --reflink=auto big copied
+    same "$(sum copied)" "$want"
+    # The server has made them: nothing came by here.
+    asked=$(sed -n '/ mounted on .mnt.t /,/^device/s/^\s*COPY: \([0-9]*\) .*/\1/p' /proc/self/mountstats)
+    [ "$asked" -ge 2 ] || die "COPY was asked for $asked times"
+    if cp --reflink=always big cloned 2>/dev/null; then
+        same "$(sum cloned)" "$want"
+        printf X | dd of=cloned conv=notrunc status=none
+        same "$(sum big)" "$want"
+    else
+        echo "        no clones on the file system of the server"
+    fi
+    rm -f copied expected cloned
 fi
 
-if [ "$VERSION" != 3 ]; then
+if [ "$VERSION" != 3 ] || [ -n "$LOCKS" ]; then
     step locks
     : >locked
     exec 8<>locked
@@ -250,7 +306,47 @@ if [ "$VERSION" != 3 ]; then
     refused flock -n locked true
     flock -u 8
     flock -n locked true
+fi
+if [ -n "$LOCKS" ]; then
+    step locks of another mount by version 3
+    mkdir /mnt/other /mnt/four
+    attach "$EXPORT" /mnt/other nosharecache
+    mount -i -t nfs4 -o "addr=$SERVER,vers=4.2,proto=tcp,port=2049,hard" "$SERVER:$EXPORT" /mnt/four
+    for other in /mnt/other /mnt/four; do
+        flock -n 8
+        refused flock -n $other/locked true
+        flock $other/locked true &
+        waiter=$!
+        sleep 4
+        kill -0 $waiter || die "it did not wait for version 3"
+        flock -u 8
+        wait $waiter
+        exec 9<>$other/locked
+        flock -n 9
+        refused flock -n locked true
+        flock locked true &
+        waiter=$!
+        sleep 4
+        kill -0 $waiter || die "it did not wait for $other"
+        flock -u 9
+        wait $waiter
+        exec 9<&-
+    done
+    umount /mnt/other
 
+    step a client of version 3 that says that it has started anew
+    flock -n 8
+    refused flock -n /mnt/four/locked true
+    says_it_started_anew
+    for i in {1..60}; do
+        ! flock -n /mnt/four/locked true || break
+        [ "$i" != 60 ] || die "its locks are still there"
+        sleep 0.5
+    done
+    flock -u 8
+    # It is held while the server starts anew.
+    flock -n 8
+elif [ "$VERSION" != 3 ]; then
     step a lock for which another waits
     mkdir /mnt/other
     attach "$EXPORT" /mnt/other nosharecache
@@ -261,11 +357,11 @@ if [ "$VERSION" != 3 ]; then
     kill -0 $waiter || die "it did not wait"
     flock -u 8
     wait $waiter
-    # A client that is told when the lock is free asks no more than twice. Minor version 0 and connections over RDMA carry
-    # no callbacks: there the client asks from time to time.
+    # A client that is told when the lock is free asks no more than twice. Minor version 0 has no callbacks: there the client
+    # asks from time to time.
     asked=$(sed -n '/ mounted on .mnt.other /,/^device/s/^\s*LOCK: \([0-9]*\) .*/\1/p' /proc/self/mountstats)
-    case $VERSION,$MOUNT_OPTIONS in
-    4.0,* | *proto=rdma*) [ "$asked" -ge 2 ] || die "asked $asked times" ;;
+    case $VERSION in
+    4.0) [ "$asked" -ge 2 ] || die "asked $asked times" ;;
     *) same "$asked" 2 ;;
     esac
     umount /mnt/other
@@ -294,7 +390,15 @@ if [ -e "$OUT/can-restart" ]; then
     rmdir restart-*
     same "$(<m)" mode
 fi
-if [ "$VERSION" != 3 ]; then
+if [ -n "$LOCKS" ]; then
+    # Both wait for version 3's client to reclaim.
+    refused flock -n /mnt/four/locked true
+    echo mine >&8
+    exec 8>&-
+    same "$(flock -n /mnt/four/locked cat /mnt/four/locked)" mine
+    umount /mnt/four
+    rm locked
+elif [ "$VERSION" != 3 ]; then
     # A lock that was lost would fail what goes through the descriptor.
     echo mine >&8
     refused flock -n locked true

@@ -12,10 +12,11 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 . "$here/../packages.sh"
 . "$here/uml.sh"
 . "$here/walk.sh"
+TOUR_SERVER=${TOUR_SERVER:-}
 
 if [ -z "${TOUR_INSIDE:-}" ]; then
     [ "$(id -u)" = 0 ] || fail "the tour makes a network namespace: run it as root"
-    need setfattr=attr ip=iproute2 unshare=util-linux setpriv=util-linux
+    need setfattr=attr python3=python3 ip=iproute2 unshare=util-linux setpriv=util-linux
     uml_fetch
     [ -n "${TOUR_SERVER:-}" ] || odafs_binary
     TOUR_INSIDE=1 exec unshare --net --mount --pid --fork --kill-child --mount-proc -- "$0" "$@"
@@ -46,9 +47,9 @@ else
     rm -rf "$other"; mkdir "$other"; echo elsewhere >"$other/here"; chmod 777 "$other"
     walk_start "$out" "$ODAFS" serve --export "/tour=$tree" --export "/deep/other=$other,read-only" \
         --state "$out/state" --nfs "$UML_HOST:2049" --allow 10.77.0.0/24 \
-        --squash none --cache 256MiB --lease 10s
+        --squash none --cache 256MiB --lease 10s --portmap "$UML_HOST:111"
 fi
-{ echo "EXPORT=${TOUR_EXPORT:-${other:+/tour}} OTHER=${other:+/deep/other} MOUNT_PORT=${TOUR_MOUNT_PORT:-2049} VERSION=${TOUR_VERSION:-3} CLIENT=$UML_GUEST"; cat "$here/tour.guest.sh"; } >"$out/guest.sh"
+{ [ "${TOUR_VERSION:-3}$TOUR_SERVER" != 3 ] || uml_locks; echo "EXPORT=${TOUR_EXPORT:-${other:+/tour}} OTHER=${other:+/deep/other} MOUNT_PORT=${TOUR_MOUNT_PORT:-2049} VERSION=${TOUR_VERSION:-3} CLIENT=$UML_GUEST"; cat "$here/tour.guest.sh"; } >"$out/guest.sh"
 status=0; walk "$out" uml_boot "$out" "$out/guest.sh" || status=$?
 cat "$out/guest.log" 2>/dev/null || true
 [ $status = 0 ] || { tail -5 "$out/server.log" >&2; fail "the tour ended with status $status"; }

@@ -3,6 +3,7 @@
 #
 #   uml_fetch              downloads the kernel once (Debian packages, unpacked, not installed)
 #   uml_network            a tap device in this network namespace: here $UML_HOST, the guest $UML_GUEST
+#   uml_locks              what a guest runs first that takes locks by NFS version 3: rpcbind and rpc.statd, none of this machine's
 #   uml_boot OUT SCRIPT    boots, runs SCRIPT in the guest as root, returns its exit status
 #
 # SCRIPT is sourced by bash on this machine's file system (read-only). It finds
@@ -14,15 +15,16 @@ UML_HOST=10.77.0.1
 UML_GUEST=10.77.0.2
 
 uml_fetch() {
-    [ -e "$UML_CACHE/complete" ] && return
+    [ -e "$UML_CACHE/complete-with-locks" ] && return
     mkdir -p "$UML_CACHE/packages"
     (
         cd "$UML_CACHE/packages"
         apt -qq update
-        apt-get -qq -o APT::Sandbox::User=root download user-mode-linux busybox-static
+        apt-get -qq -o APT::Sandbox::User=root download user-mode-linux busybox-static \
+            rpcbind nfs-common libtirpc3 libtirpc-common libwrap0 netbase
         for package in *.deb; do dpkg -x "$package" "$UML_CACHE"; done
-    ) || fail "cannot download user-mode-linux and busybox-static (Debian packages)"
-    touch "$UML_CACHE/complete"
+    ) || fail "cannot download user-mode-linux, busybox-static, rpcbind and nfs-common (Debian packages)"
+    touch "$UML_CACHE/complete-with-locks"
 }
 
 uml_network() {
@@ -62,6 +64,25 @@ echo \$? >/mnt/out/status
 sync
 halt -f
 INIT
+}
+
+uml_locks() {
+    cat <<GUEST
+# They look for names and transports in /etc, and keep what they know where they may write.
+cp -a /etc /run/etc 2>/dev/null || true
+mount --bind /run/etc /etc
+cp "$UML_CACHE"/etc/{netconfig,services,rpc} /etc
+echo '_rpc:x:65533:65534::/run:/bin/false' >>/etc/passwd
+hostname guest
+mkdir -p /run/statd/sm /run/statd/sm.bak
+chown -R 65534:65534 /run/statd
+export LD_LIBRARY_PATH=$UML_CACHE/lib/x86_64-linux-gnu:$UML_CACHE/usr/lib/x86_64-linux-gnu
+"$UML_CACHE/sbin/rpcbind"
+"$UML_CACHE/sbin/rpc.statd" --no-notify --state-directory-path /run/statd
+# The client has started anew, says this.
+says_it_started_anew() { "$UML_CACHE/sbin/sm-notify" -f -P /run/statd; }
+LOCKS=yes
+GUEST
 }
 
 uml_boot() {

@@ -10,11 +10,10 @@ use odafs_fabric::{QueuePair, sync::Arc};
 use odafs_nic::calls::Transport;
 use odafs_nic::engine::EngineConfig;
 use odafs_server::access::Access;
-use odafs_server::assembly::{Assembly, Parts};
+use odafs_server::assembly::{Assembly, Parts, Ports};
 use odafs_server::config::Squash;
 use odafs_server::export::{Direct, ExportConfig};
 use odafs_server::odafs::SessionPolicy;
-use odafs_server::portmap::Port;
 use odafs_server::store::{Credential, MemoryStore, Store};
 use odafs_server::tcp::{Limits, TcpServer};
 use odafs_tests::page::PAGE;
@@ -56,6 +55,7 @@ impl House {
                 ..ExportConfig::default()
             },
             nfs4: None,
+            locks: None,
             sessions: SessionPolicy {
                 serving_uid: UID,
                 ..SessionPolicy::default()
@@ -68,7 +68,7 @@ impl House {
                 spin: Nanos(0),
                 ..EngineConfig::default()
             },
-            port: Port::default(),
+            ports: Ports::default(),
         };
         let listener = network.listen(NAME).expect("listen");
         let assembly = Assembly::start(parts, vec![(listener, Transport::Sim)]).expect("start");

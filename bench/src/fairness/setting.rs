@@ -13,11 +13,10 @@ use odafs_common::wire::xdr::Decode as _;
 use odafs_fabric::memory::{Arena, ArenaConfig};
 use odafs_nic::engine::EngineConfig;
 use odafs_server::access::Access;
-use odafs_server::assembly::{Assembly, Parts};
+use odafs_server::assembly::{Assembly, Parts, Ports};
 use odafs_server::config::Squash;
 use odafs_server::export::{Direct, ExportConfig};
 use odafs_server::odafs::SessionPolicy;
-use odafs_server::portmap::Port;
 use odafs_server::state::StateDir;
 use odafs_server::store::{BeforeSync, Credential, LocalOptions, LocalStore, ObjectId, Store};
 use odafs_server::tcp::{Limits, TcpServer};
@@ -153,6 +152,7 @@ impl Here {
         let serving = Credential::of_this_process();
         let parts = Parts {
             nfs4: None,
+            locks: None,
             store,
             arena: Arc::new(arena),
             export: ExportConfig {
@@ -165,7 +165,7 @@ impl Here {
             workers: 8,
             offload: false,
             engine: EngineConfig::default(),
-            port: Port::default(),
+            ports: Ports::default(),
         };
         let assembly = Assembly::start(parts, Vec::new())?;
         let listener = TcpListener::bind("127.0.0.1:0")?;

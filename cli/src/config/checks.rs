@@ -75,7 +75,7 @@ const fn for_shm(option: &'static str, said: fn(&ServeOptions) -> bool) -> Condi
     }
 }
 
-const CONDITIONAL: [Conditional; 11] = [
+const CONDITIONAL: [Conditional; 12] = [
     Conditional {
         option: "--insecure",
         said: |options| options.insecure,
@@ -93,6 +93,12 @@ const CONDITIONAL: [Conditional; 11] = [
         said: |options| !options.allow.is_empty(),
         counts: ServeOptions::is_on_network,
         remedy: FOR_CALLERS,
+    },
+    Conditional {
+        option: "--portmap",
+        said: |options| options.portmap.is_some(),
+        counts: |options| options.nfs.is_some() || !options.names_listeners(),
+        remedy: "it tells clients where NFS is over TCP, name --nfs too, or leave it out",
     },
     for_rdma("--admit", |options| !options.admit.is_empty()),
     for_shm("--one-sided-for", |options| {

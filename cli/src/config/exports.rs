@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use anyhow::{Result, bail};
 use odafs_server::config::ExportOptions;
+use odafs_server::store::table::normalized;
 use serde::{Deserialize, Deserializer};
 
 use crate::Usage;
@@ -21,6 +22,11 @@ pub enum Exported {
 const READ_ONLY: &str = ",read-only";
 
 impl Exported {
+    /// Whether it says which directory, too.
+    pub fn is_directory(&self) -> bool {
+        matches!(self, Self::Directory(_))
+    }
+
     /// The name of the export.
     pub fn name(&self) -> &str {
         match self {
@@ -47,7 +53,7 @@ impl FromStr for Exported {
             ));
         }
         Ok(Self::Directory(ExportOptions {
-            name: name.to_owned(),
+            name: normalized(name).map_err(|error| error.to_string())?,
             directory: PathBuf::from(directory),
             read_only,
         }))
@@ -108,10 +114,7 @@ impl<'a> Served<'a> {
                 "--export: DIR can have only one name; for several exports, give --export /NAME=DIR for each"
                     .to_owned()
             )),
-            (false, 0, None) => {
-                check_names(&several)?;
-                Ok(Self::Several(several))
-            }
+            (false, 0, None) => Ok(Self::Several(several)),
             (false, 0, Some(dir)) => bail!(Usage(format!(
                 "{}: beside other exports, this directory needs a name; give --export /NAME={}",
                 dir.display(),
@@ -128,33 +131,6 @@ impl<'a> Served<'a> {
             }
         }
     }
-}
-
-/// Refuses names that are not below the root, and names of which one is at or below another.
-fn check_names(exports: &[ExportOptions]) -> Result<()> {
-    let components = |export: &ExportOptions| -> Vec<String> {
-        let parts = export.name.split('/').filter(|part| !part.is_empty());
-        parts.map(str::to_owned).collect()
-    };
-    for (at, export) in exports.iter().enumerate() {
-        let name = components(export);
-        if name.is_empty() {
-            bail!(Usage(format!(
-                "--export {}=…: the root / lists the exports; give this one a name such as /data, or serve it alone",
-                export.name
-            )));
-        }
-        for other in &exports[..at] {
-            let other_name = components(other);
-            if name.starts_with(&other_name) || other_name.starts_with(&name) {
-                bail!(Usage(format!(
-                    "--export {}=… and {}=…: one name is at or below the other; give each a place of its own",
-                    other.name, export.name
-                )));
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -194,14 +170,17 @@ mod tests {
             (&["/a", "/b"][..], Some("/srv"), "/NAME=DIR"),
             (&["/a=/x"], Some("/srv"), "/NAME=/srv"),
             (&["/a=/x", "/b"], None, "--export /b=DIR"),
-            (&["/=/x"], None, "a name such as /data"),
-            (&["/a=/x", "/a=/y"], None, "a place of its own"),
-            (&["/a=/x", "/a/b=/y"], None, "a place of its own"),
-            (&["/a/b=/x", "//a/=/y"], None, "a place of its own"),
         ] {
             let said = several(texts, dir).unwrap_err();
             assert!(said.contains(told), "{texts:?}: {said}");
         }
-        assert!(several(&["/a=/x", "/ab=/y"], None).is_ok());
+        assert!(
+            "/=/x"
+                .parse::<Exported>()
+                .unwrap_err()
+                .contains("as in /data")
+        );
+        let written = |text: &str| text.parse::<Exported>().unwrap().name().to_owned();
+        assert_eq!([written("/a=/x"), written("//a/=/x")], ["/a", "/a"]);
     }
 }

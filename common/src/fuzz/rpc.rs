@@ -72,6 +72,15 @@ fn records(stream: &[u8], piece: usize) -> (Vec<Vec<u8>>, Result<(), RecordTooLo
 pub fn portmap(bytes: &[u8]) {
     match bytes.split_first() {
         Some((0, rest)) => check!(portmap::Mapping, rest),
+        Some((2, rest)) => check!(portmap::Binding<'_>, rest),
+        Some((3, rest)) => {
+            check!(portmap::Address<'_>, rest);
+            let address: Result<portmap::Address<'_>, _> =
+                crate::wire::xdr::Decode::from_bytes(rest);
+            if let Ok(address) = address {
+                let _ = address.port();
+            }
+        }
         Some((_, rest)) => check!(portmap::Mappings, rest),
         None => {}
     }

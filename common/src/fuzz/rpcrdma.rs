@@ -48,7 +48,12 @@ pub fn responder(bytes: &[u8]) {
         credits: GrantPolicy::Fixed(8),
         message_max: MESSAGE_MAX,
         read_read: ReadRead::default(),
+        reverse_credits: 8,
     });
+    // In the reverse direction a call is under way.
+    let mut called = Vec::new();
+    let call = [0, 0, 0, 7, 0, 0, 0, 0];
+    responder.call_back(&call, &mut called).expect("a credit");
     responder.receives_due();
     match responder.receive(message) {
         Step::Call(incoming) => {
@@ -62,7 +67,12 @@ pub fn responder(bytes: &[u8]) {
             assert_eq!(error[4..8], message[4..8]);
         }
         Step::Done(_) => panic!("nothing was exposed"),
-        Step::Ignore(_) => {}
+        Step::Answered(reply) => {
+            assert_eq!(message[reply][..8], [0, 0, 0, 7, 0, 0, 0, 1]);
+            assert_eq!(responder.called_back(), 0);
+        }
+        Step::Failed(xid) => assert_eq!((xid, responder.called_back()), (7, 0)),
+        Step::Ignore(_) => assert_eq!(responder.called_back(), 1),
     }
     assert!(responder.receives_due() <= 9);
 }

@@ -7,6 +7,7 @@ use super::assembly::{Assembly, Reduced};
 use super::credit::RequestPolicy;
 use super::plan::{Laid, Plan};
 use super::private_data::Terms;
+use super::reverse::{is_call, is_of};
 use crate::wire::rpcrdma::{Body, Chunks, Header, Segments, TransportError};
 use crate::wire::xdr::{Encode, Reader, Writer};
 
@@ -275,9 +276,7 @@ impl Requester {
             Body::Done => Event::Ignored,
             Body::Msg(_) if is_call(r.rest()) => Event::Ignored,
             // Of another xid than its header: that is no header either (RFC 8166, section 4.5.2).
-            Body::Msg(_) if r.rest().first_chunk() != Some(&header.xid.to_be_bytes()) => {
-                Event::Ignored
-            }
+            Body::Msg(_) if !is_of(r.rest(), header.xid) => Event::Ignored,
             Body::Msg(chunks) => self.reply(&header, chunks, &Reduced::Inline(inline)),
             Body::Nomsg(chunks) => self.reply(&header, chunks, &Reduced::Chunk),
             Body::Error(error) => {
@@ -437,11 +436,6 @@ impl Requester {
     pub fn may_call(&self) -> bool {
         self.in_use < (self.granted - 1).max(1)
     }
-}
-
-/// Whether an RPC message is a call: its `msg_type` follows the xid.
-fn is_call(message: &[u8]) -> bool {
-    message.get(4..8) == Some(&[0; 4])
 }
 
 /// How many bytes of a chunk that was offered were written, going by the chunk that was returned: each segment full

@@ -8,7 +8,10 @@ use super::assembly::{Assembly, Reduced};
 use super::credit::GrantPolicy;
 use super::private_data::Terms;
 use super::reply::{Data, Results, Source, Write, scatter};
-use crate::wire::rpcrdma::{Body, Chunks, Header, ReadList, ReadSegment, Segments, TransportError};
+use super::reverse::{Reverse, ReverseError, is_call, is_of, is_reply};
+use crate::wire::rpcrdma::{
+    Body, Chunks, HEADER_BYTES_MIN, Header, ReadList, ReadSegment, Segments, TransportError,
+};
 use crate::wire::xdr::{Encode, Reader, Writer};
 
 /// What a responder keeps to.
@@ -22,6 +25,8 @@ pub struct ResponderConfig {
     pub message_max: u32,
     /// Limits of the Read-Read design; used if the terms have it.
     pub read_read: ReadRead,
+    /// Calls in the reverse direction that may be under way, if the peer grants as many. 0: none.
+    pub reverse_credits: u32,
 }
 
 /// Limits of the Read-Read design.
@@ -105,6 +110,11 @@ pub enum Step {
     Done(ExposureId),
     /// Send this message.
     Respond(Vec<u8>),
+    /// These bytes of the message are the RPC reply to a call in the reverse direction.
+    Answered(Range<usize>),
+    /// The call in the reverse direction with this xid has failed: the peer does not take it, or its reply is not one
+    /// that it may have.
+    Failed(u32),
     /// Do nothing.
     Ignore(Ignored),
 }
@@ -118,7 +128,7 @@ pub enum Ignored {
     Done,
     /// `RDMA_ERROR`
     Error,
-    /// An RPC reply, where calls belong.
+    /// An RPC reply to no call.
     Reply,
 }
 
@@ -173,6 +183,7 @@ pub struct Responder {
     exposures: VecDeque<Exposure>,
     next_exposure: u64,
     dones: u64,
+    reverse: Reverse,
 }
 
 impl Responder {
@@ -186,6 +197,7 @@ impl Responder {
             exposures: VecDeque::new(),
             next_exposure: 0,
             dones: 0,
+            reverse: Reverse::new(config.reverse_credits),
         }
     }
 
@@ -210,10 +222,17 @@ impl Responder {
         let inline = message.len() - r.rest().len()..message.len();
         match &header.body {
             Body::Done => self.done(header.xid),
+            // The peer sends errors to those who call it.
+            Body::Error(_) if self.reverse.end(header.xid) => Step::Failed(header.xid),
             Body::Error(_) => Step::Ignore(Ignored::Error),
-            Body::Msg(_) if is_reply(r.rest()) => Step::Ignore(Ignored::Reply),
+            Body::Msg(chunks) if is_reply(r.rest()) => {
+                match is_of(r.rest(), header.xid) && self.reverse.end(header.xid) {
+                    true => self.replied(&header, chunks, inline),
+                    false => Step::Ignore(Ignored::Reply),
+                }
+            }
             // Of another xid than its header (RFC 8166, section 4.5.2). If it has to be read first, the reader checks it.
-            Body::Msg(_) if r.rest().first_chunk() != Some(&header.xid.to_be_bytes()) => {
+            Body::Msg(_) if !is_of(r.rest(), header.xid) => {
                 Step::Respond(refusal(header.xid, self.granted).to_bytes())
             }
             Body::Msg(chunks) => self.call(&header, chunks, &Reduced::Inline(inline)),
@@ -247,6 +266,42 @@ impl Responder {
             invalidate: only_tag(chunks).filter(|_| invalidate),
             inline_max: inline.saturating_sub(returned.header_bytes()) as u32,
         }
+    }
+
+    /// A reply in the reverse direction. No chunk was offered for it, and it brings none to be read (RFC 8167, section 5).
+    fn replied(&mut self, header: &Header, chunks: &Chunks, inline: Range<usize>) -> Step {
+        if *chunks != Chunks::default() {
+            return Step::Failed(header.xid);
+        }
+        self.reverse.grant(header.credits);
+        Step::Answered(inline)
+    }
+
+    /// Prepares a call in the reverse direction: one message of the header, which replaces what `header` holds, and the RPC
+    /// message. [`Step::Answered`] or [`Step::Failed`] ends it. Its reply needs a receive: see
+    /// [`Responder::receives_due`].
+    ///
+    /// # Errors
+    /// See [`ReverseError`].
+    pub fn call_back(&mut self, message: &[u8], header: &mut Vec<u8>) -> Result<(), ReverseError> {
+        let xid = message.first_chunk().filter(|_| is_call(message));
+        let xid = u32::from_be_bytes(*xid.ok_or(ReverseError::Unfit)?);
+        if HEADER_BYTES_MIN + message.len() > self.config.terms.inline.send as usize {
+            return Err(ReverseError::Unfit);
+        }
+        if !self.may_call_back() {
+            return Err(ReverseError::NoCredit);
+        }
+        self.reverse.begin(xid);
+        header.clear();
+        let (credits, body) = (self.reverse.most(), Body::Msg(Chunks::default()));
+        Header { xid, credits, body }.encode(&mut Writer::new(header));
+        Ok(())
+    }
+
+    /// Whether the peer has granted a credit for a further call in the reverse direction.
+    pub fn may_call_back(&self) -> bool {
+        self.reverse.may_call()
     }
 
     fn done(&mut self, xid: u32) -> Step {
@@ -426,11 +481,11 @@ impl Responder {
     }
 
     /// Receives to post now, to be asked for when the connection is made, after each message taken and before each
-    /// reply is sent: it keeps the promise that the credits are. A reply that waits to be fetched needs one more, for
-    /// its `RDMA_DONE`.
+    /// reply or call in the reverse direction is sent: it keeps the promise that the credits are. A reply that waits to be
+    /// fetched needs one more, for its `RDMA_DONE`, and so does a call in the reverse direction, for its reply.
     pub fn receives_due(&mut self) -> u32 {
-        let exposed = self.exposures.len() as u32;
-        let wanted = self.granted.saturating_add(exposed + SPARE_RECEIVES);
+        let beside = self.exposures.len() as u32 + self.reverse.under_way() + SPARE_RECEIVES;
+        let wanted = self.granted.saturating_add(beside);
         let due = wanted.saturating_sub(self.posted + self.under_way);
         self.posted += due;
         due
@@ -451,6 +506,11 @@ impl Responder {
         self.under_way
     }
 
+    /// Calls in the reverse direction that are not answered yet.
+    pub fn called_back(&self) -> u32 {
+        self.reverse.under_way()
+    }
+
     /// Replies that wait to be fetched.
     pub fn exposed(&self) -> usize {
         self.exposures.len()
@@ -465,11 +525,6 @@ impl Responder {
 fn refusal(xid: u32, credits: u32) -> Header {
     let body = Body::Error(TransportError::Chunk);
     Header { xid, credits, body }
-}
-
-/// Whether an RPC message is a reply: its `msg_type` follows the xid.
-fn is_reply(message: &[u8]) -> bool {
-    message.get(4..8) == Some(&[0, 0, 0, 1])
 }
 
 /// The steering tag of all chunks, if there is exactly one.

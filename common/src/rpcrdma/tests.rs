@@ -9,3 +9,4 @@ mod hostile;
 mod model;
 mod properties;
 mod read_read;
+mod reverse;

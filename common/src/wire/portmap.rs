@@ -1,4 +1,5 @@
-//! The portmapper, version 2 (RFC 1833, section 3): the part that a server answers for itself.
+//! The portmapper, version 2 (RFC 1833, section 3), and rpcbind, versions 3 and 4 (section 2): the part that a server answers
+//! for itself, and that it asks of others.
 
 use super::xdr::{Decode, Encode, Reader, Writer, XdrError};
 
@@ -53,6 +54,75 @@ impl Encode for Mappings {
 impl Decode<'_> for Mappings {
     fn decode(r: &mut Reader<'_>) -> Result<Self, XdrError> {
         r.chain("port mappings", MAX_MAPPINGS).map(Self)
+    }
+}
+
+/// The versions of rpcbind, which are asked for over IPv6.
+pub const RPCBIND_VERSIONS: [u32; 2] = [3, 4];
+/// The procedure of rpcbind (`RPCBPROC_GETADDR`) that takes a [`Binding`] and answers with an [`Address`].
+pub const GET_ADDRESS: u32 = 3;
+/// The longest name of a transport, address or owner, in bytes.
+pub const MAX_TEXT: u32 = 255;
+
+/// Where a version of a program listens, as rpcbind has it (`struct rpcb`). Any bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding<'a> {
+    /// RPC program number.
+    pub program: u32,
+    /// Its version.
+    pub version: u32,
+    /// The transport, such as `tcp6`.
+    pub transport: &'a [u8],
+    /// Not looked at in a question.
+    pub address: &'a [u8],
+    /// Neither.
+    pub owner: &'a [u8],
+}
+
+impl Encode for Binding<'_> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.words([self.program, self.version]);
+        for text in [self.transport, self.address, self.owner] {
+            w.opaque(text);
+        }
+    }
+}
+
+impl<'a> Decode<'a> for Binding<'a> {
+    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
+        Ok(Self {
+            program: r.u32()?,
+            version: r.u32()?,
+            transport: r.opaque("transport", MAX_TEXT)?,
+            address: r.opaque("address", MAX_TEXT)?,
+            owner: r.opaque("owner", MAX_TEXT)?,
+        })
+    }
+}
+
+/// An address with its port, in a text of its own form (RFC 5665, section 5.2.3); empty where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address<'a>(pub &'a [u8]);
+
+impl<'a> Address<'a> {
+    /// The port at its end.
+    pub fn port(self) -> Option<u16> {
+        let mut parts = std::str::from_utf8(self.0).ok()?.rsplitn(3, '.');
+        let (low, high) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        parts.next()?;
+        Some(u16::from_be_bytes([high, low]))
+    }
+}
+
+impl Encode for Address<'_> {
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.opaque(self.0);
+    }
+}
+
+impl<'a> Decode<'a> for Address<'a> {
+    fn decode(r: &mut Reader<'a>) -> Result<Self, XdrError> {
+        r.opaque("address", MAX_TEXT).map(Self)
     }
 }
 

@@ -11,14 +11,16 @@ use odafs_common::rpcrdma::{
     Responder, ResponderConfig, Results, Step, Terms, Ticket,
 };
 use odafs_common::wire::rpcrdma::{Segment, Segments};
+use odafs_fabric::sync::Arc;
 use odafs_fabric::{Completion, QueuePair, SteeringTag};
 
 use super::outbox::{Outbox, QueuedReply};
 use super::returns::{CallOrigin, Returned};
 use super::{Now, Serves, Turn};
-use crate::calls::{Caller, Job, Outcome, Placed, Transport};
+use crate::calls::{Back, Caller, Job, Outcome, Placed, Transport};
 use crate::registration::{Adapter, Lease, Registrar};
 
+mod back;
 mod config;
 mod parked;
 mod pieces;
@@ -27,6 +29,7 @@ mod start;
 
 pub use config::{Credits, RdmaConfig, RdmaCounters};
 
+use back::WayBack;
 use config::{add, count};
 use parked::Parked;
 use pieces::{Pieces, cut, gather, inline};
@@ -57,6 +60,8 @@ pub(super) struct RdmaLine {
     running: HashMap<u64, Running>,
     /// Replies that the client fetches.
     exposed: HashMap<ExposureId, Vec<Lease>>,
+    /// Calls to the client.
+    back: Arc<WayBack>,
     next_call: u64,
     next_read: u64,
 }
@@ -87,7 +92,9 @@ impl RdmaLine {
                 exposures_max: config.exposures_max,
                 done_timeout: Duration::from_nanos(config.done_time_max.0),
             },
+            reverse_credits: config.reverse_on(&*qp),
         });
+        let back = Arc::new(WayBack::new(Arc::clone(now.returns.waker())));
         let adapter = match transport {
             Transport::Verbs => Adapter::Device,
             _ => Adapter::Soft,
@@ -102,7 +109,7 @@ impl RdmaLine {
                 reply_bytes_max: terms.inline.send,
                 placement: None,
                 apart: None,
-                back: None,
+                back: Some(Arc::clone(&back) as Arc<dyn Back>),
             },
             out: Outbox::new(qp, now.time),
             responder,
@@ -111,6 +118,7 @@ impl RdmaLine {
             pulling: VecDeque::new(),
             running: HashMap::new(),
             exposed: HashMap::new(),
+            back,
             next_call: 0,
             next_read: 0,
         }
@@ -144,6 +152,7 @@ impl RdmaLine {
             }
         }
         events += self.start_parked(at, reply, now);
+        events += self.call_back(now);
         self.post_reads(at, now);
         self.expire(now);
         self.post_receives();
@@ -191,6 +200,8 @@ impl RdmaLine {
                 self.post_receives();
                 self.out.send_message(&mut error);
             }
+            Step::Answered(message) => self.answered_back(message, reply, now),
+            Step::Failed(xid) => self.fail_back(xid, now),
             Step::Ignore(Ignored::Done) => count(&now.serves.rdma.dones),
             Step::Ignore(why) => {
                 count(&now.serves.rdma.ignored);
@@ -282,11 +293,17 @@ impl RdmaLine {
             self.registrar.release(&mut *self.out.qp, lease, now.time);
             return self.refuse(ticket, now);
         }
+        if message.is_reply(&contents) {
+            drop(contents);
+            self.registrar.release(&mut *self.out.qp, lease, now.time);
+            count(&now.serves.rdma.ignored);
+            return self.responder.dropped(ticket);
+        }
         self.prepare(&ticket);
         // A worker assembles the message, because it may be long, and calls with data may block anyway. The lease is
         // returned when the call has ended.
         let mut caller = self.caller.clone();
-        let calls = odafs_fabric::sync::Arc::clone(&now.serves.calls);
+        let calls = Arc::clone(&now.serves.calls);
         let syncs = calls.may_sync(message.without_data());
         let job: Job = Box::new(move |reply| {
             let (message, apart) = message.complete(&contents);
@@ -495,7 +512,7 @@ impl RdmaLine {
 
     /// Asks to be woken.
     pub fn arm(&mut self) -> bool {
-        self.out.qp.arm()
+        !self.has_call_back() && self.out.qp.arm()
     }
 
     /// Whether its end would lose nothing.
@@ -506,6 +523,7 @@ impl RdmaLine {
     /// The procedures hear of the end when nothing is pinned any more.
     pub fn close(mut self, serves: &Serves) {
         self.parked.clear(serves);
+        self.back.close();
         drop(self.out);
         serves
             .rdma

@@ -47,6 +47,11 @@ impl Returns {
         }
     }
 
+    /// What wakes the engine.
+    pub fn waker(&self) -> &Arc<WakeSet> {
+        &self.wake
+    }
+
     pub fn is_empty(&self) -> bool {
         !self.there.load(Ordering::Acquire)
     }

@@ -23,6 +23,9 @@ use crate::vfs::{self, Credential, FileType, HandleBytes, ObjectId};
 /// The most mounts that DUMP remembers. It is a courtesy: nothing depends on it.
 const REMEMBERED: NonZeroUsize = NonZeroUsize::new(1024).expect("not zero");
 
+/// The most symbolic links on the way to a directory, as on Linux.
+const LINKS_MAX: u32 = 40;
+
 /// The MOUNT program of one export.
 pub struct MountProgram {
     export: Arc<Export>,
@@ -58,19 +61,48 @@ impl MountProgram {
         Ok(handle)
     }
 
-    /// The directory of a path, which begins with the export's name.
+    /// The directory of a path, which begins with the export's name. Symbolic links on the way are followed as long as they
+    /// stay in the export.
     fn walk(&self, who: &Credential, path: &[u8]) -> Result<ObjectId, Status> {
         let below =
             below_export(self.export.config().name.as_bytes(), path).ok_or(Status::NoEnt)?;
-        let mut directory = self.export.root();
-        for name in components(below) {
+        let root = self.export.root();
+        let mut directory = root;
+        // Each export is a file system of its own.
+        let mut file_system = None;
+        let mut links = 0;
+        // What is left to walk, the next name last.
+        let mut rest = Vec::new();
+        push(&mut rest, below, false);
+        while let Some(step) = rest.pop() {
             // `..` is resolved on the store, whose root is its own parent.
-            let (object, attributes) = namespace::lookup(&self.export, who, directory, name)
-                .map_err(|error| mount_status(error.status))?;
-            if attributes.kind != FileType::Directory {
-                return Err(Status::NotDir);
+            if step.of_link && directory == root && step.name == b".." {
+                return Err(Status::Access);
             }
-            directory = object;
+            let (object, attributes) = namespace::lookup(&self.export, who, directory, &step.name)
+                .map_err(|error| mount_status(error.status))?;
+            let leaves = file_system.is_some_and(|known| known != attributes.fsid);
+            match attributes.kind {
+                FileType::Directory if step.of_link && step.name == b".." && leaves => {
+                    return Err(Status::Access);
+                }
+                FileType::Directory => {
+                    directory = object;
+                    file_system = Some(attributes.fsid);
+                }
+                FileType::Symlink if links < LINKS_MAX => {
+                    links += 1;
+                    let target = namespace::readlink(&self.export, object)
+                        .map_err(|error| mount_status(error.status))?;
+                    // It speaks of the server's own file system.
+                    if target.starts_with(b"/") {
+                        return Err(Status::Access);
+                    }
+                    push(&mut rest, &target, true);
+                }
+                FileType::Symlink => return Err(Status::Inval),
+                _ => return Err(Status::NotDir),
+            }
         }
         Ok(directory)
     }
@@ -196,6 +228,23 @@ impl Program for MountProgram {
 
 fn path<'a>(arguments: &mut Reader<'a>) -> Result<&'a [u8], XdrError> {
     DirPath::decode(arguments).map(|path| path.0)
+}
+
+/// A name of a path.
+struct Step {
+    name: Vec<u8>,
+    /// A symbolic link has it, and not the caller.
+    of_link: bool,
+}
+
+/// A path is to be walked before what is left.
+fn push(rest: &mut Vec<Step>, path: &[u8], of_link: bool) {
+    let at = rest.len();
+    rest.extend(components(path).map(|name| Step {
+        name: name.to_vec(),
+        of_link,
+    }));
+    rest[at..].reverse();
 }
 
 fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -11,7 +11,7 @@ use super::compound::{Compound, Done, Stop};
 use super::object::{Object, fileid};
 use super::{DATA_BYTES_MAX, convert};
 use crate::vfs::attributes::{limits, space};
-use crate::vfs::{Attributes, Limits, ObjectId, SetAttributes, Space, xattrs};
+use crate::vfs::{Attributes, Limits, ObjectId, SetAttributes, Space, copies, xattrs};
 
 /// What a file system tells of its space.
 const SPACE: Bitmap = Bitmap::of(&[
@@ -67,6 +67,7 @@ const OBJECT: Bitmap = Bitmap::of(&[
     Attribute::FsCharsetCapabilities,
     Attribute::ChangeAttributeType,
     Attribute::XattrSupport,
+    Attribute::CloneBlockSize,
 ]);
 /// What can be set, and how a mode comes about.
 const SETTABLE: Bitmap = Bitmap::of(&[
@@ -171,6 +172,7 @@ pub(super) fn with_known<R>(
     let (owner, group) = (Digits::of(known.uid), Digits::of(known.gid));
     let tree = &c.server.tree;
     let above = tree.mounted_on().filter(|_| tree.is_export_root(object));
+    let above = above.or_else(|| c.export.store().mounted_on(object));
     let mut all = Wire {
         kind: Some(convert::kind(known.kind)),
         change: Some(known.change()),
@@ -191,6 +193,7 @@ pub(super) fn with_known<R>(
         time_metadata: Some(convert::time(known.ctime)),
         time_modify: Some(convert::time(known.mtime)),
         mounted_on_fileid: Some(above.unwrap_or(known.fileid)),
+        clone_block_size: copies::clone_block(c.export, object).filter(|_| c.minor > 1),
         ..common(c)
     };
     if let Some(space) = &system.space {

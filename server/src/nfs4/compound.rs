@@ -386,18 +386,12 @@ impl Compound<'_> {
                 let change = xattrs::remove(self, name)?;
                 plain(w, code, change)
             }
-            O::Allocate(arguments) => {
-                space::allocate(self, &arguments)?;
-                plain(w, code, ())
-            }
-            O::Seek(arguments) => {
-                let found = space::seek(self, &arguments)?;
-                plain(w, code, found)
-            }
-            O::IoAdvise(arguments) => {
-                let taken = space::advise(self, &arguments)?;
-                plain(w, code, taken)
-            }
+            O::Allocate(..)
+            | O::Deallocate(..)
+            | O::Copy(..)
+            | O::Clone(..)
+            | O::Seek(..)
+            | O::IoAdvise(..) => space::run(self, &operation, w),
             O::ExchangeId(..)
             | O::CreateSession(..)
             | O::DestroySession(..)
@@ -412,15 +406,12 @@ impl Compound<'_> {
             | O::SetClientIdConfirm(..)
             | O::Renew(..)
             | O::ReleaseLockOwner(..) => clients::run(self, &operation, w),
-            // There are no delegations, named attributes, holes to make or copies.
+            // There are no delegations, named attributes, or copies that go on.
             O::DelegationReturn(..) => Err(Status::BadStateId.into()),
             O::WantDelegation(..)
             | O::GetDirDelegation(..)
             | O::DelegationPurge(..)
             | O::OpenAttributeDirectory(..)
-            | O::Deallocate(..)
-            | O::Clone(..)
-            | O::Copy(..)
             | O::CopyNotify(..)
             | O::OffloadCancel(..)
             | O::OffloadStatus(..)
@@ -480,6 +471,14 @@ impl<'a> Compound<'a> {
         Ok(given)
     }
 
+    /// The same for the saved object, of which the client may mean the state that was saved with it.
+    pub fn saved_state(&self, given: StateId) -> Done<StateId> {
+        if self.minor > 0 && given == StateId::CURRENT {
+            return self.saved.state.ok_or(Status::BadStateId.into());
+        }
+        Ok(given)
+    }
+
     /// The operation may wait from here on.
     pub fn may_block(&self) -> Done<()> {
         match self.effort {
@@ -525,7 +524,16 @@ impl<'a> Compound<'a> {
 
     /// The live file that the current file handle stands for, which must be a regular one.
     pub fn file(&self) -> Done<Arc<File>> {
-        let object = match self.object()? {
+        self.file_of(self.object()?)
+    }
+
+    /// As [`Self::file`], of the saved file handle.
+    pub fn saved_file(&self) -> Done<Arc<File>> {
+        self.file_of(self.saved.object.ok_or(Status::NoFileHandle)?)
+    }
+
+    fn file_of(&self, object: Object) -> Done<Arc<File>> {
+        let object = match object {
             Object::Real(object) => object,
             Object::Pseudo(_) => return Err(Status::IsDir.into()),
         };

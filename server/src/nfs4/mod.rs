@@ -6,7 +6,7 @@
 //! block or change something it is given up, its slot given back, and it runs again from the start on the pool. What
 //! clients hold (client ids, sessions, opens, locks) is kept by [`state`], a core without IO.
 //!
-//! Clients of 4.1 and later are called back over the connections that they bind (`callbacks.rs`), over TCP alone. There are
+//! Clients of 4.1 and later are called back over the connections that they bind (`callbacks.rs`), of TCP and RDMA. There are
 //! no delegations yet.
 
 mod access;
@@ -16,6 +16,7 @@ mod clients;
 mod commit;
 mod compound;
 mod convert;
+mod copy;
 mod create;
 mod effects;
 mod getattr;
@@ -43,7 +44,7 @@ mod write;
 mod xattrs;
 
 use odafs_common::wire::nfs4::{
-    Bitmap, MAX_MINOR_VERSION, OpCode, Operations, PROGRAM, Procedure, Status, VERSION,
+    Attribute, Bitmap, MAX_MINOR_VERSION, OpCode, Operations, PROGRAM, Procedure, Status, VERSION,
 };
 use odafs_common::wire::xdr::{Reader, Writer};
 use odafs_fabric::clock::{self, Nanos};
@@ -51,6 +52,7 @@ use odafs_fabric::sync::{Arc, Mutex};
 
 use crate::rpc::drc::Repeats;
 use crate::rpc::{Admission, Answer, Call, Program};
+use crate::vfs::copies;
 use crate::vfs::export::Export;
 use crate::vfs::metrics::gauge;
 
@@ -140,12 +142,19 @@ impl Nfs4 {
             operations: OPERATIONS_MAX,
         };
         let reclaiming = config.records.take_reclaiming();
-        let state = State::new(limits, config.boot, clock::now(), reclaiming);
+        let state = State::new(limits, config.boot, clock::now(), reclaiming)
+            .with_locks(Arc::clone(export.locks()));
         Self {
             tree: Tree::new(&export.config().name, export.root()),
             minors: config.minors,
             lease: config.lease,
-            supported: std::array::from_fn(|minor| attributes::supported(minor as u32)),
+            supported: std::array::from_fn(|minor| {
+                let all = attributes::supported(minor as u32);
+                match copies::clone_block(&export, export.root()) {
+                    Some(_) => all,
+                    None => all.without(&Bitmap::of(&[Attribute::CloneBlockSize])),
+                }
+            }),
             state: Mutex::new(state),
             callbacks: Mutex::default(),
             records: Mutex::new(config.records),
@@ -249,7 +258,10 @@ impl Program for Nfs4 {
     }
 
     fn tick(&self, now: Nanos) {
-        self.state.lock().tick(now);
+        let mut state = self.state.lock();
+        state.tick(now);
+        state.hear_of_locks();
+        drop(state);
         self.keep_records();
         self.callbacks.lock().tick();
         self.call_back();

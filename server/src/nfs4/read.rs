@@ -8,12 +8,16 @@ use odafs_nic::calls::Placed;
 use super::DATA_BYTES_MAX;
 use super::compound::{Compound, Done};
 use super::state::Io;
+use crate::vfs::Extent;
+use crate::vfs::extents::{Part, part};
 use crate::vfs::file::File;
-use crate::vfs::read::{ReadRange, read as read_pages, read_pinned};
+use crate::vfs::read::{Effort, ReadFailed, ReadRange, read as read_pages, read_pinned};
 use odafs_fabric::sync::Arc;
 
 /// What a result has besides data, and what follows it in a common compound, in bytes.
 const OVERHEAD: usize = 512;
+/// The most data and holes of one READ_PLUS: what they have besides data is a part of [`OVERHEAD`].
+const CONTENTS_MAX: u32 = 16;
 
 pub(super) fn read(
     c: &mut Compound<'_>,
@@ -87,29 +91,67 @@ fn read_placed(
     Ok(Status::Ok)
 }
 
-/// All is data: holes are not looked for.
+/// Holes are told where the store knows them, on threads that may ask it. What is resident is data.
 pub(super) fn read_plus(
     c: &mut Compound<'_>,
     arguments: &ReadArgs,
     w: &mut ResultWriter<'_, '_>,
 ) -> Done<Status> {
     let file = file(c, arguments)?;
-    let (range, mut eof) = range(&file, arguments, c.room(w).saturating_sub(OVERHEAD));
+    let (range, ended) = range(&file, arguments, c.room(w).saturating_sub(OVERHEAD));
     let mut reply = ReadPlusReply::begin(w.start(OpCode::ReadPlus));
-    let read = reply.data(range.offset, range.count, |data| {
-        let done = read_pages(c.export, &c.who, &file, range, c.effort, data)?;
-        eof |= done.eof;
-        Ok(done.count)
-    });
-    match read {
-        Ok(_) => {
-            reply.finish(eof);
+    match contents(c, &file, range, &mut reply) {
+        Ok(eof) => {
+            reply.finish(eof || ended);
             Ok(Status::Ok)
         }
         Err(failed) => {
             reply.cancel();
             w.take_back();
-            Err(crate::vfs::read::ReadFailed::into(failed))
+            Err(failed.into())
         }
     }
+}
+
+/// Writes data and holes of a range, or of its beginning: whether the file ends with them.
+fn contents(
+    c: &Compound<'_>,
+    file: &Arc<File>,
+    range: ReadRange,
+    reply: &mut ReadPlusReply<'_, '_>,
+) -> Result<bool, ReadFailed> {
+    let (mut at, end) = (range.offset, range.offset + u64::from(range.count));
+    for _ in 0..CONTENTS_MAX {
+        let part = match c.effort {
+            Effort::MayBlock if at < end => part(c.export, &c.who, file, at, end)?,
+            _ => Part {
+                what: Extent::Data,
+                length: end - at,
+                eof: false,
+            },
+        };
+        let eof = match part.what {
+            Extent::Hole => {
+                reply.hole(at, part.length);
+                at += part.length;
+                part.eof
+            }
+            Extent::Data => {
+                let count = part.length as u32;
+                let wanted = ReadRange { offset: at, count };
+                let mut eof = false;
+                let read = reply.data(at, count, |data| {
+                    let done = read_pages(c.export, &c.who, file, wanted, c.effort, data)?;
+                    eof = done.eof;
+                    Ok::<_, ReadFailed>(done.count)
+                })?;
+                at += u64::from(read);
+                eof
+            }
+        };
+        if eof || at >= end {
+            return Ok(eof);
+        }
+    }
+    Ok(false)
 }

@@ -1,18 +1,52 @@
-//! ALLOCATE, SEEK and IO_ADVISE (RFC 7862, sections 15.1, 15.11 and 15.5). A store tells no holes: all of a file is data, up to the hole
-//! that every file has at its end.
+//! ALLOCATE, DEALLOCATE, SEEK and IO_ADVISE (RFC 7862, sections 15.1, 15.4, 15.11 and 15.5).
 
 use odafs_common::wire::nfs4::{
-    Bitmap, ContentType, IoAdviseArgs, RangeArgs, SeekArgs, SeekOk, Status,
+    Bitmap, ContentType, IoAdviseArgs, Operation, RangeArgs, ResultWriter, SeekArgs, SeekOk, Status,
 };
+use odafs_fabric::sync::Arc;
 
-use super::compound::{Compound, Done};
+use super::compound::{Compound, Done, Stop, Written, plain};
+use super::copy;
 use super::state::Io;
-use crate::vfs::attributes;
+use crate::vfs::file::File;
+use crate::vfs::space::{self, Range};
+use crate::vfs::{Extent, extents};
+
+/// These and, in a file of their own, COPY and CLONE.
+pub(super) fn run(
+    c: &Compound<'_>,
+    operation: &Operation<'_>,
+    w: &mut ResultWriter<'_, '_>,
+) -> Written {
+    use Operation as O;
+    let code = operation.code();
+    match operation {
+        O::Allocate(arguments) => plain(w, code, allocate(c, arguments)?),
+        O::Deallocate(arguments) => plain(w, code, deallocate(c, arguments)?),
+        O::Copy(arguments) => plain(w, code, copy::copy(c, arguments)?),
+        O::Clone(arguments) => plain(w, code, copy::clone(c, arguments)?),
+        O::Seek(arguments) => plain(w, code, seek(c, arguments)?),
+        O::IoAdvise(arguments) => plain(w, code, advise(c, arguments)?),
+        _ => Err(Status::NotSupp.into()),
+    }
+}
 
 /// ALLOCATE
-pub(super) fn allocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
+fn allocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
+    let (file, range) = to_change(c, arguments)?;
+    Ok(space::allocate(c.export, &c.who, &file, range)?)
+}
+
+/// DEALLOCATE
+fn deallocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
+    let (file, range) = to_change(c, arguments)?;
+    Ok(space::deallocate(c.export, &c.who, &file, range)?)
+}
+
+/// The file and the bytes whose space is meant, if they may be written under the stateid.
+fn to_change(c: &Compound<'_>, arguments: &RangeArgs) -> Done<(Arc<File>, Range)> {
     c.may_block()?;
-    let file = c.file()?;
+    let file = c.file().map_err(wrong_type)?;
     let state = c.state(arguments.state)?;
     let mut machine = c.server.state.lock();
     machine.io(c.now, c.sender, &state, file.object(), Io::Write)?;
@@ -22,40 +56,38 @@ pub(super) fn allocate(c: &Compound<'_>, arguments: &RangeArgs) -> Done<()> {
     if end.ok_or(Status::Inval)? > i64::MAX as u64 {
         return Err(Status::FBig.into());
     }
-    Ok(attributes::allocate(
-        c.export,
-        &c.who,
-        file.object(),
-        offset,
-        length,
-    )?)
+    Ok((file, Range { offset, length }))
 }
 
-/// SEEK
-pub(super) fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
+/// Operations of minor version 2 that take regular files alone say so of directories and links too.
+pub(super) fn wrong_type(stop: Stop) -> Stop {
+    match stop {
+        Stop::Status(Status::IsDir | Status::Symlink) => Status::WrongType.into(),
+        stop => stop,
+    }
+}
+
+/// SEEK. Where no data follow, that is no failure: the end of the file is told.
+fn seek(c: &Compound<'_>, arguments: &SeekArgs) -> Done<SeekOk> {
+    c.may_block()?;
     let file = c.file()?;
     let state = c.state(arguments.state)?;
     let mut machine = c.server.state.lock();
     machine.io(c.now, c.sender, &state, file.object(), Io::Read)?;
     drop(machine);
-    let size = c.attributes(file.object())?.size;
-    if arguments.offset >= size {
-        return Err(Status::Nxio.into());
-    }
-    Ok(match arguments.what {
-        ContentType::Data => SeekOk {
-            eof: false,
-            offset: arguments.offset,
-        },
-        ContentType::Hole => SeekOk {
-            eof: true,
-            offset: size,
-        },
+    let what = match arguments.what {
+        ContentType::Data => Extent::Data,
+        ContentType::Hole => Extent::Hole,
+    };
+    let found = extents::seek(c.export, &c.who, &file, arguments.offset, what)?;
+    Ok(SeekOk {
+        eof: found.eof,
+        offset: found.offset,
     })
 }
 
 /// IO_ADVISE: no advice is taken.
-pub(super) fn advise(c: &Compound<'_>, arguments: &IoAdviseArgs) -> Done<Bitmap> {
+fn advise(c: &Compound<'_>, arguments: &IoAdviseArgs) -> Done<Bitmap> {
     let file = c.file()?;
     let state = c.state(arguments.state)?;
     let mut machine = c.server.state.lock();

@@ -7,6 +7,7 @@ mod legacy;
 mod locks;
 mod names;
 mod slots;
+mod space;
 
 use std::cell::Cell;
 

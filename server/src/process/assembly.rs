@@ -16,6 +16,7 @@ use odafs_nic::engine::{Engine, EngineConfig, OpenConnections, RdmaCounters, Ser
 use crate::mount3::MountProgram;
 use crate::nfs3::Nfs3;
 use crate::nfs4::{self, Nfs4};
+use crate::nlm4::{self, Lockd, Nlm4, Nsm};
 use crate::odafs::{Odafs, SessionPolicy};
 use crate::portmap::{Port, Portmap};
 use crate::rpc::access::Access;
@@ -39,6 +40,8 @@ pub struct Parts {
     pub sessions: SessionPolicy,
     /// NFS version 4; `None`: not served.
     pub nfs4: Option<nfs4::Config>,
+    /// Locks for version 3; `None`: not served.
+    pub locks: Option<nlm4::Config>,
     /// Who may call.
     pub access: Access,
     /// What one-sided clients check; without it none is granted one-sided access.
@@ -49,8 +52,17 @@ pub struct Parts {
     pub offload: bool,
     /// How engines spend their time.
     pub engine: EngineConfig,
-    /// The port that the portmapper tells.
-    pub port: Port,
+    /// The ports that the portmapper tells.
+    pub ports: Ports,
+}
+
+/// Ports that the portmapper tells.
+#[derive(Clone, Debug, Default)]
+pub struct Ports {
+    /// Of all that is served over TCP.
+    pub tcp: Port,
+    /// Of the portmapper and the status monitor over UDP.
+    pub udp: Port,
 }
 
 /// Calls that may wait for a worker.
@@ -89,8 +101,8 @@ impl Assembly {
             &export,
             parts.access,
             parts.sessions,
-            parts.nfs4,
-            parts.port,
+            (parts.nfs4, parts.locks),
+            parts.ports,
             parts.offload,
         ));
         let mut assembly = Self {
@@ -233,8 +245,8 @@ fn service(
     export: &Arc<Export>,
     access: Access,
     sessions: SessionPolicy,
-    nfs4: Option<nfs4::Config>,
-    port: Port,
+    (nfs4, locks): (Option<nfs4::Config>, Option<nlm4::Config>),
+    ports: Ports,
     offload: bool,
 ) -> Service {
     let access = Arc::new(access);
@@ -246,11 +258,23 @@ fn service(
     if let Some(config) = nfs4 {
         programs.push(Box::new(Nfs4::new(Arc::clone(export), config)));
     }
+    let mut by_datagrams = Vec::new();
+    if let Some(config) = locks {
+        let lockd = Lockd::start(Arc::clone(export), config);
+        let monitor = Nsm::new(Arc::clone(&lockd), Arc::clone(&access));
+        by_datagrams.push((monitor.number(), monitor.version()));
+        programs.push(Box::new(Nlm4::new(lockd)));
+        programs.push(Box::new(monitor));
+    }
     let told: Vec<(u32, u32)> = programs
         .iter()
         .map(|program| (program.number(), program.version()))
         .collect();
-    programs.push(Box::new(Portmap::new(told, port)));
+    let portmap = Portmap::new(told, ports.tcp).with_datagrams(by_datagrams, ports.udp);
+    for rpcbind in portmap.rpcbind() {
+        programs.push(Box::new(rpcbind));
+    }
+    programs.push(Box::new(portmap));
     Service::new(
         programs,
         access,

@@ -10,6 +10,8 @@ use odafs_common::page::PageSize;
 use odafs_common::session::PublicKey;
 use odafs_fabric::ReadOrder;
 
+use crate::store::table;
+
 pub use crate::nfs4::MinorVersions;
 pub use crate::odafs::Grantee;
 pub use crate::rpc::access::Squash;
@@ -27,8 +29,11 @@ pub struct ServerConfig {
     /// Several exports, each under its own name below the root `/`. If there are any, `directory` and `export` count for
     /// nothing.
     pub exports: Vec<ExportOptions>,
-    /// Address for NFS, MOUNT and portmapper over TCP; `None`: not served.
+    /// Address for NFS, MOUNT, the lock manager and the portmapper over TCP; `None`: not served.
     pub nfs: Option<SocketAddr>,
+    /// Where the portmapper listens too, over TCP and UDP: clients of NFS version 3 look for the lock manager at port 111,
+    /// and tell the status monitor there that they have started anew. `None`: nowhere else.
+    pub portmap: Option<SocketAddr>,
     /// The minor versions of NFS 4 that are served beside version 3, on all listeners; all of them by default.
     pub nfs4: MinorVersions,
     /// The lease of NFS version 4: how long the server keeps the opens and locks of a silent client, and how long clients
@@ -107,6 +112,7 @@ impl ServerConfig {
             export: "/".to_owned(),
             exports: Vec::new(),
             nfs: None,
+            portmap: None,
             nfs4: MinorVersions::ALL,
             lease: crate::nfs4::LEASE.duration(),
             rdma: None,
@@ -157,6 +163,8 @@ impl ServerConfig {
                 (u64::from(crate::MAX_FRAMES) << self.page.shift()) >> 30
             ));
         }
+        let names = self.exports.iter().map(|export| export.name.as_str());
+        table::check_names(names).map_err(|error| error.to_string())?;
         if self.slow_call.is_zero() {
             return Err("--slow-call: must be more than 0, as in 100ms".to_owned());
         }

@@ -1,18 +1,24 @@
 //! Opens what is served: one directory or archive, or several as a table of exports.
 //!
 //! Each export of several has a tag, which is in all handles of its objects. The tags are in the file `exports` of the state
-//! directory, a line for each: tag, number of the store, name. A tag is never given to another export, so a handle of an
-//! export that was taken away, or whose name stands for another directory now, is STALE.
+//! directory: a number that all handles tell in the first line, then a line for each tag with a digest of the path and the
+//! name. A tag is never given to another export, so a handle of an export that was taken away, or whose name stands for
+//! another directory now, is STALE. Who removes the file gets another number, and no handle is known any more.
 
 use std::io;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use odafs_fabric::entropy;
+use sha2::{Digest as _, Sha256};
+
 use crate::process::config::{ExportOptions, ServerConfig};
 use crate::store::state::StateDir;
-use crate::store::table::Entry;
-use crate::store::{LocalOptions, LocalStore, Store, StoreTable, TarStore, Time};
+use crate::store::table::{self, Entry};
+use crate::store::{Among, LocalOptions, LocalStore, Store, StoreTable, TarStore, Time};
 
 /// In the state directory.
 const TAGS: &str = "exports";
@@ -33,29 +39,34 @@ pub(super) fn open_one(
 
 /// All exports of `config`, below one root.
 pub(super) fn open(config: &ServerConfig, state: &StateDir) -> io::Result<Arc<dyn Store>> {
-    check_apart(&config.exports)?;
-    let file = state.path().join(TAGS);
-    let mut tags = Tags::read(&file)?;
-    let known = tags.0.len();
-    let mut entries = Vec::new();
-    for export in &config.exports {
-        let options = LocalOptions {
-            read_only: config.read_only || export.read_only,
-            shares_state: true,
-        };
-        let store = open_one(&export.directory, state, options);
-        let store = store.map_err(|error| about(export, &error))?;
-        entries.push(Entry {
-            tag: tags.tag(&export.name, store.number())?,
-            name: export.name.clone(),
-            store,
-        });
+    let exports = &config.exports;
+    let places = Place::apart(exports)?;
+    let mut tags = Tags::read(&state.path().join(TAGS))?;
+    let before = tags.text();
+    let mut named = Vec::new();
+    for (export, place) in exports.iter().zip(&places) {
+        let name = table::normalized(&export.name).map_err(io::Error::other)?;
+        named.push((tags.tag(&name, place.digest())?, name));
     }
-    if tags.0.len() > known {
+    // Before anybody gets a handle with one of them.
+    if tags.is_new || tags.text() != before {
         let kept = state.replace(TAGS, tags.text().as_bytes());
         kept.map_err(io::Error::other)?;
     }
-    let table = StoreTable::new(entries, now()).map_err(io::Error::other)?;
+    let mut entries = Vec::new();
+    for ((tag, name), export) in named.into_iter().zip(exports) {
+        let options = LocalOptions {
+            read_only: config.read_only || export.read_only,
+            among: Some(Among {
+                tag,
+                stores: exports.len(),
+            }),
+        };
+        let store = open_one(&export.directory, state, options);
+        let store = store.map_err(|error| about(export, &error))?;
+        entries.push(Entry { name, tag, store });
+    }
+    let table = StoreTable::new(entries, tags.number, now()).map_err(io::Error::other)?;
     Ok(Arc::new(table))
 }
 
@@ -76,70 +87,118 @@ fn now() -> Time {
     }
 }
 
-/// A file that two exports show would be two objects to the server, and what is written by one would be seen late by the
-/// other.
-fn check_apart(exports: &[ExportOptions]) -> io::Result<()> {
-    let mut seen: Vec<(PathBuf, &ExportOptions)> = Vec::new();
-    for export in exports {
-        let path = std::fs::canonicalize(&export.directory).map_err(|e| about(export, &e))?;
-        let overlap = |(other, _): &&(PathBuf, &ExportOptions)| {
-            path.starts_with(other) || other.starts_with(&path)
-        };
-        if let Some((_, other)) = seen.iter().find(overlap) {
-            return Err(io::Error::other(format!(
-                "{} and {} show the same files ({} and {}): leave one of them out",
-                other.name,
-                export.name,
-                other.directory.display(),
-                export.directory.display()
-            )));
-        }
-        seen.push((path, export));
+/// What an export serves.
+struct Place {
+    path: PathBuf,
+    device: u64,
+    ino: u64,
+}
+
+impl Place {
+    fn of(export: &ExportOptions) -> io::Result<Self> {
+        let path = std::fs::canonicalize(&export.directory)?;
+        let found = std::fs::metadata(&path)?;
+        Ok(Self {
+            path,
+            device: found.dev(),
+            ino: found.ino(),
+        })
     }
-    Ok(())
+
+    /// The places of exports that show no file twice. A file that two exports show would be two objects to the server, and
+    /// what is written by one would be seen late by the other.
+    fn apart(exports: &[ExportOptions]) -> io::Result<Vec<Self>> {
+        let mut all: Vec<Self> = Vec::new();
+        for export in exports {
+            let place = Self::of(export).map_err(|error| about(export, &error))?;
+            if let Some(at) = all.iter().position(|other| other.overlaps(&place)) {
+                let other = &exports[at];
+                return Err(io::Error::other(format!(
+                    "{} and {} show the same files ({} and {}): leave one of them out",
+                    other.name,
+                    export.name,
+                    other.directory.display(),
+                    export.directory.display()
+                )));
+            }
+            all.push(place);
+        }
+        Ok(all)
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        let same = (self.device, self.ino) == (other.device, other.ino);
+        same || self.path.starts_with(&other.path) || other.path.starts_with(&self.path)
+    }
+
+    /// Tells it from others; a path may hold any byte, and be long.
+    fn digest(&self) -> u64 {
+        let digest = Sha256::digest(self.path.as_os_str().as_bytes());
+        digest.first_chunk().map_or(0, |b| u64::from_be_bytes(*b))
+    }
 }
 
 /// The tags that were given so far.
-struct Tags(Vec<Tag>);
+struct Tags {
+    number: u64,
+    /// There was no file.
+    is_new: bool,
+    given: Vec<Tag>,
+}
 
 struct Tag {
     tag: u16,
-    number: u64,
+    place: u64,
     name: String,
 }
 
 impl Tags {
     fn read(file: &Path) -> io::Result<Self> {
         let text = match std::fs::metadata(file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Self {
+                    number: entropy::word(),
+                    is_new: true,
+                    given: Vec::new(),
+                });
+            }
             Ok(found) if found.len() > TAGS_BYTES_MAX => return Err(damaged(file)),
             _ => std::fs::read_to_string(file)?,
         };
-        let tags = text.lines().map(Tag::parse);
-        let tags = tags.collect::<Option<_>>().ok_or_else(|| damaged(file))?;
-        Ok(Self(tags))
+        Self::parse(&text).ok_or_else(|| damaged(file))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let number = lines.next()?.strip_prefix("number ")?;
+        Some(Self {
+            number: u64::from_str_radix(number, 16).ok()?,
+            is_new: false,
+            given: lines.map(Tag::parse).collect::<Option<_>>()?,
+        })
     }
 
     /// The tag of an export: the one that it had before, or the next.
-    fn tag(&mut self, name: &str, number: u64) -> io::Result<u16> {
-        let same = |tag: &&Tag| tag.number == number && tag.name == name;
-        if let Some(known) = self.0.iter().find(same) {
+    fn tag(&mut self, name: &str, place: u64) -> io::Result<u16> {
+        let same = |tag: &&Tag| tag.place == place && tag.name == name;
+        if let Some(known) = self.given.iter().find(same) {
             return Ok(known.tag);
         }
-        let last = self.0.iter().map(|known| known.tag).max().unwrap_or(0);
+        let last = self.given.iter().map(|known| known.tag).max().unwrap_or(0);
         let tag = last.checked_add(1).ok_or_else(|| {
             io::Error::other(
                 "this state directory has seen 65,535 exports: name a new one with --state (clients then need to mount again)",
             )
         })?;
         let name = name.to_owned();
-        self.0.push(Tag { tag, number, name });
+        self.given.push(Tag { tag, place, name });
         Ok(tag)
     }
 
     fn text(&self) -> String {
-        let line = |known: &Tag| format!("{} {:016x} {}\n", known.tag, known.number, known.name);
-        self.0.iter().map(line).collect()
+        let line = |known: &Tag| format!("{} {:016x} {}\n", known.tag, known.place, known.name);
+        let lines: String = self.given.iter().map(line).collect();
+        format!("number {:016x}\n{lines}", self.number)
     }
 }
 
@@ -149,7 +208,7 @@ impl Tag {
         let mut next = || parts.next();
         Some(Self {
             tag: next()?.parse().ok().filter(|tag| *tag != 0)?,
-            number: u64::from_str_radix(next()?, 16).ok()?,
+            place: u64::from_str_radix(next()?, 16).ok()?,
             name: next()?.to_owned(),
         })
     }
@@ -236,20 +295,46 @@ mod tests {
     }
 
     #[test]
+    fn one_name_has_one_tag_however_it_is_written() {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::create_dir(scratch.path().join("a")).unwrap();
+        let state = StateDir::open(Some(&scratch.path().join("state")), Path::new("/")).unwrap();
+        let root = |name| {
+            let table = open(&exports(scratch.path(), &[(name, "a")]), &state).unwrap();
+            root_of(&*table, "one").map(|generation| (generation, table.number()))
+        };
+        let first = root("/one");
+        assert!(first.is_some());
+        assert_eq!((root("/one/"), root("//one")), (first, first));
+        // Without the file no handle from before is known.
+        std::fs::remove_file(state.path().join(TAGS)).unwrap();
+        assert_ne!(
+            root("/one").map(|(_, number)| number),
+            first.map(|(_, number)| number)
+        );
+    }
+
+    #[test]
     fn a_damaged_file_of_tags_is_told() {
         let scratch = tempfile::tempdir().unwrap();
         let file = scratch.path().join(TAGS);
-        for text in ["1\n", "0 00 /a\n", "x 00 /a\n", "1 zz /a\n"] {
+        for text in [
+            "",
+            "1 00 /a\n",
+            "number x\n",
+            "number 07\n1\n",
+            "number 07\n0 00 /a\n",
+            "number 07\nx 00 /a\n",
+            "number 07\n1 zz /a\n",
+        ] {
             std::fs::write(&file, text).unwrap();
             assert!(Tags::read(&file).is_err(), "{text}");
         }
-        std::fs::write(&file, "7 00000000000000ff /a name\n").unwrap();
+        let text = "number 0000000000000007\n7 00000000000000ff /a name\n";
+        std::fs::write(&file, text).unwrap();
         let mut tags = Tags::read(&file).unwrap();
         assert_eq!(tags.tag("/a name", 255).unwrap(), 7);
         assert_eq!(tags.tag("/a name", 254).unwrap(), 8);
-        assert_eq!(
-            tags.text(),
-            "7 00000000000000ff /a name\n8 00000000000000fe /a name\n"
-        );
+        assert_eq!(tags.text(), format!("{text}8 00000000000000fe /a name\n"));
     }
 }

@@ -4,11 +4,15 @@
 pub mod assembly;
 pub mod config;
 #[cfg(not(shuttle))]
+mod datagrams;
+#[cfg(not(shuttle))]
 mod exports;
 #[cfg(not(shuttle))]
 pub mod memory;
 #[cfg(not(shuttle))]
 mod metrics_http;
+#[cfg(not(shuttle))]
+pub mod peers;
 #[cfg(not(shuttle))]
 pub mod server;
 #[cfg(not(shuttle))]

@@ -1,7 +1,7 @@
 //! A running server: everything wired together.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,13 +16,15 @@ use odafs_nic::engine::EngineConfig;
 use odafs_nic::nic::NicConfig;
 
 use crate::nfs4;
+use crate::nlm4;
 use crate::odafs::SessionPolicy;
-use crate::portmap::Port;
-use crate::process::assembly::{Assembly, Parts};
+use crate::process::assembly::{Assembly, Parts, Ports};
 use crate::process::config::{Direct, ServerConfig};
+use crate::process::datagrams::Datagrams;
 use crate::process::exports;
 use crate::process::memory;
 use crate::process::metrics_http::MetricsServer;
+use crate::process::peers::Callers;
 use crate::process::watch::Watch;
 use crate::rpc::access::Access;
 use crate::rpc::tcp::{self, TcpServer};
@@ -33,8 +35,10 @@ use crate::vfs::export::ExportConfig;
 /// The addresses on which a server listens, with the real ports. `None`: that listener is not open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Addresses {
-    /// Address of NFS, MOUNT and portmapper over TCP.
+    /// Address of NFS, MOUNT, the lock manager and the portmapper over TCP.
     pub nfs: Option<SocketAddr>,
+    /// Where the portmapper listens too, over TCP and UDP.
+    pub portmap: Option<SocketAddr>,
     /// Address of iWARP over TCP.
     pub rdma: Option<SocketAddr>,
     /// Path of the shared-memory fabric's Unix socket.
@@ -105,6 +109,7 @@ pub struct Server {
     config: ServerConfig,
     // Dropped in this order: who brings calls, what serves them, the lock on the state.
     tcp: Option<TcpServer>,
+    portmap: Option<(TcpServer, Datagrams)>,
     metrics: Option<MetricsServer>,
     assembly: Assembly,
     _state: Arc<StateDir>,
@@ -112,6 +117,8 @@ pub struct Server {
 
 /// In the state directory: which clients of NFS version 4 may reclaim what they held.
 const NFS4_CLIENTS: &str = "nfs4-clients";
+/// In the state directory: which clients of NFS version 3 hold locks.
+const NLM_CLIENTS: &str = "nlm-clients";
 /// Threads that serve connections over TCP.
 const TCP_THREADS: usize = 2;
 
@@ -151,16 +158,18 @@ impl Server {
         let mut doors = Doors::open(&config)?;
         let addresses = doors.addresses.clone();
 
-        let port = Port::default();
-        if let Some(address) = addresses.nfs {
-            port.set(address.port());
+        let ports = Ports::default();
+        for (port, address) in [(&ports.tcp, addresses.nfs), (&ports.udp, addresses.portmap)] {
+            if let Some(address) = address {
+                port.set(address.port());
+            }
         }
         let action = match config.exports.as_slice() {
             [] => format!("serve {}", config.directory.display()),
             _ => "serve the exports".to_owned(),
         };
         let store = trying(action, open(&config, &state))?;
-        let parts = parts(&config, &state, store, life, port)?;
+        let parts = parts(&config, &state, store, life, ports)?;
         if let Some(listener) = doors.device.take() {
             // Whether that much memory may be pinned shows now.
             let prepared = listener.prepare(&parts.arena, config.direct == Direct::OneSided);
@@ -185,6 +194,13 @@ impl Server {
             )
         });
         let tcp = trying("serve NFS", tcp.transpose())?;
+        let portmap = doors.portmap.map(|doors| serve_portmap(doors, &assembly));
+        let portmap = trying("serve the portmapper", portmap.transpose())?;
+        if tcp.is_some() && portmap.is_none() {
+            tracing::info!(
+                "clients of NFS version 3 have to mount with nolock: no --portmap ADDR:111 tells them of the lock manager"
+            );
+        }
         let metrics = doors.metrics.map(|listener| {
             let watch = Watch::new(&assembly, tcp.as_ref());
             MetricsServer::start(listener, Arc::new(move |path| watch.page(path)))
@@ -194,6 +210,7 @@ impl Server {
             addresses,
             config,
             tcp,
+            portmap,
             metrics,
             assembly,
             _state: state,
@@ -217,12 +234,30 @@ impl Server {
         if let Some(tcp) = self.tcp.take() {
             tcp.shutdown();
         }
+        self.portmap.take();
         self.metrics.take();
         self.assembly.stop();
         if let Some(socket) = &self.config.shm {
             let _ = std::fs::remove_file(socket);
         }
     }
+}
+
+/// Serves the portmapper where it listens beside the other programs, and the status monitor by datagrams.
+fn serve_portmap(
+    (listener, socket): (TcpListener, UdpSocket),
+    assembly: &Assembly,
+) -> io::Result<(TcpServer, Datagrams)> {
+    let (calls, workers) = (assembly.calls(), assembly.workers());
+    let access = Arc::clone(assembly.service().access());
+    let limits = tcp::Limits {
+        connections: 256,
+        ..tcp::Limits::default()
+    };
+    let listed = move |address| access.admits_address(address);
+    let tcp = TcpServer::start(listener, 1, calls, workers, limits, listed)?;
+    let udp = Datagrams::start(socket, Arc::clone(assembly.service()))?;
+    Ok((tcp, udp))
 }
 
 /// A directory or an archive, or the table of several.
@@ -242,21 +277,42 @@ fn version_4(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<Option<
     if !config.nfs4.any() {
         return Ok(None);
     }
-    let keeper = Arc::clone(state);
-    let keep = move |text: &str| {
-        let kept = keeper.replace(NFS4_CLIENTS, text.as_bytes());
-        kept.map_err(io::Error::other)
-    };
-    let text = match std::fs::read_to_string(state.path().join(NFS4_CLIENTS)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-        read => read?,
-    };
+    let (text, keep) = kept(state, NFS4_CLIENTS)?;
     Ok(Some(nfs4::Config {
         minors: config.nfs4,
         lease: config.lease.into(),
         boot: boot(state.life()),
         records: nfs4::Records::read(&text, keep),
     }))
+}
+
+/// Locks for version 3.
+fn locks(config: &ServerConfig, state: &Arc<StateDir>) -> io::Result<nlm4::Config> {
+    let (text, keep) = kept(state, NLM_CLIENTS)?;
+    Ok(nlm4::Config {
+        // Odd: the server runs.
+        state: (state.life() as u32) << 1 | 1,
+        grace: config.lease.into(),
+        records: nlm4::Records::read(&text, keep),
+        peers: Some(Arc::new(Callers::start()?)),
+    })
+}
+
+/// A file of the state directory, empty if it is not there, and what replaces it.
+fn kept(
+    state: &Arc<StateDir>,
+    name: &'static str,
+) -> io::Result<(String, impl FnMut(&str) -> io::Result<()> + Send + 'static)> {
+    let text = match std::fs::read_to_string(state.path().join(name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        read => read?,
+    };
+    let keeper = Arc::clone(state);
+    let keep = move |text: &str| {
+        let kept = keeper.replace(name, text.as_bytes());
+        kept.map_err(io::Error::other)
+    };
+    Ok((text, keep))
 }
 
 /// Greater with each start of a server, and after its state was lost: the seconds since 1970, and one for each start,
@@ -272,7 +328,7 @@ fn parts(
     state: &Arc<StateDir>,
     store: Arc<dyn Store>,
     life: LifeWord,
-    port: Port,
+    ports: Ports,
 ) -> Result<Parts, StartError> {
     let frames = (config.cache_bytes >> config.page.shift()) as u32;
     let arena = ArenaConfig {
@@ -305,9 +361,14 @@ fn parts(
         format!("read {NFS4_CLIENTS} in {}", state.path().display()),
         version_4(config, state),
     )?;
+    let locks = trying(
+        format!("read {NLM_CLIENTS} in {}", state.path().display()),
+        locks(config, state),
+    )?;
     Ok(Parts {
         store,
         nfs4,
+        locks: Some(locks),
         arena: Arc::new(arena),
         export: ExportConfig {
             name: match config.exports.as_slice() {
@@ -346,13 +407,14 @@ fn parts(
             connections_max: shm.connections as usize + EngineConfig::default().connections_max,
             ..EngineConfig::default()
         },
-        port,
+        ports,
     })
 }
 
 /// Listeners, open before anything is served from them.
 struct Doors {
     nfs: Option<TcpListener>,
+    portmap: Option<(TcpListener, UdpSocket)>,
     metrics: Option<TcpListener>,
     fabrics: Vec<(Box<dyn Listener>, Transport)>,
     /// One more of them.
@@ -364,6 +426,12 @@ impl Doors {
     fn open(config: &ServerConfig) -> Result<Doors, StartError> {
         let nfs = config.nfs.map(|address| listen(address, "--nfs"));
         let nfs = nfs.transpose()?;
+        let portmap = config.portmap.map(|address| {
+            let (tcp, real) = listen(address, "--portmap")?;
+            let udp = listening(real, "--portmap", UdpSocket::bind(real))?;
+            Ok::<_, StartError>(((tcp, udp), real))
+        });
+        let portmap = portmap.transpose()?;
         let metrics = config.metrics.map(|address| listen(address, "--metrics"));
         let metrics = metrics.transpose()?;
         let mut fabrics: Vec<(Box<dyn Listener>, Transport)> = Vec::new();
@@ -403,11 +471,13 @@ impl Doors {
             rdma,
             verbs: device.as_ref().map(verbs::Listener::local_addr),
             nfs: nfs.as_ref().map(|(_, address)| *address),
+            portmap: portmap.as_ref().map(|(_, address)| *address),
             metrics: metrics.as_ref().map(|(_, address)| *address),
             shm: config.shm.clone(),
         };
         Ok(Doors {
             nfs: nfs.map(|(listener, _)| listener),
+            portmap: portmap.map(|(listeners, _)| listeners),
             metrics: metrics.map(|(listener, _)| listener),
             fabrics,
             device,

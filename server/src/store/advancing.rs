@@ -20,7 +20,7 @@ use super::{
     CreateHow, Created, Credential, Limits, Listing, ObjectId, OutsideEvent, ReaddirRange, Result,
     Space, Special, Store, StoreError, Unlinked,
 };
-use crate::store::{Attributes, SetAttributes, SetTime, Time, XattrHow};
+use crate::store::{Attributes, Extent, SetAttributes, SetTime, Time, XattrHow};
 
 /// Shows the times of another store so that they differ after each change.
 pub(crate) struct Advancing {
@@ -260,6 +260,8 @@ impl Store for Advancing {
         xattrs(who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>>;
         read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
         read_at_hand(object: ObjectId, offset: u64, data: &mut [u8]) -> bool;
+        clone_block_bytes(object: ObjectId) -> Option<u32>;
+        seek(object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>>;
         sync(object: ObjectId, data_only: bool) -> Result<()>;
         wants_sync() -> bool;
         statfs(object: ObjectId) -> Result<Space>;
@@ -404,6 +406,42 @@ impl Store for Advancing {
     fn allocate(&self, who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()> {
         self.change(&[(object, Change::Content)], |store| {
             store.allocate(who, object, offset, length)
+        })
+    }
+
+    fn deallocate(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        self.change(&[(object, Change::Content)], |store| {
+            store.deallocate(who, object, offset, length)
+        })
+    }
+
+    fn copy(
+        &self,
+        who: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<u64> {
+        self.change(&[(to.0, Change::Content)], |store| {
+            store.copy(who, from, to, count)
+        })
+    }
+
+    fn clone_range(
+        &self,
+        who: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<()> {
+        self.change(&[(to.0, Change::Content)], |store| {
+            store.clone_range(who, from, to, count)
         })
     }
 

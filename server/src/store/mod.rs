@@ -10,6 +10,8 @@
 
 mod advancing;
 mod before_sync;
+mod by_hand;
+mod create;
 mod error;
 pub mod ids;
 mod names;
@@ -33,13 +35,16 @@ use odafs_fabric::sync::Arc;
 
 pub(crate) use advancing::Advancing;
 pub use before_sync::BeforeSync;
+pub use create::{CreateHow, Created, Special};
 pub use error::StoreError;
-pub use local::{LocalOptions, LocalStore};
+pub use local::{Among, LocalOptions, LocalStore};
 pub use memory::{Meddler, MemoryStore, Operation, OutsideChange};
 pub use permission::{attributes_permit, may_read, may_write};
 pub use table::StoreTable;
 pub use tar::TarStore;
-pub use types::{Attributes, Device, FileType, SetAttributes, SetTime, Status, Time, access};
+pub use types::{
+    Attributes, Device, Extent, FileType, SetAttributes, SetTime, Status, Time, access,
+};
 
 /// An object (file, directory, link, device …) of one store.
 ///
@@ -113,100 +118,6 @@ pub enum XattrHow {
     Create,
     /// Refuse with NOENT if it is not.
     Replace,
-}
-
-/// How CREATE shall treat a name that is taken (RFC 1813 section 3.3.8).
-#[derive(Clone, Debug)]
-pub enum CreateHow<'a> {
-    /// Take what is there. The attributes are applied to a new file only: of an existing one the caller
-    /// sets the size (if asked for) through [`Store::setattr`], where it also revokes pages.
-    Unchecked(&'a SetAttributes),
-    /// Refuse with EXIST.
-    Guarded(&'a SetAttributes),
-    /// Refuse with EXIST, unless the file was made by the same call: the verifier is kept in its times.
-    Exclusive([u8; 8]),
-}
-
-impl CreateHow<'_> {
-    /// The answer where the name is taken already.
-    fn existing(&self, object: ObjectId, attributes: Attributes) -> Result<Created> {
-        let regular = attributes.kind == FileType::Regular;
-        let same = match self {
-            Self::Unchecked(_) => regular,
-            Self::Guarded(_) => false,
-            Self::Exclusive(verifier) => {
-                let times = (attributes.atime, attributes.mtime);
-                regular && attributes.size == 0 && names::verifier_times(*verifier) == times
-            }
-        };
-        if same {
-            Ok(Created {
-                object,
-                attributes,
-                existed: true,
-            })
-        } else {
-            Err(Status::Exist.into())
-        }
-    }
-}
-
-/// What [`Store::create`] did.
-#[derive(Clone, Debug)]
-pub struct Created {
-    /// The file.
-    pub object: ObjectId,
-    /// Its attributes afterwards.
-    pub attributes: Attributes,
-    /// It was there before (unchecked), or this is the repetition of an exclusive create.
-    pub existed: bool,
-}
-
-/// What MKNOD makes (RFC 1813 section 3.3.11).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Special {
-    /// A named pipe.
-    Fifo,
-    /// A socket.
-    Socket,
-    /// A character device.
-    CharacterDevice {
-        /// Major number.
-        major: u32,
-        /// Minor number.
-        minor: u32,
-    },
-    /// A block device.
-    BlockDevice {
-        /// Major number.
-        major: u32,
-        /// Minor number.
-        minor: u32,
-    },
-}
-
-impl Special {
-    fn kind(self) -> FileType {
-        match self {
-            Self::Fifo => FileType::Fifo,
-            Self::Socket => FileType::Socket,
-            Self::CharacterDevice { .. } => FileType::Character,
-            Self::BlockDevice { .. } => FileType::Block,
-        }
-    }
-
-    /// INVAL beyond the 12 and 20 bits that the kernel's numbers have.
-    fn device(self) -> Result<Device> {
-        match self {
-            Self::Fifo | Self::Socket => Ok(Device::default()),
-            Self::CharacterDevice { major, minor } | Self::BlockDevice { major, minor } => {
-                if major >> 12 != 0 || minor >> 20 != 0 {
-                    return Err(Status::Inval.into());
-                }
-                Ok(Device { major, minor })
-            }
-        }
-    }
 }
 
 /// The part of a directory that [`Store::readdir`] shall list.
@@ -549,6 +460,64 @@ pub trait Store: Send + Sync {
         Err(Status::NotSupp.into())
     }
 
+    /// Makes bytes of a file zeros, and frees their space as far as the store can. The file keeps its size, so that nothing
+    /// happens behind its end.
+    fn deallocate(
+        &self,
+        credential: &Credential,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        let _ = (credential, object, offset, length);
+        Err(Status::NotSupp.into())
+    }
+
+    /// Where the first data, or the first hole, of a regular file begin at `offset` or behind it. At its end each file has a
+    /// hole. `None`: no data follow. NXIO where `offset` is not within the file. A store may take holes for data.
+    fn seek(&self, object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>> {
+        let size = self.getattr(object)?.size;
+        match what {
+            _ if offset >= size => Err(Status::Nxio.into()),
+            Extent::Data => Ok(Some(offset)),
+            Extent::Hole => Ok(Some(size)),
+        }
+    }
+
+    /// Copies at most `count` bytes between two regular files, and says how many: fewer where the source ends, where space
+    /// runs out, or where it takes long; none only where the source ends. The caller has checked the right to read.
+    /// `from` and `to` tell the files and the first bytes. What happens where the bytes overlap is not said.
+    fn copy(
+        &self,
+        credential: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<u64> {
+        by_hand::copy(self, credential, from, to, count)
+    }
+
+    /// What offsets and lengths of [`Store::clone_range`] are multiples of, in bytes, on the object's file system. `None`: there
+    /// is no cloning.
+    fn clone_block_bytes(&self, object: ObjectId) -> Option<u32> {
+        let _ = object;
+        None
+    }
+
+    /// Makes `count` bytes of a regular file, at least one, those of another or of other bytes of the same: all of them, or
+    /// none. INVAL unless they lie in blocks of [`Store::clone_block_bytes`]. Only where the source ends a block may be cut,
+    /// and then the target must end there too. The caller has checked the right to read, and that the source is so long.
+    fn clone_range(
+        &self,
+        credential: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<()> {
+        let _ = (credential, from, to, count);
+        Err(Status::NotSupp.into())
+    }
+
     /// Whether objects have extended attributes. A store that says so has the methods below.
     fn has_xattrs(&self) -> bool {
         false
@@ -604,6 +573,13 @@ pub trait Store: Send + Sync {
     /// The number of what is stored, the same after a restart. Handles tell it: those of a store with another number are
     /// none of this one's.
     fn number(&self) -> u64;
+
+    /// The number by which the directory above lists the root of a file system within this store; `None` for any other
+    /// object (RFC 8881, section 5.8.2.23).
+    fn mounted_on(&self, object: ObjectId) -> Option<u64> {
+        let _ = object;
+        None
+    }
 
     /// STALE unless the object is there. The server asks about each object that a client names by a handle from before: this
     /// store, or an earlier one with the same number, has named it once. Whether it still exists may only show in the next

@@ -8,7 +8,7 @@
 //! | `identity.pub` | its public key, for clients |
 //! | `life-number` | how many servers have used this directory |
 //! | `life` | the life word of the current one (written by the export) |
-//! | `handles` | the handle index of a server that cannot open files by handle; `handles-NUMBER` where there are several stores |
+//! | `handles` | the handle index of a server that cannot open files by handle; `handles-TAG` for each of several exports |
 //! | `exports` | the tags of a server's exports, where it has several |
 //! | `nfs4-clients` | which clients of NFS version 4 may reclaim what they held |
 //!
@@ -237,9 +237,9 @@ impl StateDir {
         self.path.join("handles")
     }
 
-    /// Where the handle index of the store with this number belongs, beside those of others.
-    pub fn handle_index_file_of(&self, number: u64) -> PathBuf {
-        self.path.join(format!("handles-{number:016x}"))
+    /// Where the handle index of the export with this tag belongs, beside those of others.
+    pub fn handle_index_file_of(&self, tag: u16) -> PathBuf {
+        self.path.join(format!("handles-{tag}"))
     }
 
     /// `(device, inode)` of the directories that hold keys. A store must not show them even if they lie inside

@@ -117,6 +117,15 @@ pub enum FileType {
     Fifo,
 }
 
+/// What bytes of a file are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// They were written.
+    Data,
+    /// Zeros that nobody wrote, or that take no space.
+    Hole,
+}
+
 /// Since 1970, UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {

@@ -63,21 +63,6 @@ pub fn space(export: &Export, object: ObjectId) -> Result<Space, StoreError> {
     export.store().statfs(object)
 }
 
-/// Sets space aside for bytes of a file, which reaches to their end at least afterwards.
-pub fn allocate(
-    export: &Export,
-    who: &Credential,
-    object: ObjectId,
-    offset: u64,
-    length: u64,
-) -> Result<(), StoreError> {
-    export.store().allocate(who, object, offset, length)?;
-    // The store alone knows whether it is longer: what is cached learns it as what others do.
-    let attributes = export.store().getattr(object)?;
-    change::seen(export, object, &attributes);
-    Ok(())
-}
-
 /// As [`set_attributes`], for a caller that is told the attributes around it: those from before only where names can
 /// neither have come nor gone meanwhile.
 pub fn set(

@@ -20,6 +20,7 @@
 //! ourselves.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use odafs_fabric::clock::{self, Nanos};
@@ -141,7 +142,7 @@ fn look(
 }
 
 /// Whether nobody has changed the file between the two.
-fn is_same(a: &Attributes, b: &Attributes) -> bool {
+pub(crate) fn is_same(a: &Attributes, b: &Attributes) -> bool {
     let content = |of: &Attributes| (of.size, of.mtime, of.ctime);
     content(a) == content(b) && rights(a) == rights(b)
 }
@@ -202,6 +203,28 @@ pub(crate) fn absorb_own(
     }
 }
 
+/// A change of our own took the file's attributes from one to the other, and some or all of these bytes may be others now.
+/// If the change was not ours alone (`foreign`), nothing is known of the other bytes. The caller has closed the gate.
+pub(crate) fn absorb_bytes(
+    export: &Export,
+    file: &Arc<File>,
+    (before, after): (&Attributes, Option<&Attributes>),
+    (offset, length): (u64, u64),
+    foreign: bool,
+) {
+    if let Some(pages) = export.page().span(offset, length) {
+        let retire = |page: &mut PageLock<'_>| export.cache().retire(page, Reason::Write);
+        for_pages(file, pages, retire);
+    }
+    match after.filter(|_| foreign) {
+        Some(after) => absorb(export, file, after),
+        None => {
+            absorb_own(export, file, (before, after), None);
+            file.counter().bump();
+        }
+    }
+}
+
 /// What the store holds may not be what was written to it: everything is read anew.
 pub(crate) fn start_over(export: &Export, file: &Arc<File>) {
     let _closed = file.close();
@@ -223,12 +246,14 @@ fn bury(export: &Export, file: &Arc<File>, standing: &mut Standing, reason: Reas
 
 /// Takes the pages from `first` on out of memory. The caller has closed the gate.
 fn drop_pages(export: &Export, file: &Arc<File>, first: u64, reason: Reason) {
-    for_pages(file, first, |page| export.cache().retire(page, reason));
+    let retire = |page: &mut PageLock<'_>| export.cache().retire(page, reason);
+    for_pages(file, first..=u64::MAX, retire);
 }
 
 /// Makes all references to pages of the file worth nothing. The caller has closed the gate.
 fn revoke_pages(export: &Export, file: &Arc<File>, reason: Reason) {
-    for_pages(file, 0, |page| export.cache().revoke(page, reason));
+    let revoke = |page: &mut PageLock<'_>| export.cache().revoke(page, reason);
+    for_pages(file, 0..=u64::MAX, revoke);
     revoke_counter(export, file);
 }
 
@@ -237,9 +262,11 @@ fn revoke_counter(export: &Export, file: &Arc<File>) {
     file.counter().revoke(forget);
 }
 
-fn for_pages(file: &Arc<File>, first: u64, mut act: impl FnMut(&mut PageLock<'_>)) {
-    for leaf in file.leaves_from(first) {
-        for page in first.max(leaf.first())..=leaf.last() {
+fn for_pages(file: &Arc<File>, pages: RangeInclusive<u64>, mut act: impl FnMut(&mut PageLock<'_>)) {
+    let (first, last) = pages.into_inner();
+    let leaves = file.leaves_from(first).into_iter();
+    for leaf in leaves.take_while(|leaf| leaf.first() <= last) {
+        for page in first.max(leaf.first())..=last.min(leaf.last()) {
             act(&mut leaf.lock(Leaf::slot(page)));
         }
         file.prune(&leaf);

@@ -24,6 +24,7 @@ use crate::vfs::file::{Facts, File, Judged};
 use crate::vfs::fill::Buffers;
 use crate::vfs::handle::{HandleBytes, HandleMaker};
 use crate::vfs::handles::{Handles, Known};
+use crate::vfs::locks::Locks;
 use crate::vfs::metrics::Metrics;
 use crate::vfs::read::{Effort, ReadFailed};
 use crate::vfs::sessions::Sessions;
@@ -101,6 +102,7 @@ pub struct Export {
     classes: Classes,
     sessions: Sessions,
     changes: Changes,
+    locks: Arc<Locks>,
     buffers: Buffers,
     verifier: AtomicU64,
     pulse: Pulse,
@@ -168,6 +170,7 @@ impl Export {
             classes: Classes::default(),
             sessions: Sessions::default(),
             changes: Changes::default(),
+            locks: Arc::default(),
             buffers: Buffers::default(),
             verifier: AtomicU64::new(entropy::word()),
             pulse: Pulse::new(clock::now()),
@@ -235,6 +238,11 @@ impl Export {
     /// Changes of objects without pages that are under way.
     pub(crate) fn changes(&self) -> &Changes {
         &self.changes
+    }
+
+    /// What clients have locked, by any protocol.
+    pub fn locks(&self) -> &Arc<Locks> {
+        &self.locks
     }
 
     pub(crate) fn sessions(&self) -> &Sessions {

@@ -7,14 +7,17 @@ pub mod attributes;
 mod cache;
 pub mod change;
 mod classes;
+pub mod copies;
 mod counters;
 pub mod export;
+pub mod extents;
 mod feedback;
 pub mod file;
 mod fill;
 pub(crate) mod handle;
 mod handles;
 mod keys;
+pub mod locks;
 pub mod metrics;
 pub mod namespace;
 mod pageout;
@@ -22,6 +25,7 @@ pub mod read;
 pub(crate) mod references;
 mod reports;
 pub(crate) mod sessions;
+pub mod space;
 pub(crate) mod spare;
 #[cfg(test)]
 mod stress_tests;
@@ -32,9 +36,9 @@ pub mod write;
 pub mod xattrs;
 
 pub use crate::store::{
-    Attributes, CreateHow, Created, Credential, Device, DirEntry, FileType, Limits, Listing,
-    ObjectId, ReaddirRange, Result, SetAttributes, SetTime, Space, Special, Status, StoreError,
-    Time, XattrHow, access,
+    Attributes, CreateHow, Created, Credential, Device, DirEntry, Extent, FileType, Limits,
+    Listing, ObjectId, ReaddirRange, Result, SetAttributes, SetTime, Space, Special, Status,
+    StoreError, Time, XattrHow, access,
 };
 pub(crate) use crate::store::{ids, pace};
 pub use handle::HandleBytes;

@@ -31,8 +31,9 @@ impl Default for Reports {
 }
 
 impl Reports {
-    /// Reports come in lots. When one is dealt with, our own write may be in the next one.
-    const OWN: u32 = 2;
+    /// Reports come in lots. When one is dealt with, our own write may be in the next one, or, where a table of stores
+    /// hands lots on, in the one after that.
+    const OWN: u32 = 3;
 
     /// To be called before and after a write of our own.
     pub(crate) fn expect_own(&self) {

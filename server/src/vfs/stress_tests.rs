@@ -6,8 +6,10 @@ use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, thread};
 
 use crate::vfs::change;
+use crate::vfs::copies::{Place, copy};
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadFailed, ReadRange, read, read_pinned};
+use crate::vfs::space::{Range, deallocate};
 use crate::vfs::testing::{PAGE, World, owner};
 use crate::vfs::write::{Stable, set_attributes, write};
 use odafs_nic::calls::ChunkSource;
@@ -29,6 +31,8 @@ struct Versions {
 struct Model {
     world: World,
     files: Vec<Arc<File>>,
+    /// Where pages are written that are copied to theirs.
+    drafts: Arc<File>,
     versions: Vec<Versions>,
     /// Reads that were checked, by route.
     checked: [AtomicU64; 4],
@@ -52,6 +56,7 @@ impl Model {
         });
         Self {
             files: files.collect(),
+            drafts: world.file("drafts", &[]),
             world,
             versions: (0..FILES * PAGES).map(|_| Versions::default()).collect(),
             checked: Default::default(),
@@ -102,16 +107,20 @@ impl Model {
         let version = versions.started.fetch_add(1, Ordering::SeqCst) + 1;
         let data = content(file, page, version);
         let offset = page as u64 * PAGE;
-        let export = &self.world.export;
-        write(
-            export,
-            &owner(),
-            &self.files[file],
-            offset,
-            &data,
-            Stable::Unstable,
-        )
-        .expect("written");
+        let (export, target) = (&self.world.export, &self.files[file]);
+        let put = |file: &Arc<File>, offset| {
+            write(export, &owner(), file, offset, &data, Stable::Unstable).expect("written");
+        };
+        if random.below(4) == 0 {
+            let draft = (file * PAGES + page) as u64 * PAGE;
+            put(&self.drafts, draft);
+            let place = |file, offset| Place { file, offset };
+            let (from, to) = (place(&self.drafts, draft), place(target, offset));
+            let copied = copy(export, &owner(), from, to, PAGE).expect("copied");
+            assert_eq!(copied.count, PAGE);
+        } else {
+            put(target, offset);
+        }
         versions.acknowledged.store(version, Ordering::SeqCst);
     }
 
@@ -322,7 +331,7 @@ fn sizes_and_gates_come_and_go() {
     resizing(1500);
 }
 
-/// Someone truncates and extends, the observer and SETATTR close gates: what is read is a page or zeros.
+/// Someone truncates, extends and makes holes, the observer and SETATTR close gates: what is read is a page or zeros.
 fn resizing(operations: usize) {
     let model = Arc::new(Model::new(24));
     let resize = |model: &Model, size: u64| {
@@ -351,6 +360,11 @@ fn resizing(operations: usize) {
                 Stable::Unstable,
             )
             .expect("written");
+            // To the end of a page, so that there is no content behind zeros.
+            let offset = random.below(PAGES * PAGE as usize) as u64;
+            let length = PAGE - offset % PAGE + random.below(3) as u64 * PAGE;
+            let hole = Range { offset, length };
+            deallocate(export, &owner(), &model.files[0], hole).expect("a hole");
         }
         model.over.store(true, Ordering::SeqCst);
     }));

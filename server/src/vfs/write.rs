@@ -150,7 +150,7 @@ pub fn commit(export: &Export, file: &Arc<File>) -> Result<([u8; 8], Around), Re
 /// After a failure the kernel may have dropped what it could not write, and it tells only one of us: all that
 /// was not yet stable counts as lost, and the verifier says so before anyone is answered, as do the file's pages. Gives the
 /// verifier as of then. Nobody who calls this holds the file's gate.
-fn sync(export: &Export, file: &Arc<File>, data_only: bool) -> Synced {
+pub(super) fn sync(export: &Export, file: &Arc<File>, data_only: bool) -> Synced {
     file.syncs().share(!data_only, |with_times| {
         match export.store().sync(file.object(), !with_times) {
             Ok(()) => {

@@ -28,6 +28,8 @@ use odafs_server::vfs::{HandleBytes, ObjectId};
 
 /// The port that the portmapper tells.
 pub const PORT: u16 = 12_345;
+/// That of what is served by datagrams.
+pub const UDP_PORT: u16 = 111;
 
 pub struct Server {
     pub service: Service,
@@ -67,10 +69,17 @@ impl Server {
         let access = Arc::new(Access::new(listed, squash, serving));
         let port = Port::default();
         port.set(PORT);
+        let udp = Port::default();
+        udp.set(UDP_PORT);
+        let portmap = Portmap::new([(100_003, 3), (100_005, 3)], port);
+        let portmap = portmap.with_datagrams([(100_024, 1)], udp);
+        let [three, four] = portmap.rpcbind();
         let programs: Vec<Box<dyn Program>> = vec![
+            Box::new(three),
+            Box::new(four),
             Box::new(Nfs3::new(export.clone())),
             Box::new(MountProgram::new(export.clone(), access.clone())),
-            Box::new(Portmap::new([(100_003, 3), (100_005, 3)], port)),
+            Box::new(portmap),
         ];
         let duplicates = DuplicateCache::new(Bounds::default());
         let root = export.handle(store.root());

@@ -3,11 +3,12 @@
 use odafs_common::wire::mount3::{
     DirPath, Exports, MountResult, Mounts, PROGRAM, Procedure, Status, VERSION,
 };
+use odafs_common::wire::nfs3::{self, CreateResult, Payload, SetAttributes, SymlinkArgs};
 use odafs_common::wire::rpc;
 use odafs_common::wire::xdr::{Decode, Encode};
 use odafs_server::config::Squash;
 
-use crate::harness::{Server, user};
+use crate::harness::{Server, at, user};
 
 fn ask<R: Decode<'static>>(server: &Server, procedure: Procedure, arguments: &impl Encode) -> R {
     ask_from(server, "127.0.0.1:700", procedure, arguments)
@@ -67,6 +68,46 @@ fn the_export_and_directories_below_it_can_be_mounted() {
     }
     let long = format!("/export/{}", "n".repeat(300));
     assert_eq!(mount(&server, &long).err(), Some(Status::NameTooLong));
+}
+
+#[test]
+fn links_that_stay_in_the_export_are_followed() {
+    let server = Server::new();
+    let a = server.mkdir(server.root(), "a");
+    let b = server.mkdir(a, "b");
+    server.create(server.root(), "file");
+    let link = |directory, name, target: &'static str| {
+        let arguments = SymlinkArgs {
+            place: at(directory, name),
+            attributes: SetAttributes::default(),
+            target: Payload(target.as_bytes()),
+        };
+        let made: CreateResult<'static> = server.nfs(nfs3::Procedure::Symlink, &arguments);
+        made.expect("made");
+    };
+    link(server.root(), "there", "./a//b");
+    link(a, "up", "../there/..");
+    link(b, "far", "../up/up/b");
+    link(server.root(), "out", "a/../..");
+    link(a, "absolute", "/export/a");
+    link(server.root(), "round", "round");
+    link(server.root(), "plain", "file");
+    link(server.root(), "nowhere", "absent/x");
+    let mounted = |path| mount(&server, path).map(|mounted| mounted.file);
+    assert_eq!(mounted("/export/there"), Ok(b));
+    assert_eq!(mounted("/export/a/up"), Ok(a));
+    assert_eq!(mounted("/export/a/up/b"), Ok(b));
+    assert_eq!(mounted("/export/there/far"), Ok(b));
+    for (path, status) in [
+        ("/export/out", Status::Access),
+        ("/export/out/a", Status::Access),
+        ("/export/a/absolute", Status::Access),
+        ("/export/round", Status::Inval),
+        ("/export/plain", Status::NotDir),
+        ("/export/nowhere", Status::NoEnt),
+    ] {
+        assert_eq!(mounted(path), Err(status), "{path}");
+    }
 }
 
 #[test]

@@ -32,11 +32,14 @@ fn what_is_not_here_is_named() {
         assert_eq!(rejection((nfs3::PROGRAM, version), 0), only(3));
     }
     assert_eq!(rejection((mount3::PROGRAM, 1), 0), only(3));
-    assert_eq!(rejection((portmap::PROGRAM, 4), 0), only(2));
+    let versions = Rejection::ProgramMismatch { low: 2, high: 4 };
+    assert_eq!(rejection((portmap::PROGRAM, 5), 0), versions);
     for (program, beyond) in [
         (NFS, 22),
         ((mount3::PROGRAM, 3), 6),
         ((portmap::PROGRAM, 2), 1),
+        ((portmap::PROGRAM, 3), 1),
+        ((portmap::PROGRAM, 4), 9),
     ] {
         assert_eq!(rejection(program, beyond), Rejection::ProcedureUnavailable);
     }
@@ -205,9 +208,49 @@ fn the_portmapper_tells_one_port_for_all() {
     assert_eq!(ask(nfs3::PROGRAM, 4, portmap::TCP), 0);
     assert_eq!(ask(nfs3::PROGRAM, 3, portmap::UDP), 0);
     assert_eq!(ask(100_021, 4, portmap::TCP), 0);
+    let udp = u32::from(crate::harness::UDP_PORT);
+    assert_eq!(ask(100_024, 1, portmap::UDP), udp);
+    assert_eq!(ask(portmap::PROGRAM, 2, portmap::UDP), udp);
+    assert_eq!(ask(100_024, 1, portmap::TCP), 0);
     let program = (portmap::PROGRAM, portmap::VERSION);
     let all = server.call(program, 4, &Auth::None, &[]).expect("served");
     let all = portmap::Mappings::from_bytes(all).expect("mappings");
-    assert_eq!(all.0.len(), 3);
-    assert!(all.0.iter().all(|mapping| mapping.port == port));
+    let (tcp, by_datagrams): (Vec<&portmap::Mapping>, Vec<&portmap::Mapping>) = all
+        .0
+        .iter()
+        .partition(|mapping| mapping.protocol == portmap::TCP);
+    assert_eq!((tcp.len(), by_datagrams.len()), (3, 2));
+    assert!(tcp.iter().all(|mapping| mapping.port == port));
+    assert!(by_datagrams.iter().all(|mapping| mapping.port == udp));
+}
+
+#[test]
+fn rpcbind_tells_the_same_in_its_own_form() {
+    let server = Server::new();
+    let ask = |version, program, transport: &'static str| {
+        let wanted = portmap::Binding {
+            program,
+            version: if program == 100_024 { 1 } else { 3 },
+            transport: transport.as_bytes(),
+            address: b"",
+            owner: b"",
+        };
+        let rpcbind = (portmap::PROGRAM, version);
+        let results = server.call(
+            rpcbind,
+            portmap::GET_ADDRESS,
+            &Auth::None,
+            &wanted.to_bytes(),
+        );
+        let address = portmap::Address::from_bytes(results.expect("served")).expect("an address");
+        std::str::from_utf8(address.0).expect("a text")
+    };
+    for version in portmap::RPCBIND_VERSIONS {
+        assert_eq!(ask(version, nfs3::PROGRAM, "tcp"), "0.0.0.0.48.57");
+        assert_eq!(ask(version, nfs3::PROGRAM, "tcp6"), "::.48.57");
+        assert_eq!(ask(version, 100_024, "udp6"), "::.0.111");
+        for transport in ["udp", "sctp", ""] {
+            assert_eq!(ask(version, nfs3::PROGRAM, transport), "");
+        }
+    }
 }

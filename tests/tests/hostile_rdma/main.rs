@@ -231,6 +231,29 @@ fn a_thousand_idle_connections_cost_little() {
     world.is_well(&mut beside);
 }
 
+/// Replies and errors that answer no call of the server (RFC 8167), as often as they come.
+#[test]
+fn answers_to_no_call_are_dropped() {
+    let world = serve();
+    let mut beside = world.connect();
+    let mut raw = world.connect();
+    is_answered(&mut raw);
+    for round in 0..20 {
+        for xid in 0..100 {
+            let mut answer = Header::message(xid).bytes();
+            if round % 2 == 0 {
+                let reply = [xid, 1, 0, 0, 0, 0];
+                answer.extend(reply.map(u32::to_be_bytes).concat());
+            } else {
+                answer = [xid, 1, 32, 4, 2].map(u32::to_be_bytes).concat();
+            }
+            raw.message(&answer).expect("an answer");
+        }
+        is_answered(&mut raw);
+    }
+    world.is_well(&mut beside);
+}
+
 #[test]
 fn what_ddp_and_rdmap_forbid_is_terminated() {
     let world = serve();

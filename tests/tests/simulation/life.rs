@@ -10,11 +10,10 @@ use odafs_nic::calls::Transport;
 use odafs_nic::engine::{EngineConfig, RdmaConfig};
 use odafs_nic::nic::NicConfig;
 use odafs_server::access::Access;
-use odafs_server::assembly::{Assembly, Parts};
+use odafs_server::assembly::{Assembly, Parts, Ports};
 use odafs_server::config::{RegistrationConfig, Squash};
 use odafs_server::export::{Direct, ExportConfig};
 use odafs_server::odafs::SessionPolicy;
-use odafs_server::portmap::Port;
 use odafs_server::state::HandleKey;
 use odafs_server::store::{Credential, MemoryStore, Store};
 use std::path::Path;
@@ -64,6 +63,7 @@ impl Life {
                 ..ExportConfig::default()
             },
             nfs4: None,
+            locks: None,
             sessions: SessionPolicy {
                 life: number,
                 serving_uid: UID,
@@ -82,7 +82,7 @@ impl Life {
                 },
                 ..EngineConfig::default()
             },
-            port: Port::default(),
+            ports: Ports::default(),
         };
         let listener = network.listen(NAME).expect("listen");
         let assembly = Assembly::start(parts, vec![(listener, Transport::Sim)]).expect("start");

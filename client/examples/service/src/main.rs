@@ -5,6 +5,7 @@
 mod rows;
 
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
@@ -35,8 +36,8 @@ struct Arguments {
     #[arg(long, value_name = "SOCKET", conflicts_with = "odafs")]
     redis: Option<String>,
     /// Length of a row, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 256)]
-    row_bytes: usize,
+    #[arg(long, value_name = "BYTES", default_value = "256")]
+    row_bytes: NonZeroUsize,
 }
 
 /// The most rows of one request.
@@ -45,9 +46,10 @@ const ROWS_MAX: usize = 10_000;
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
+    let row_bytes = arguments.row_bytes.get();
     let rows = match (&arguments.odafs, &arguments.redis) {
-        (Some(url), _) => Rows::odafs(url, &arguments.file, arguments.row_bytes)?,
-        (None, Some(socket)) => Rows::redis(socket, arguments.row_bytes).await?,
+        (Some(url), _) => Rows::odafs(url, &arguments.file, row_bytes)?,
+        (None, Some(socket)) => Rows::redis(socket, row_bytes).await?,
         (None, None) => unreachable!("the command line asks for one of them"),
     };
     let service = Router::new()

@@ -157,6 +157,7 @@ fn responder(credits: GrantPolicy) -> Responder {
         credits,
         message_max: 1 << 20,
         read_read: ReadRead::default(),
+        reverse_credits: 0,
     })
 }
 

@@ -220,6 +220,7 @@ fn answer(call: &str, results: &Results) -> (Vec<u8>, ReplyPlan) {
         credits: GrantPolicy::Fixed(16),
         message_max: 1 << 20,
         read_read: ReadRead::default(),
+        reverse_credits: 0,
     });
     let Step::Call(incoming) = responder.receive(&hex(call)) else {
         panic!("a call");

@@ -15,6 +15,7 @@ fn responder() -> Responder {
         credits: GrantPolicy::Fixed(16),
         message_max: MESSAGE_MAX,
         read_read: ReadRead::default(),
+        reverse_credits: 0,
     })
 }
 

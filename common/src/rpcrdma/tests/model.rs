@@ -161,6 +161,7 @@ impl World {
             credits: GrantPolicy::Fixed(32),
             message_max: 1 << 20,
             read_read: ReadRead::default(),
+            reverse_credits: 0,
         });
         let receives = responder.receives_due();
         Self {

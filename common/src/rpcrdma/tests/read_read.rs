@@ -21,6 +21,7 @@ fn responder() -> Responder {
             exposures_max: 2,
             done_timeout: TIMEOUT,
         },
+        reverse_credits: 0,
     })
 }
 

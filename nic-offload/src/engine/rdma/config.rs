@@ -27,27 +27,42 @@ pub struct RdmaConfig {
     pub exposures_max: u32,
     /// How long such replies wait.
     pub done_time_max: Nanos,
+    /// The most calls to the client in flight on its connection, if it grants as many (RFC 8167).
+    pub reverse_credits: u32,
     /// The memory for data that is read, and for replies that wait to be fetched.
     pub registration: RegistrationConfig,
 }
 
 impl RdmaConfig {
     /// The most receives that a connection may have posted at a time: those that its credits promise, one for each
-    /// reply that waits to be fetched, and a spare one.
+    /// reply that waits to be fetched and for each call to the client, and a spare one.
     pub fn receives_max(&self) -> u32 {
+        let beside = self.beside_calls() + self.reverse_credits;
+        self.credits.max().saturating_add(beside)
+    }
+
+    /// Receives that are for no call of either direction.
+    fn beside_calls(&self) -> u32 {
         let exposed = if self.read_read {
             self.exposures_max
         } else {
             0
         };
-        self.credits.max().saturating_add(exposed + SPARE_RECEIVES)
+        exposed + SPARE_RECEIVES
     }
 
     /// Credits of a connection, at most as many as it has receives.
     pub(in crate::engine) fn credits_on(&self, qp: &dyn QueuePair) -> Credits {
-        let beside = self.receives_max() - self.credits.max();
+        let beside = self.beside_calls() + self.reverse_credits;
         self.credits
             .at_most(qp.receives_max().saturating_sub(beside).max(1))
+    }
+
+    /// Calls to the client that a connection may have under way: where receives are few, the client's calls come first.
+    pub(in crate::engine) fn reverse_on(&self, qp: &dyn QueuePair) -> u32 {
+        let beside = self.beside_calls() + self.credits_on(qp).max();
+        let room = qp.receives_max().saturating_sub(beside);
+        self.reverse_credits.min(room)
     }
 }
 
@@ -63,6 +78,8 @@ impl Default for RdmaConfig {
             read_read: false,
             exposures_max: 64,
             done_time_max: Nanos::from_secs(30),
+            // As many as Linux grants.
+            reverse_credits: 16,
             registration: RegistrationConfig::default(),
         }
     }

@@ -11,6 +11,9 @@ use odafs_fabric::{PostError, Posted, QueuePair, Remote, SteeringTag};
 use crate::calls::ChunkedArgument;
 use crate::registration::{Contents, Lease};
 
+/// Bytes of a word of XDR.
+const WORD: usize = 4;
+
 /// A call that has arrived and not begun.
 pub(super) struct Arrived {
     pub ticket: Ticket,
@@ -114,15 +117,31 @@ impl Arrived {
 impl Message {
     /// The xid with which it begins.
     pub fn xid(&self, contents: &Contents) -> Option<u32> {
-        const BYTES: usize = 4;
-        let mut xid = *self.bytes.first_chunk::<BYTES>()?;
-        for place in self.places.iter().filter(|place| place.at < BYTES) {
-            let end = (place.at + place.length).min(BYTES);
-            if !contents.load(place.sink, &mut xid[place.at..end]) {
+        self.word(0, contents)
+    }
+
+    /// Whether it is an RPC reply: those come inline, or not at all.
+    pub fn is_reply(&self, contents: &Contents) -> bool {
+        const REPLY: u32 = 1;
+        self.word(WORD, contents) == Some(REPLY)
+    }
+
+    /// The word at this place of it.
+    fn word(&self, at: usize, contents: &Contents) -> Option<u32> {
+        let mut word = *self.bytes.get(at..)?.first_chunk::<WORD>()?;
+        for place in &self.places {
+            let begin = place.at.max(at);
+            let end = (place.at + place.length).min(at + WORD);
+            if begin < end
+                && !contents.load(
+                    place.sink + (begin - place.at),
+                    &mut word[begin - at..end - at],
+                )
+            {
                 return None;
             }
         }
-        Some(u32::from_be_bytes(xid))
+        Some(u32::from_be_bytes(word))
     }
 
     /// The bytes that came with it, and zeros in place of those to read.
@@ -256,6 +275,7 @@ mod tests {
             credits: GrantPolicy::Fixed(1),
             message_max: 1000,
             read_read: ReadRead::default(),
+            reverse_credits: 0,
         });
         let segment = Segment {
             handle: 1,

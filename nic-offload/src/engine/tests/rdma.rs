@@ -1,5 +1,6 @@
 //! RPC-over-RDMA over the simulator's fabric, by a client that writes its headers itself.
 
+mod back;
 mod memory;
 mod read_read;
 mod rig;

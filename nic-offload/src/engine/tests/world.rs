@@ -17,7 +17,7 @@ use odafs_fabric::{Remote, SteeringTag};
 
 use super::wire::{Door, SINK_BYTES, Shared, Wire};
 use crate::calls::{
-    Caller, Calls, ChunkSource, ChunkWrite, Errand, Job, Outcome, Transport, Workers,
+    Back, Caller, Calls, ChunkSource, ChunkWrite, Errand, Job, Outcome, Transport, Workers,
 };
 use crate::capability::{NewSession, ReaderClass};
 use crate::engine::{Engine, EngineConfig, Serves};
@@ -30,12 +30,14 @@ pub(super) struct Echo {
     pub(super) arena: Arc<Arena>,
     pub(super) gone: Mutex<Vec<u64>>,
     pub(super) calls: AtomicUsize,
+    /// The ways back to who asked to be called.
+    pub(super) ways: Mutex<Vec<Arc<dyn Back>>>,
 }
 
 pub(super) const FRAME: FrameNumber = FrameNumber(2);
 
 impl Calls for Echo {
-    fn call(&self, _caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome {
+    fn call(&self, caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome {
         self.calls.fetch_add(1, Ordering::Relaxed);
         reply.extend_from_slice(message);
         match message.first() {
@@ -67,6 +69,10 @@ impl Calls for Echo {
                     ChunkWrite { from: bytes, to },
                     ChunkWrite { from: frame, to },
                 ])
+            }
+            Some(b'c') => {
+                self.ways.lock().extend(caller.back.clone());
+                Outcome::Replied
             }
             Some(b'x') => Outcome::Dropped,
             _ => Outcome::Replied,
@@ -169,6 +175,7 @@ impl World {
             arena: Arc::clone(&arena),
             gone: Mutex::default(),
             calls: AtomicUsize::new(0),
+            ways: Mutex::default(),
         });
         let hands = Arc::new(Hands::default());
         let serves = Serves {

@@ -13,6 +13,7 @@ use super::back::Callback;
 use super::owners::Role;
 use super::{Exchanged, Principal, Record, Sender, State};
 use crate::vfs::ObjectId;
+use crate::vfs::locks::Side;
 
 /// The clients of one identity.
 #[derive(Debug, Default)]
@@ -198,6 +199,9 @@ impl State {
             return Err(Status::CompleteAlready);
         }
         self.grace.waiting.remove(&client.identity);
+        if self.grace.waiting.is_empty() {
+            self.locks.has_reclaimed(Side::Nfs4);
+        }
         self.record(number);
         Ok(())
     }

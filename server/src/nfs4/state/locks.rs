@@ -5,9 +5,52 @@ use odafs_fabric::clock::Nanos;
 
 use super::opens::{Key, What};
 use super::owners::Role;
-use super::ranges::{Held, Ranges, Span, is_write};
 use super::{Conflict, LockRange, LockRefused, Sender, State};
 use crate::vfs::ObjectId;
+use crate::vfs::locks::{Counted, Held, Owner, Side, Span};
+
+/// An owner, as all protocols know it.
+pub(super) fn holder(number: u64) -> Owner {
+    Owner {
+        side: Side::Nfs4,
+        number,
+    }
+}
+
+/// The bytes that a lock is asked for. There are none in a range of length 0, and none behind `u64::MAX` (RFC 8881, section
+/// 18.10.3).
+fn span(range: &LockRange) -> Result<Span, Status> {
+    let first = range.offset;
+    let last = match range.length {
+        0 => return Err(Status::Inval),
+        u64::MAX => u64::MAX,
+        length => first.checked_add(length - 1).ok_or(Status::Inval)?,
+    };
+    Ok(Span { first, last })
+}
+
+/// A range that is locked, as the wire tells it.
+fn told(held: &Held) -> LockRange {
+    let kind = if held.write {
+        LockType::Write
+    } else {
+        LockType::Read
+    };
+    let length = match held.span.last {
+        u64::MAX => u64::MAX,
+        last => last - held.span.first + 1,
+    };
+    LockRange {
+        kind,
+        offset: held.span.first,
+        length,
+    }
+}
+
+/// Whether a lock of this type excludes all others.
+fn is_write(kind: LockType) -> bool {
+    matches!(kind, LockType::Write | LockType::WriteWait)
+}
 
 /// A lock that is asked for.
 struct Asked {
@@ -32,7 +75,7 @@ impl State {
         locker: &Locker<'_>,
         reclaim: bool,
     ) -> Result<StateId, LockRefused> {
-        let span = Span::of(&range)?;
+        let span = span(&range)?;
         let mut asked = Asked {
             file,
             span,
@@ -117,10 +160,19 @@ impl State {
                 key
             }
         };
-        let (span, write) = (asked.span, asked.write);
-        self.change_ranges(client, owner, asked.file, |ranges| {
-            ranges.lock(span, write, owner);
-        });
+        let locked = self
+            .locks
+            .lock(asked.file, asked.span, asked.write, holder(owner));
+        match locked {
+            Ok(counted) => self.count_ranges(client, asked.file, counted),
+            // Another protocol was faster.
+            Err(held) => {
+                if self.entries.get(&key).is_some_and(|e| e.sequence == 0) {
+                    self.drop_locks(key);
+                }
+                return Err(LockRefused::Denied(self.conflict_with(&held)));
+            }
+        }
         Ok(self.changed(key))
     }
 
@@ -133,7 +185,7 @@ impl State {
         range: LockRange,
         owner: &StateOwner<'_>,
     ) -> Result<(), LockRefused> {
-        let span = Span::of(&range)?;
+        let span = span(&range)?;
         let client = self.client_of(now, sender, owner)?;
         self.may_take(now, client, false)?;
         let owner = self.find_owner(client, Role::Lock, owner.owner.0);
@@ -152,7 +204,7 @@ impl State {
         file: ObjectId,
         range: LockRange,
     ) -> Result<StateId, Status> {
-        let span = Span::of(&range)?;
+        let span = span(&range)?;
         let key = self.state(now, sender, state, file)?;
         let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
         if !matches!(entry.what, What::Locks { .. }) {
@@ -160,12 +212,11 @@ impl State {
         }
         let owner = entry.owner;
         let known = self.clients.get(&key.0).ok_or(Status::Expired)?;
-        let ranges = self.files.get(&file).map(|file| &file.ranges);
-        let splits = ranges.is_some_and(|ranges| ranges.would_split(span, owner));
+        let splits = self.locks.would_split(file, span, holder(owner));
         if splits && known.ranges >= self.limits.states {
             return Err(self.too_much(key.0));
         }
-        self.change_ranges(key.0, owner, file, |ranges| ranges.unlock(span, owner));
+        self.give_back(key.0, owner, file, span);
         Ok(self.changed(key))
     }
 
@@ -176,46 +227,48 @@ impl State {
         write: bool,
         owner: Option<u64>,
     ) -> Option<Held> {
-        let file = self.files.get(&file)?;
-        file.ranges.conflict(span, write, owner)
+        self.locks.conflict(file, span, write, owner.map(holder))
     }
 
-    /// Expels the client of a lock if its lease is over.
+    /// Expels the client of a lock if its lease is over. Other protocols have no leases.
     fn make_way(&mut self, now: Nanos, held: &Held) -> Result<(), LockRefused> {
-        let owner = self.owners.get(&held.owner);
-        let owner = owner.ok_or(Status::ServerFault)?;
-        let client = owner.client;
-        if !self.is_over(client, now) {
-            return Err(LockRefused::Denied(Conflict {
-                range: held.range(),
-                client: self.id(client),
-                owner: owner.name.clone(),
-            }));
+        let owner = self.owners.get(&held.owner.number);
+        match owner.filter(|_| held.owner.side == Side::Nfs4) {
+            Some(owner) if self.is_over(owner.client, now) => {
+                let client = owner.client;
+                self.expel(client);
+                Ok(())
+            }
+            _ => Err(LockRefused::Denied(self.conflict_with(held))),
         }
-        self.expel(client);
-        Ok(())
     }
 
-    /// Changes what an owner has locked in a file, and counts that.
-    pub(super) fn change_ranges(
-        &mut self,
-        client: u32,
-        owner: u64,
-        file: ObjectId,
-        change: impl FnOnce(&mut Ranges),
-    ) {
-        let Some(state) = self.files.get_mut(&file) else {
-            return;
-        };
-        let before = state.ranges.count(owner);
-        change(&mut state.ranges);
-        let after = state.ranges.count(owner);
-        let waits = !state.waiters.is_empty();
-        if let Some(client) = self.clients.get_mut(&client) {
-            client.ranges = client.ranges + after - before;
+    /// What is told of a lock in the way. Nobody here has the locks of other protocols.
+    fn conflict_with(&self, held: &Held) -> Conflict {
+        let owner = self.owners.get(&held.owner.number);
+        let owner = owner.filter(|_| held.owner.side == Side::Nfs4);
+        Conflict {
+            range: told(held),
+            client: owner.map_or(0, |owner| self.id(owner.client)),
+            owner: owner.map_or_else(Vec::new, |owner| owner.name.clone()),
         }
-        if waits {
+    }
+
+    /// Gives back what an owner has locked of a span.
+    pub(super) fn give_back(&mut self, client: u32, owner: u64, file: ObjectId, span: Span) {
+        let counted = self.locks.unlock(file, span, holder(owner));
+        self.count_ranges(client, file, counted);
+    }
+
+    /// Counts a change of what a client has locked in a file, and tells those who wait.
+    fn count_ranges(&mut self, client: u32, file: ObjectId, counted: Counted) {
+        if let Some(client) = self.clients.get_mut(&client) {
+            client.ranges = client.ranges + counted.after - counted.before;
+        }
+        let state = self.files.get(&file);
+        if state.is_some_and(|state| !state.waiters.is_empty()) {
             self.wake(file);
         }
+        self.locks.tell(Side::Nlm);
     }
 }

@@ -7,7 +7,6 @@ mod clients;
 mod locks;
 mod opens;
 mod owners;
-mod ranges;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -20,6 +19,7 @@ use odafs_common::wire::nfs4::{LockType, SequenceOk, SessionId, StateId, Status}
 use odafs_fabric::clock::Nanos;
 
 use crate::vfs::ObjectId;
+use crate::vfs::locks::{Locks, Side};
 
 pub use back::{Callback, Called, Send};
 use clients::{Client, Named};
@@ -241,6 +241,8 @@ pub struct State {
     /// The state that an owner has of a file.
     held: HashMap<(u64, ObjectId), Key>,
     files: HashMap<ObjectId, FileState>,
+    /// What is locked, also by other protocols.
+    locks: Arc<Locks>,
     /// What [`State::take_records`] has not told yet.
     records: Vec<Record>,
     last_client: u32,
@@ -276,6 +278,7 @@ impl State {
             entries: HashMap::new(),
             held: HashMap::new(),
             files: HashMap::new(),
+            locks: Arc::default(),
             records: Vec::new(),
             last_client: 0,
             last_serial: 0,
@@ -287,6 +290,16 @@ impl State {
         }
     }
 
+    /// With the locks that other protocols share.
+    #[must_use]
+    pub fn with_locks(mut self, locks: Arc<Locks>) -> Self {
+        self.locks = locks;
+        if !self.grace.waiting.is_empty() {
+            self.locks.reclaims_until(Side::Nfs4, self.grace.until);
+        }
+        self
+    }
+
     /// How long leases live.
     pub fn lease(&self) -> Nanos {
         self.limits.lease
@@ -295,6 +308,7 @@ impl State {
     /// Nothing but reclaims may take state.
     pub fn in_grace(&self, now: Nanos) -> bool {
         now < self.grace.until && !self.grace.waiting.is_empty()
+            || self.locks.is_reclaiming(Side::Nlm, now)
     }
 
     /// Changes of who may reclaim, since this was last asked. They go to stable storage before the reply.
@@ -338,6 +352,7 @@ impl State {
         if now < self.grace.until || self.grace.waiting.is_empty() {
             return;
         }
+        self.locks.has_reclaimed(Side::Nfs4);
         for identity in std::mem::take(&mut self.grace.waiting) {
             let confirmed = self.names.get(&identity).and_then(|named| named.confirmed);
             let recorded = confirmed.and_then(|number| self.clients.get(&number));

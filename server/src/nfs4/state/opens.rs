@@ -4,11 +4,12 @@
 use odafs_common::wire::nfs4::{StateId, StateOwner, Status, share_access, share_deny};
 use odafs_fabric::clock::Nanos;
 
+use super::locks::holder;
 use super::owners::Role;
-use super::ranges::{Ranges, Span};
 use super::waiters::Waiter;
 use super::{Io, Opened, Sender, State, Wanted};
 use crate::vfs::ObjectId;
+use crate::vfs::locks::Span;
 
 /// Which state: of which client, and which of its.
 pub(super) type Key = (u32, u32);
@@ -52,7 +53,6 @@ pub(super) struct FileState {
     opens: Vec<Key>,
     /// How many of them deny something.
     denying: usize,
-    pub ranges: Ranges,
     /// Those who were denied a lock.
     pub waiters: Vec<Waiter>,
 }
@@ -334,8 +334,7 @@ impl State {
         let key = self.key(Sender::Client(client), state)?;
         let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
         is_current(entry, Sender::Client(client), state)?;
-        let file = self.files.get(&entry.file);
-        let ranges = file.map_or(0, |file| file.ranges.count(entry.owner));
+        let ranges = self.locks.count(entry.file, holder(entry.owner));
         if matches!(entry.what, What::Open(_)) || ranges > 0 {
             return Err(Status::LocksHeld);
         }
@@ -541,18 +540,14 @@ impl State {
         {
             open.locks.retain(|lock| *lock != key);
         }
-        let all = Span {
-            first: 0,
-            last: u64::MAX,
-        };
-        self.change_ranges(key.0, owner, file, |ranges| ranges.unlock(all, owner));
+        self.give_back(key.0, owner, file, Span::ALL);
         self.remove_entry(key);
         self.release_file(file);
     }
 
     fn release_file(&mut self, file: ObjectId) {
         let state = self.files.get(&file);
-        if state.is_some_and(|state| state.opens.is_empty() && state.ranges.is_empty()) {
+        if state.is_some_and(|state| state.opens.is_empty()) {
             self.files.remove(&file);
         }
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use odafs_common::wire::nfs4::{StateId, StateOwner, Status};
 use odafs_fabric::clock::Nanos;
 
+use super::locks::holder;
 use super::opens::What;
 use super::{OwnerTurn, Sender, State, Turn};
 
@@ -198,8 +199,7 @@ impl State {
         let mut entries = owner.states.iter();
         entries.any(|state| {
             let entry = self.entries.get(&(owner.client, *state));
-            let file = entry.and_then(|entry| self.files.get(&entry.file));
-            file.is_some_and(|file| file.ranges.count(number) > 0)
+            entry.is_some_and(|entry| self.locks.count(entry.file, holder(number)) > 0)
         })
     }
 

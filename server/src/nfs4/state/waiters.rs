@@ -3,9 +3,10 @@
 
 use super::State;
 use super::back::Callback;
+use super::locks::holder;
 use super::owners::Role;
-use super::ranges::Span;
 use crate::vfs::ObjectId;
+use crate::vfs::locks::{Side, Span};
 
 /// The most locks for which a client waits here.
 const WAITERS_MAX: usize = 256;
@@ -50,6 +51,20 @@ impl State {
                 span,
                 write,
             });
+            self.locks.watch(file, Side::Nfs4);
+            // Another protocol may have given it back meanwhile.
+            self.wake(file);
+        }
+    }
+
+    /// Another protocol gave locks back: tells those who wait for them.
+    pub fn hear_of_locks(&mut self) {
+        self.locks.watch_only(Side::Nfs4, |file| {
+            let state = self.files.get(file);
+            state.is_some_and(|state| !state.waiters.is_empty())
+        });
+        for file in self.locks.take_news(Side::Nfs4) {
+            self.wake(file);
         }
     }
 
@@ -74,7 +89,8 @@ impl State {
         };
         let is_free = |waiter: &Waiter| {
             let owner = self.find_owner(waiter.client, Role::Lock, &waiter.owner);
-            let held = state.ranges.conflict(waiter.span, waiter.write, owner);
+            let owner = owner.map(holder);
+            let held = self.locks.conflict(file, waiter.span, waiter.write, owner);
             held.is_none()
         };
         let mut free = Vec::from_iter(state.waiters.iter().map(is_free)).into_iter();
@@ -83,6 +99,9 @@ impl State {
         };
         let woken = state.waiters.extract_if(.., |_| free.next() == Some(true));
         let woken: Vec<Waiter> = woken.collect();
+        if !state.waiters.is_empty() {
+            self.locks.watch(file, Side::Nfs4);
+        }
         for waiter in woken {
             self.forget_wait(waiter.client, file);
             let owner = waiter.owner;

@@ -42,7 +42,24 @@ fn everything<'a>(client: &Client<'_>, state: StateId, handle: &'a [u8]) -> Vec<
             offset: 0,
             what: ContentType::Hole,
         }),
+        Operation::Deallocate(RangeArgs {
+            state,
+            offset: 2,
+            length: 4,
+        }),
         Operation::SaveFileHandle,
+        Operation::Clone(CloneArgs {
+            source: state,
+            destination: state,
+            source_offset: 0,
+            destination_offset: 4096,
+            count: 0,
+        }),
+        Operation::ReadPlus(ReadArgs {
+            state,
+            offset: 0,
+            count: 100,
+        }),
         Operation::PutRootFileHandle,
         Operation::ReadDir(ReadDirArgs {
             cookie: 0,

@@ -5,7 +5,7 @@ use std::os::fd::AsFd as _;
 
 use odafs_fabric::memory::Gather;
 use odafs_fabric::sync::Arc;
-use rustix::fs::{Access, FallocateFlags, fallocate, fdatasync, fstat, fsync, readlinkat, syncfs};
+use rustix::fs::{Access, fdatasync, fstat, fsync, readlinkat, syncfs};
 use rustix::io::{Errno, IoSliceMut, ReadWriteFlags, pread, preadv2};
 
 use super::descriptors::{Descriptor, Use};
@@ -16,7 +16,7 @@ use crate::store::permission::may_write;
 use crate::store::{Credential, FileType, ObjectId, Result, Status};
 
 /// The kernel's offsets are signed.
-const OFFSET_MAX: u64 = i64::MAX as u64;
+pub(super) const OFFSET_MAX: u64 = i64::MAX as u64;
 
 impl LocalStore {
     pub(super) fn link_target(&self, object: ObjectId) -> Result<Vec<u8>> {
@@ -129,19 +129,6 @@ impl LocalStore {
             }
         }
         Ok(judge)
-    }
-
-    pub(super) fn set_aside(
-        &self,
-        who: &Credential,
-        object: ObjectId,
-        offset: u64,
-        length: u64,
-    ) -> Result<()> {
-        let file = self.file(object, Use::Write)?;
-        let _judge = self.judge_write(who, &file)?;
-        fallocate(&*file, FallocateFlags::empty(), offset, length)?;
-        Ok(())
     }
 
     pub(super) fn sync_object(&self, object: ObjectId, data_only: bool) -> Result<()> {

@@ -159,9 +159,9 @@ impl Drop for Descriptors {
     }
 }
 
-/// Allows this process as many open files as it may allow itself, and says how many a store should keep open:
-/// half of them, since connections and the files of calls under way need some too.
-pub(super) fn raise_open_file_limit() -> usize {
+/// Allows this process as many open files as it may allow itself, and says how many each of so many stores should keep open:
+/// half of them together, since connections and the files of calls under way need some too.
+pub(super) fn raise_open_file_limit(stores: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
@@ -172,7 +172,6 @@ pub(super) fn raise_open_file_limit() -> usize {
         Err(_) => limit.current,
     };
     let half = current.map_or(u64::MAX, |files| files / 2);
-    usize::try_from(half)
-        .unwrap_or(usize::MAX)
-        .clamp(16, 32_768)
+    let half = usize::try_from(half).unwrap_or(usize::MAX).min(32_768);
+    (half / stores.max(1)).max(16)
 }

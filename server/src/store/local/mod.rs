@@ -10,7 +10,7 @@
 //! opened for more. No pipe, socket or device is.
 //!
 //! **Descriptors.** At most half of the process's limit on open files (which is raised as far as it goes) are
-//! kept. A file is kept open for writing until it is synced: until then it cannot be executed on this machine. When
+//! kept, by all stores together. A file is kept open for writing until it is synced: until then it cannot be executed on this machine. When
 //! many are, those written longest ago are synced unasked.
 //!
 //! **Rights.** See `local/identity.rs`. Reading by descriptor happens with the server's own rights, after the caller
@@ -19,6 +19,7 @@
 //! **Outside changes.** See `local/watch.rs`.
 
 mod attributes;
+mod copies;
 mod data;
 mod descriptors;
 mod entries;
@@ -27,6 +28,7 @@ mod index;
 mod listing;
 mod objects;
 mod scheme;
+mod space;
 mod sys;
 mod unsynced;
 mod watch;
@@ -52,7 +54,7 @@ use super::{
     Space, Special, Store, Unlinked,
 };
 use crate::store::state::StateDir;
-use crate::store::{Attributes, FileType, SetAttributes, Status, XattrHow};
+use crate::store::{Attributes, Extent, FileType, SetAttributes, Status, XattrHow};
 use descriptors::{Descriptor, Descriptors, Use};
 use identity::Identity;
 use index::Index;
@@ -64,8 +66,17 @@ use watch::{Raw, Watches};
 pub struct LocalOptions {
     /// Refuse every change with ROFS.
     pub read_only: bool,
-    /// The state directory is shared with other stores: the handle index has a name of its own there.
-    pub shares_state: bool,
+    /// The store is one of several in this process.
+    pub among: Option<Among>,
+}
+
+/// What a store of several has for itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Among {
+    /// Tells its files in the state directory from those of the others.
+    pub tag: u16,
+    /// How many stores share the process's limit on open files.
+    pub stores: usize,
 }
 
 /// How an object is found by its [`ObjectId`].
@@ -96,6 +107,8 @@ pub struct LocalStore {
     read_only: bool,
     /// The largest size of a file, bytes.
     size_max: u64,
+    /// What clones of bytes are multiples of; `None` where the file system makes none.
+    clone_block: Option<u32>,
     /// Attributes of an open object are in memory: there is a disk or nothing behind it, no network.
     in_memory: bool,
     /// inotify tells of each change.
@@ -138,10 +151,11 @@ impl LocalStore {
             let handle = scheme.handle(root);
             sys::open_by_handle(whole.as_fd(), handle.kind, &handle.bytes, OFlags::PATH).is_ok()
         };
-        let index = match options.shares_state {
-            false => state.handle_index_file(),
-            true => state.handle_index_file_of(number),
+        let index = match options.among {
+            None => state.handle_index_file(),
+            Some(among) => state.handle_index_file_of(among.tag),
         };
+        let stores = options.among.map_or(1, |among| among.stores);
         let finding = match scheme.filter(opens) {
             Some(scheme) if by_handle => Finding::ByHandle(scheme),
             _ => Finding::ByName(
@@ -153,6 +167,7 @@ impl LocalStore {
         // Where nothing can be made there is nothing to be said.
         let made = (!options.read_only).then(|| attributes::size_max(whole.as_fd()));
         let size_max = made.flatten().unwrap_or(i64::MAX as u64);
+        let clone_block = (!options.read_only).then(|| copies::clone_block(whole.as_fd()));
         let private = state
             .private_directories()
             .iter()
@@ -167,10 +182,11 @@ impl LocalStore {
             identity: Identity::of_this_process(),
             scheme,
             finding,
-            descriptors: Descriptors::new(descriptors::raise_open_file_limit())?,
+            descriptors: Descriptors::new(descriptors::raise_open_file_limit(stores))?,
             watches: Watches::new()?,
             read_only: options.read_only,
             size_max,
+            clone_block: clone_block.flatten(),
             in_memory: sys::keeps_inodes_in_memory(kind),
             reports_all: sys::is_of_this_host(kind),
         })
@@ -349,6 +365,47 @@ impl Store for LocalStore {
     fn allocate(&self, who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()> {
         self.changing()?;
         self.set_aside(who, object, offset, length)
+    }
+
+    fn deallocate(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        self.changing()?;
+        self.punch(who, object, offset, length)
+    }
+
+    fn copy(
+        &self,
+        who: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<u64> {
+        self.changing()?;
+        self.copy_bytes(who, from, to, count)
+    }
+
+    fn clone_block_bytes(&self, _object: ObjectId) -> Option<u32> {
+        self.clone_block
+    }
+
+    fn clone_range(
+        &self,
+        who: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<()> {
+        self.changing()?;
+        self.share_bytes(who, from, to, count)
+    }
+
+    fn seek(&self, object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>> {
+        self.find_extent(object, offset, what)
     }
 
     fn has_xattrs(&self) -> bool {

@@ -67,6 +67,11 @@ enum Call {
     Read {
         object: usize,
     },
+    Copy {
+        from: (usize, u16),
+        to: (usize, u16),
+        count: u16,
+    },
     Set {
         object: usize,
         mode: Option<u32>,
@@ -109,6 +114,8 @@ fn call() -> impl Strategy<Value = Call> {
         2 => (object(), any::<u16>(), any::<u8>())
             .prop_map(|(object, offset, length)| Call::Write { object, offset, length }),
         1 => object().prop_map(|object| Call::Read { object }),
+        2 => ((object(), any::<u16>()), (object(), any::<u16>()), any::<u16>())
+            .prop_map(|(from, to, count)| Call::Copy { from, to, count }),
         2 => (
             object(),
             prop::option::of(mode()),
@@ -321,6 +328,11 @@ impl<S: Store> Player<S> {
                 let count = store.read_at(self.object(*object), 0, &mut data)?;
                 data.truncate(count);
                 Answer::Bytes(data)
+            }
+            Call::Copy { from, to, count } => {
+                let place = |of: &(usize, u16)| (self.object(of.0), u64::from(of.1));
+                let copied = store.copy(who, place(from), place(to), u64::from(*count))?;
+                Answer::Count(copied as usize)
             }
             Call::Set {
                 object,

@@ -1,4 +1,5 @@
-//! The system calls that rustix does not have: file handles, and the ids that the kernel judges file access by.
+//! The system calls that rustix does not have: file handles, clones of bytes, and the ids that the kernel judges file access
+//! by.
 #![allow(unsafe_code)]
 
 use std::io::{Error, Result};
@@ -87,6 +88,27 @@ pub fn open_by_handle(
         Ok(fd) if fd >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
         _ => Err(Error::last_os_error()),
     }
+}
+
+/// FICLONERANGE: so many bytes of the second file, from that offset on, share their storage with those of the first.
+pub fn clone_range(
+    from: (BorrowedFd<'_>, u64),
+    to: (BorrowedFd<'_>, u64),
+    count: u64,
+) -> rustix::io::Result<()> {
+    let range = libc::file_clone_range {
+        src_fd: from.0.as_raw_fd().into(),
+        src_offset: from.1,
+        src_length: count,
+        dest_offset: to.1,
+    };
+    // SAFETY: the call only reads the range, which is a live object of the type that it takes, and both descriptors
+    // are open.
+    let done = unsafe { libc::ioctl(to.0.as_raw_fd(), libc::FICLONERANGE, &raw const range) };
+    if done == 0 {
+        return Ok(());
+    }
+    Err(Errno::from_io_error(&Error::last_os_error()).unwrap_or(Errno::IO))
 }
 
 /// setfsuid(2) for the calling thread alone. It says what was set before, and nothing of a failure; with

@@ -2,7 +2,7 @@
 
 mod links;
 mod node;
-
+mod space;
 mod tree;
 
 #[cfg(test)]
@@ -20,7 +20,7 @@ use super::{
     CreateHow, Created, Credential, DirEntry, Limits, Listing, ObjectId, OutsideEvent,
     ReaddirRange, Result, Space, Special, Store, Unlinked,
 };
-use crate::store::{Attributes, Device, FileType, SetAttributes, Status};
+use crate::store::{Attributes, Device, Extent, FileType, SetAttributes, Status};
 use node::{Body, Names};
 use tree::Tree;
 
@@ -31,7 +31,7 @@ pub enum Operation {
     GetAttributes,
     /// [`Store::read_at`]
     Read,
-    /// [`Store::write_from`]
+    /// [`Store::write_from`], and what else changes bytes of a file.
     Write,
     /// [`Store::sync`]; of what was not synced, each page is then lost or not, by the seed, and no later sync
     /// brings it back.
@@ -283,6 +283,41 @@ impl Store for MemoryStore {
         new: &SetAttributes,
     ) -> Result<Attributes> {
         self.changing(|tree| tree.set_attributes(who, object, new))
+    }
+
+    fn allocate(&self, who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()> {
+        drop(self.tree_for(Operation::Write));
+        self.changing(|tree| tree.allocate(who, object, offset, length))
+    }
+
+    fn deallocate(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        drop(self.tree_for(Operation::Write));
+        self.changing(|tree| tree.deallocate(who, object, offset, length))
+    }
+
+    fn clone_block_bytes(&self, _object: ObjectId) -> Option<u32> {
+        Some(node::PAGE_BYTES as u32)
+    }
+
+    fn clone_range(
+        &self,
+        who: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<()> {
+        drop(self.tree_for(Operation::Write));
+        self.changing(|tree| tree.clone_range(who, from, to, count))
+    }
+
+    fn seek(&self, object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>> {
+        self.tree.lock().seek(object, offset, what)
     }
 
     fn create(

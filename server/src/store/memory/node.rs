@@ -7,7 +7,7 @@ use crate::store::{Attributes, FileType, ObjectId, Result, Status, Time};
 /// The largest file, bytes: sparse files take their whole size here.
 pub(super) const SIZE_MAX: u64 = 1 << 30;
 /// What a crash keeps or loses as one.
-const PAGE_BYTES: u64 = 4096;
+pub(super) const PAGE_BYTES: u64 = 4096;
 
 /// One object.
 pub(super) struct Node {

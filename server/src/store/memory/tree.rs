@@ -167,7 +167,7 @@ impl Tree {
         }
     }
 
-    fn report_written(&mut self, object: ObjectId) {
+    pub fn report_written(&mut self, object: ObjectId) {
         if self.watched.contains(&object) {
             self.push_event(OutsideEvent::Written(object));
         }
@@ -406,7 +406,7 @@ impl Tree {
         Ok(())
     }
 
-    fn resize(&mut self, object: ObjectId, size: u64) -> Result<()> {
+    pub fn resize(&mut self, object: ObjectId, size: u64) -> Result<()> {
         let room = self.capacity_bytes.saturating_sub(self.used_bytes);
         let now = self.tick();
         let node = self.node_mut(object)?;
@@ -448,7 +448,7 @@ impl Tree {
         Ok(written)
     }
 
-    fn put(&mut self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize> {
+    pub fn put(&mut self, object: ObjectId, offset: u64, data: &[u8]) -> Result<usize> {
         let room = self.capacity_bytes.saturating_sub(self.used_bytes);
         let now = self.tick();
         let node = self.node_mut(object)?;

@@ -6,12 +6,13 @@
 mod directories;
 mod files;
 mod reading;
+mod space;
 mod users;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::store::{FileType, SetAttributes, SetTime, Status, Time, access};
+use crate::store::{Extent, FileType, SetAttributes, SetTime, Status, Time, access};
 
 use super::*;
 
@@ -38,6 +39,11 @@ pub fn all<S: Store>(make: impl Fn() -> S, entries: usize) {
             directories::listing_while_it_changes,
         ),
         ("listing with objects", directories::listing_with_objects),
+        ("space set aside", space::setting_aside),
+        ("holes made", space::holes_made),
+        ("holes found", space::holes_found),
+        ("copies", space::copies),
+        ("clones", space::clones),
         ("types", files::types),
         ("found again", files::found_again),
         ("deep paths", directories::deep_paths),

@@ -113,4 +113,7 @@ fn changes(store: &dyn Store) {
     refused(store.rmdir(&me(), root, b"directory"), Status::RoFs);
     refused(store.setattr(&me(), file, &new), Status::RoFs);
     refused(store.write_at(&me(), file, 0, b"new"), Status::RoFs);
+    assert!(store.allocate(&me(), file, 0, 20_000).is_err());
+    assert!(store.deallocate(&me(), file, 0, 100).is_err());
+    assert_eq!(content(store, file), data());
 }

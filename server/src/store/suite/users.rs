@@ -78,6 +78,13 @@ pub(super) fn classes(store: &dyn Store) {
     refused(store.write_at(&bob(), f.object, 0, b"no"), Status::Access);
     refused(store.write_at(&bob(), f.object, 0, b""), Status::Access);
     assert_eq!(store.write_at(&alice(), f.object, 0, b"").unwrap(), 0);
+    match store.deallocate(&bob(), f.object, 0, 10) {
+        Err(error) if error.status == Status::NotSupp => {}
+        kept_out => {
+            refused(kept_out, Status::Access);
+            store.deallocate(&alice(), f.object, 0, 10).unwrap();
+        }
+    }
     store.write_at(&alice(), f.object, 0, b"yes").unwrap();
     // Directories.
     let (private, attributes) = store

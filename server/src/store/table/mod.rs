@@ -6,6 +6,9 @@
 //! **Objects.** The upper 16 bits of a generation say which store an object is of; 0 are the directories of the table
 //! itself. The lower 48 are the store's own generation, which must not be greater ([`GENERATION_MAX`]).
 //!
+//! **File systems.** Clients see each export as a file system of its own, by the `fsid` that the table gives it. Stores
+//! cannot know theirs: the roots of two file systems mostly look alike.
+//!
 //! A file that is linked into two exports is two objects here: what is written by one name is seen by the other like a
 //! change from outside, within a second or so.
 
@@ -25,22 +28,22 @@ use super::{
     CreateHow, Created, Credential, DirEntry, Limits, Listing, ObjectId, OutsideEvent,
     ReaddirRange, Result, Space, Special, Store, Unlinked, XattrHow,
 };
-use crate::store::{Attributes, SetAttributes, Status, Time, access};
+use crate::store::{Attributes, Extent, SetAttributes, Status, Time, access, by_hand};
 use events::Events;
 use names::{Child, Tree};
 
-pub use names::TableError;
+pub use names::{TableError, check_names, normalized};
 
 /// The greatest generation of a store that can stand in a table.
 pub const GENERATION_MAX: u64 = (1 << TAG_SHIFT) - 1;
 const TAG_SHIFT: u32 = 48;
 
-/// Which stores stand in a table is no business of a handle: each export has its tag in every handle of its objects.
-const NUMBER: u64 = u64::from_be_bytes(*b"odafstab");
+/// The file systems of a table, in attributes: that of its directories, and one more for each tag.
+const FSID: u64 = u64::from_be_bytes(*b"odafst\0\0");
 
 /// A store and its place in a table.
 pub struct Entry {
-    /// Absolute, such as `/data` or `/srv/data`.
+    /// As [`normalized`] gives it, such as `/data` or `/srv/data`.
     pub name: String,
     /// Tells its objects from those of the others: not 0, and the same after each restart.
     pub tag: u16,
@@ -50,6 +53,7 @@ pub struct Entry {
 
 /// Several stores as one.
 pub struct StoreTable {
+    number: u64,
     entries: Vec<Entry>,
     tree: Tree,
     events: Events,
@@ -85,17 +89,23 @@ enum Place<'a> {
 type Found = (ObjectId, Attributes);
 
 impl StoreTable {
-    /// A table of these stores, whose own directories have come to be at `started`.
+    /// A table of these stores, whose own directories have come to be at `started`. Handles tell `number`: it is the same
+    /// after a restart, as long as tags mean the same exports.
     ///
     /// # Errors
     /// Two names are the same or one lies below another, a tag is 0 or used twice, or the system has no more threads.
-    pub fn new(entries: Vec<Entry>, started: Time) -> std::result::Result<Self, TableError> {
+    pub fn new(
+        entries: Vec<Entry>,
+        number: u64,
+        started: Time,
+    ) -> std::result::Result<Self, TableError> {
         let tree = Tree::new(&entries, started)?;
         let stores = entries
             .iter()
             .map(|entry| (entry.tag, Arc::clone(&entry.store)));
         let events = Events::start(stores.collect()).map_err(TableError::Threads)?;
         Ok(Self {
+            number,
             entries,
             tree,
             events,
@@ -141,7 +151,7 @@ impl StoreTable {
 
     fn root_of(&self, entry: &Entry) -> Result<Found> {
         let root = entry.store.root();
-        Ok((outer(entry.tag, root), entry.store.getattr(root)?))
+        Ok(entry.found((root, entry.store.getattr(root)?)))
     }
 
     /// The directory above the root of an export.
@@ -169,12 +179,17 @@ impl StoreTable {
         let mut rest = (1..).zip(all).skip(seen);
         let mut entries = Vec::new();
         for (cookie, (name, child)) in rest.by_ref().take(range.max_entries.max(1)) {
-            let (object, attributes) = self.child(child)?;
+            let fileid = match child {
+                Child::Directory(number) => Tree::id(number).ino,
+                Child::Entry(at) => mounted_on(self.entries[at].tag),
+            };
+            // An export whose root is gone is a name all the same.
+            let object = range.plus.then(|| self.child(child).ok()).flatten();
             entries.push(DirEntry {
-                fileid: attributes.fileid,
+                fileid,
                 name: name.to_vec(),
                 cookie,
-                object: range.plus.then_some((object, attributes)),
+                object,
             });
         }
         Ok(Listing {
@@ -193,7 +208,7 @@ impl Store for StoreTable {
     fn getattr(&self, object: ObjectId) -> Result<Attributes> {
         match self.place(object)? {
             Place::Table(number) => Ok(self.tree.attributes(number)),
-            Place::Stored(entry, object) => entry.store.getattr(object),
+            Place::Stored(entry, object) => Ok(entry.shown(entry.store.getattr(object)?)),
         }
     }
 
@@ -230,8 +245,7 @@ impl Store for StoreTable {
                 if name == b".." && directory == entry.store.root() {
                     return Ok(self.above(entry));
                 }
-                let (object, attributes) = entry.store.lookup(who, directory, name)?;
-                Ok((outer(entry.tag, object), attributes))
+                Ok(entry.found(entry.store.lookup(who, directory, name)?))
             }
         }
     }
@@ -257,7 +271,7 @@ impl Store for StoreTable {
                     return Some(Ok(self.above(entry)));
                 }
                 let found = entry.store.lookup_at_hand(who, directory, name)?;
-                Some(found.map(|(object, attributes)| (outer(entry.tag, object), attributes)))
+                Some(found.map(|found| entry.found(found)))
             }
         }
     }
@@ -306,7 +320,7 @@ impl Store for StoreTable {
         new: &SetAttributes,
     ) -> Result<Attributes> {
         let (entry, object) = self.stored(object, Status::RoFs)?;
-        entry.store.setattr(who, object, new)
+        Ok(entry.shown(entry.store.setattr(who, object, new)?))
     }
 
     fn create(
@@ -318,9 +332,11 @@ impl Store for StoreTable {
     ) -> Result<Created> {
         let (entry, directory) = self.stored(directory, Status::RoFs)?;
         let created = entry.store.create(who, directory, name, how)?;
+        let (object, attributes) = entry.found((created.object, created.attributes));
         Ok(Created {
-            object: outer(entry.tag, created.object),
-            ..created
+            object,
+            attributes,
+            existed: created.existed,
         })
     }
 
@@ -332,8 +348,7 @@ impl Store for StoreTable {
         new: &SetAttributes,
     ) -> Result<Found> {
         let (entry, directory) = self.stored(directory, Status::RoFs)?;
-        let (object, attributes) = entry.store.mkdir(who, directory, name, new)?;
-        Ok((outer(entry.tag, object), attributes))
+        Ok(entry.found(entry.store.mkdir(who, directory, name, new)?))
     }
 
     fn symlink(
@@ -345,8 +360,7 @@ impl Store for StoreTable {
         new: &SetAttributes,
     ) -> Result<Found> {
         let (entry, directory) = self.stored(directory, Status::RoFs)?;
-        let (object, attributes) = entry.store.symlink(who, directory, name, target, new)?;
-        Ok((outer(entry.tag, object), attributes))
+        Ok(entry.found(entry.store.symlink(who, directory, name, target, new)?))
     }
 
     fn mknod(
@@ -358,8 +372,7 @@ impl Store for StoreTable {
         new: &SetAttributes,
     ) -> Result<Found> {
         let (entry, directory) = self.stored(directory, Status::RoFs)?;
-        let (object, attributes) = entry.store.mknod(who, directory, name, what, new)?;
-        Ok((outer(entry.tag, object), attributes))
+        Ok(entry.found(entry.store.mknod(who, directory, name, what, new)?))
     }
 
     fn link(
@@ -370,7 +383,8 @@ impl Store for StoreTable {
         name: &[u8],
     ) -> Result<Attributes> {
         let (entry, object, directory) = self.both(object, directory)?;
-        entry.store.link(who, object, directory, name)
+        let attributes = entry.store.link(who, object, directory, name)?;
+        Ok(entry.shown(attributes))
     }
 
     fn rename(
@@ -401,20 +415,78 @@ impl Store for StoreTable {
         entry.store.allocate(who, object, offset, length)
     }
 
-    /// Linux asks the root and takes its word for all below.
+    fn deallocate(
+        &self,
+        who: &Credential,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        let (entry, object) = self.stored(object, Status::IsDir)?;
+        entry.store.deallocate(who, object, offset, length)
+    }
+
+    fn seek(&self, object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>> {
+        let (entry, object) = self.stored(object, Status::IsDir)?;
+        entry.store.seek(object, offset, what)
+    }
+
+    /// From one store to another bytes go by hand.
+    fn copy(
+        &self,
+        who: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<u64> {
+        let (source_entry, source) = self.stored(from.0, Status::IsDir)?;
+        let (entry, target) = self.stored(to.0, Status::IsDir)?;
+        match source_entry.tag == entry.tag {
+            true => (entry.store).copy(who, (source, from.1), (target, to.1), count),
+            false => by_hand::copy(self, who, from, to, count),
+        }
+    }
+
+    /// The directories of the table tell whether any export has clones, and then the largest blocks.
+    fn clone_block_bytes(&self, object: ObjectId) -> Option<u32> {
+        let of_root = |entry: &Entry| entry.store.clone_block_bytes(entry.store.root());
+        match self.place(object).ok()? {
+            Place::Table(_) => self.entries.iter().filter_map(of_root).max(),
+            Place::Stored(entry, object) => entry.store.clone_block_bytes(object),
+        }
+    }
+
+    fn clone_range(
+        &self,
+        who: &Credential,
+        from: (ObjectId, u64),
+        to: (ObjectId, u64),
+        count: u64,
+    ) -> Result<()> {
+        let (entry, source, target) = self.both(from.0, to.0)?;
+        (entry.store).clone_range(who, (source, from.1), (target, to.1), count)
+    }
+
+    /// Where one store has none, its objects have none that are set.
     fn has_xattrs(&self) -> bool {
         self.entries.iter().any(|entry| entry.store.has_xattrs())
     }
 
     fn xattr(&self, who: &Credential, object: ObjectId, name: &[u8]) -> Result<Vec<u8>> {
-        let (entry, object) = self.stored(object, Status::NoEnt)?;
-        entry.store.xattr(who, object, name)
+        match self.place(object)? {
+            Place::Stored(entry, object) if entry.store.has_xattrs() => {
+                entry.store.xattr(who, object, name)
+            }
+            _ => Err(Status::NoEnt.into()),
+        }
     }
 
     fn xattrs(&self, who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>> {
         match self.place(object)? {
-            Place::Table(_) => Ok(Vec::new()),
-            Place::Stored(entry, object) => entry.store.xattrs(who, object),
+            Place::Stored(entry, object) if entry.store.has_xattrs() => {
+                entry.store.xattrs(who, object)
+            }
+            _ => Ok(Vec::new()),
         }
     }
 
@@ -452,8 +524,8 @@ impl Store for StoreTable {
                 let (object, attributes) = self.above(entry);
                 listed.fileid = attributes.fileid;
                 listed.object = listed.object.map(|_| (object, attributes));
-            } else if let Some((object, _)) = &mut listed.object {
-                *object = outer(entry.tag, *object);
+            } else {
+                listed.object = listed.object.map(|found| entry.found(found));
             }
         }
         Ok(listing)
@@ -492,7 +564,16 @@ impl Store for StoreTable {
     }
 
     fn number(&self) -> u64 {
-        NUMBER
+        self.number
+    }
+
+    fn mounted_on(&self, object: ObjectId) -> Option<u64> {
+        match self.place(object) {
+            Ok(Place::Stored(entry, object)) if object == entry.store.root() => {
+                Some(mounted_on(entry.tag))
+            }
+            _ => None,
+        }
     }
 
     fn find(&self, object: ObjectId) -> Result<()> {
@@ -526,7 +607,23 @@ impl Store for StoreTable {
     }
 }
 
+/// The number that the directory above shows for the root of an export: none of the table's own.
+fn mounted_on(tag: u16) -> u64 {
+    1 << 32 | u64::from(tag)
+}
+
 impl Entry {
+    fn shown(&self, attributes: Attributes) -> Attributes {
+        Attributes {
+            fsid: FSID + u64::from(self.tag),
+            ..attributes
+        }
+    }
+
+    fn found(&self, (object, attributes): Found) -> Found {
+        (outer(self.tag, object), self.shown(attributes))
+    }
+
     fn gone(&self, unlinked: Unlinked) -> Unlinked {
         Unlinked {
             object: outer(self.tag, unlinked.object),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Entry, GENERATION_MAX};
+use super::{Entry, FSID, GENERATION_MAX};
 use crate::store::names::NAME_MAX;
 use crate::store::{Attributes, Device, FileType, ObjectId, Time};
 
@@ -10,11 +10,15 @@ use crate::store::{Attributes, Device, FileType, ObjectId, Time};
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// It begins with no slash, is empty, or has a component that no client asks for.
-    #[error("{0:?} is no name of an export: name it as in /data or /srv/data")]
+    #[error(
+        "{0:?} is no name for one export of several: name it as in /data or /srv/data (the root / lists them)"
+    )]
     Name(String),
-    /// It has the place of another, or lies below or above it.
-    #[error("the export {0} is at or below another one: give it a name of its own")]
-    Overlap(String),
+    /// One has the place of the other, or lies below it.
+    #[error(
+        "the exports {0} and {1}: one name lies at or below the other; give each a place of its own"
+    )]
+    Overlap(String, String),
     /// It is 0, or used twice.
     #[error("the export {0} has a tag that is none, or another export's")]
     Tag(String),
@@ -62,9 +66,6 @@ impl Directory {
     }
 }
 
-/// The file system of the directories, in their attributes.
-const FSID: u64 = u64::from_be_bytes(*b"odafstab");
-
 impl Tree {
     pub fn new(entries: &[Entry], started: Time) -> Result<Self, TableError> {
         let mut tree = Self {
@@ -72,34 +73,31 @@ impl Tree {
             above: BTreeMap::new(),
             started,
         };
+        check_names(entries.iter().map(|entry| entry.name.as_str()))?;
         for (at, entry) in entries.iter().enumerate() {
             tree.add(at, entry)?;
         }
         Ok(tree)
     }
 
+    /// The names are apart.
     fn add(&mut self, at: usize, entry: &Entry) -> Result<(), TableError> {
         let name = || entry.name.clone();
         if entry.store.root().generation > GENERATION_MAX {
             return Err(TableError::Generation(name()));
         }
-        let components = components(&entry.name).ok_or_else(|| TableError::Name(name()))?;
-        let Some((last, on_the_way)) = components.split_last() else {
-            // It would be the root, which shows the others.
-            return Err(TableError::Name(name()));
-        };
+        let components: Vec<&[u8]> = components(&entry.name).collect();
+        let (last, on_the_way) = components
+            .split_last()
+            .ok_or_else(|| TableError::Name(name()))?;
         let mut directory = ROOT;
         for component in on_the_way {
             directory = match self.child(directory, component) {
                 Some(Child::Directory(next)) => next,
-                Some(Child::Entry(_)) => return Err(TableError::Overlap(name())),
-                None => self.make(directory, component),
+                _ => self.make(directory, component),
             };
         }
         let children = &mut self.directories[directory].children;
-        if children.contains_key(*last) {
-            return Err(TableError::Overlap(name()));
-        }
         children.insert(last.to_vec(), Child::Entry(at));
         if entry.tag == 0 || self.above.insert(entry.tag, directory).is_some() {
             return Err(TableError::Tag(name()));
@@ -172,15 +170,49 @@ impl Tree {
     }
 }
 
-/// Of an absolute name. `None` if a client could not ask for it.
-fn components(name: &str) -> Option<Vec<&[u8]>> {
-    let below = name.strip_prefix('/')?;
-    let parts = below.split('/').filter(|part| !part.is_empty());
-    parts
-        .map(|part| {
-            let proper =
-                !matches!(part, "." | "..") && part.len() <= NAME_MAX && !part.contains('\0');
-            proper.then_some(part.as_bytes())
-        })
-        .collect()
+/// The one way to write a name: `/srv/data` for `//srv/data/`.
+///
+/// # Errors
+/// No client can ask for it, or it is that of the root.
+pub fn normalized(name: &str) -> Result<String, TableError> {
+    let refused = || TableError::Name(name.to_owned());
+    let proper = |part: &[u8]| {
+        !matches!(part, b"." | b"..")
+            && part.len() <= NAME_MAX
+            && !part.iter().any(u8::is_ascii_control)
+    };
+    if !name.starts_with('/') || !components(name).all(proper) {
+        return Err(refused());
+    }
+    let parts = name.split('/').filter(|part| !part.is_empty());
+    let whole: String = parts.flat_map(|part| ["/", part]).collect();
+    if whole.is_empty() {
+        Err(refused())
+    } else {
+        Ok(whole)
+    }
+}
+
+/// Each has a place of its own below the root.
+///
+/// # Errors
+/// A name is none, or lies at or below another.
+pub fn check_names<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), TableError> {
+    let mut seen: Vec<&str> = Vec::new();
+    for name in names {
+        normalized(name)?;
+        for other in &seen {
+            let mut pairs = components(name).zip(components(other));
+            if pairs.all(|(one, other)| one == other) {
+                return Err(TableError::Overlap((*other).to_owned(), name.to_owned()));
+            }
+        }
+        seen.push(name);
+    }
+    Ok(())
+}
+
+fn components(name: &str) -> impl Iterator<Item = &[u8]> {
+    let parts = name.split('/').filter(|part| !part.is_empty());
+    parts.map(str::as_bytes)
 }

@@ -2,7 +2,7 @@ use odafs_fabric::sync::Arc;
 
 use super::*;
 use crate::store::suite::{self, content, list, me, new_mode, refused};
-use crate::store::{FileType, MemoryStore, OutsideChange};
+use crate::store::{FileType, MemoryStore, OutsideChange, TarStore};
 
 const STARTED: Time = Time {
     seconds: 1_000,
@@ -23,7 +23,7 @@ fn two() -> (Arc<MemoryStore>, Arc<MemoryStore>, StoreTable) {
         entry("/data", 7, Arc::clone(&one) as Arc<dyn Store>),
         entry("/srv/other", 9, Arc::clone(&other) as Arc<dyn Store>),
     ];
-    (one, other, StoreTable::new(entries, STARTED).unwrap())
+    (one, other, StoreTable::new(entries, 5, STARTED).unwrap())
 }
 
 fn walk(table: &StoreTable, path: &[&str]) -> ObjectId {
@@ -109,9 +109,70 @@ fn nothing_goes_from_one_store_to_another() {
         .rename(&who, (data, b"file"), (data, b"moved"))
         .unwrap();
     assert_eq!(moved, None);
+    // But bytes may be copied.
+    let copied = table
+        .create(&who, other, b"copy", CreateHow::Guarded(&how))
+        .unwrap()
+        .object;
+    refused(
+        table.clone_range(&who, (made, 0), (copied, 0), 5),
+        Status::XDev,
+    );
+    assert_eq!(table.copy(&who, (made, 1), (copied, 0), 9).unwrap(), 4);
+    assert_eq!(content(&table, copied), b"ytes");
     assert_eq!(content(&table, made), b"bytes");
     let gone = table.remove(&who, data, b"moved").unwrap();
     assert_eq!(gone.object, made);
+}
+
+#[test]
+fn clients_tell_the_exports_apart_though_their_roots_look_alike() {
+    let (one, other, table) = two();
+    assert_eq!(one.root(), other.root());
+    let of = |path: &[&str]| table.getattr(walk(&table, path)).unwrap();
+    let (data, other) = (of(&["data"]), of(&["srv", "other"]));
+    let fsids = [of(&[]).fsid, data.fsid, other.fsid];
+    assert!(fsids[0] != fsids[1] && fsids[1] != fsids[2] && fsids[0] != fsids[2]);
+    // In the directories above, each name has a number of its own.
+    let listed = list(&table, table.root(), 10, false);
+    let mounted = table.mounted_on(walk(&table, &["data"]));
+    assert_eq!(mounted, Some(listed[2].fileid));
+    assert_ne!(listed[2].fileid, listed[3].fileid);
+    assert_eq!(table.mounted_on(walk(&table, &["srv"])), None);
+    // All that shows attributes shows the same file system.
+    let who = me();
+    let root = walk(&table, &["data"]);
+    let (made, attributes) = table.mkdir(&who, root, b"d", &new_mode(0o700)).unwrap();
+    let set = table.setattr(&who, made, &new_mode(0o711)).unwrap();
+    let listed = list(&table, root, 10, true);
+    let found = table.lookup(&who, root, b"d").unwrap().1;
+    for shown in [attributes, set, found, listed[2].object.unwrap().1] {
+        assert_eq!(shown.fsid, data.fsid);
+    }
+}
+
+#[test]
+fn an_export_whose_root_is_gone_hides_no_other() {
+    let scratch = tempfile::tempdir().unwrap();
+    let archive = scratch.path().join("a.tar");
+    std::fs::write(&archive, [0; 1024]).unwrap();
+    let entries = vec![
+        entry("/data", 1, Arc::new(TarStore::open(&archive).unwrap())),
+        entry("/srv", 2, Arc::new(MemoryStore::new(1))),
+    ];
+    let table = StoreTable::new(entries, 5, STARTED).unwrap();
+    // An archive that is changed in place is stale from then on.
+    std::fs::write(&archive, [0; 2048]).unwrap();
+    let told = || {
+        table
+            .wait_events(Duration::from_secs(1))
+            .contains(&OutsideEvent::Overflow)
+    };
+    assert!((0..60).any(|_| told()));
+    let listed = list(&table, table.root(), 10, true);
+    let names: Vec<&[u8]> = listed.iter().map(|entry| &*entry.name).collect();
+    assert_eq!(names, [&b"."[..], b"..", b"data", b"srv"]);
+    assert!(listed[2].object.is_none() && listed[3].object.is_some());
 }
 
 #[test]
@@ -148,13 +209,13 @@ fn events_of_all_stores_are_told() {
 #[test]
 fn tables_that_make_no_sense_are_refused() {
     let store = || Arc::new(MemoryStore::new(1)) as Arc<dyn Store>;
-    let refused = |entries| match StoreTable::new(entries, STARTED) {
+    let refused = |entries| match StoreTable::new(entries, 5, STARTED) {
         Ok(_) => panic!("it was taken"),
         Err(error) => error.to_string(),
     };
-    for name in ["", "data", "/", "//", "/a/../b", "/a/."] {
+    for name in ["", "data", "/", "//", "/a/../b", "/a/.", "/a\nb", "/a\r"] {
         let said = refused(vec![entry(name, 1, store())]);
-        assert!(said.contains("no name of an export"), "{said}");
+        assert!(said.contains("no name for one export"), "{said}");
     }
     for other in ["/a", "/a/b", "/a/"] {
         for names in [["/a", other], [other, "/a"]] {
@@ -235,11 +296,24 @@ forward! {
     access(who: &Credential, object: ObjectId, mask: u32) -> Result<u32>;
     is_at_hand(object: ObjectId) -> bool;
     mode_decides(object: ObjectId) -> Result<bool>;
+    lookup_at_hand(who: &Credential, directory: ObjectId, name: &[u8]) -> Option<Result<Found>>;
+    wants_sync() -> bool;
+    has_xattrs() -> bool;
+    xattr(who: &Credential, object: ObjectId, name: &[u8]) -> Result<Vec<u8>>;
+    xattrs(who: &Credential, object: ObjectId) -> Result<Vec<Vec<u8>>>;
+    set_xattr(who: &Credential, object: ObjectId, name: &[u8], value: &[u8], how: XattrHow) -> Result<()>;
+    remove_xattr(who: &Credential, object: ObjectId, name: &[u8]) -> Result<()>;
     readlink(object: ObjectId) -> Result<Vec<u8>>;
     read_at(object: ObjectId, offset: u64, data: &mut [u8]) -> Result<usize>;
     read_at_hand(object: ObjectId, offset: u64, data: &mut [u8]) -> bool;
     write_from(who: &Credential, object: ObjectId, offset: u64, data: &Gather<'_>) -> Result<usize>;
     sync(object: ObjectId, data_only: bool) -> Result<()>;
+    allocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;
+    deallocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;
+    seek(object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>>;
+    copy(who: &Credential, from: (ObjectId, u64), to: (ObjectId, u64), count: u64) -> Result<u64>;
+    clone_block_bytes(object: ObjectId) -> Option<u32>;
+    clone_range(who: &Credential, from: (ObjectId, u64), to: (ObjectId, u64), count: u64) -> Result<()>;
     setattr(who: &Credential, object: ObjectId, new: &SetAttributes) -> Result<Attributes>;
     create(who: &Credential, directory: ObjectId, name: &[u8], how: CreateHow<'_>) -> Result<Created>;
     mkdir(who: &Credential, directory: ObjectId, name: &[u8], new: &SetAttributes) -> Result<Found>;

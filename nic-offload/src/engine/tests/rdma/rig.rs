@@ -11,7 +11,7 @@ use odafs_fabric::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use odafs_fabric::sync::{Arc, Mutex, thread};
 use odafs_fabric::{Access, Completion, QueuePair};
 
-use crate::calls::{Caller, Calls, ChunkSource, Errand, Outcome, Placed, Transport, Workers};
+use crate::calls::{Back, Caller, Calls, ChunkSource, Errand, Outcome, Placed, Transport, Workers};
 use crate::engine::{Engine, EngineConfig, RdmaConfig, RdmaCounters, Serves, Stopper};
 use crate::registration::Frames;
 
@@ -22,6 +22,10 @@ pub(super) const PAGES: u32 = 8;
 pub(super) struct Shelf {
     pub(super) arena: Arc<Arena>,
     pub(super) taken: Mutex<Vec<Vec<u8>>>,
+    /// The ways back to who asked to be called.
+    pub(super) ways: Mutex<Vec<Arc<dyn Back>>>,
+    /// Replies to calls that went those ways.
+    pub(super) answers: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Shelf {
@@ -57,10 +61,15 @@ fn whole(caller: &Caller, message: &[u8]) -> Vec<u8> {
 
 impl Calls for Shelf {
     fn call(&self, caller: &Caller, message: &[u8], reply: &mut Vec<u8>) -> Outcome {
+        if message[4..8] == [0, 0, 0, 1] {
+            self.answers.lock().push(message.to_vec());
+            return Outcome::Dropped;
+        }
         reply.extend_from_slice(&message[..4]);
         reply.extend_from_slice(&[0, 0, 0, 1]);
         match message[8] {
             b'e' => reply.extend_from_slice(&message[8..]),
+            b'c' => self.ways.lock().extend(caller.back.clone()),
             b'r' => {
                 reply.extend_from_slice(b"head");
                 let at = reply.len();
@@ -152,6 +161,8 @@ impl Rig {
         let shelf = Arc::new(Shelf {
             arena: Arc::clone(&arena),
             taken: Mutex::default(),
+            ways: Mutex::default(),
+            answers: Mutex::default(),
         });
         let spare = (PAGES..PAGES + SPARE).map(FrameNumber).collect();
         let spare = Arc::new(Spare(Mutex::new(spare)));

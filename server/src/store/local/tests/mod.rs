@@ -114,6 +114,12 @@ forward! {
     write_from(who: &Credential, object: ObjectId, offset: u64, data: &Gather<'_>) -> Result<usize>;
     sync(object: ObjectId, data_only: bool) -> Result<()>;
     wants_sync() -> bool;
+    copy(who: &Credential, from: (ObjectId, u64), to: (ObjectId, u64), count: u64) -> Result<u64>;
+    clone_block_bytes(object: ObjectId) -> Option<u32>;
+    clone_range(who: &Credential, from: (ObjectId, u64), to: (ObjectId, u64), count: u64) -> Result<()>;
+    seek(object: ObjectId, offset: u64, what: Extent) -> Result<Option<u64>>;
+    allocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;
+    deallocate(who: &Credential, object: ObjectId, offset: u64, length: u64) -> Result<()>;
     setattr(who: &Credential, object: ObjectId, new: &SetAttributes) -> Result<Attributes>;
     create(who: &Credential, directory: ObjectId, name: &[u8], how: CreateHow<'_>) -> Result<Created>;
     mkdir(who: &Credential, directory: ObjectId, name: &[u8], new: &SetAttributes) -> Result<(ObjectId, Attributes)>;

@@ -1,28 +1,27 @@
 //! Ranges of bytes that owners have locked in one file, as POSIX has them: an owner's locks never overlap, a later one
 //! replaces what it covers, and neighbours of one kind are one range.
 
-use odafs_common::wire::nfs4::{LockType, Status};
-
-use super::LockRange;
+use super::{Owner, Side};
 
 /// Bytes from `first` to `last`, both included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+pub struct Span {
+    /// The first.
     pub first: u64,
+    /// The last, not before the first.
     pub last: u64,
 }
 
 impl Span {
-    /// The bytes that a lock is asked for. There are none in a range of length 0, and none behind `u64::MAX`
-    /// (RFC 8881, section 18.10.3).
-    pub fn of(range: &LockRange) -> Result<Self, Status> {
-        let first = range.offset;
-        let last = match range.length {
-            0 => return Err(Status::Inval),
-            u64::MAX => u64::MAX,
-            length => first.checked_add(length - 1).ok_or(Status::Inval)?,
-        };
-        Ok(Self { first, last })
+    /// Everything.
+    pub const ALL: Self = Self {
+        first: 0,
+        last: u64::MAX,
+    };
+
+    /// All of the other is in it.
+    pub fn covers(self, other: Self) -> bool {
+        self.first <= other.first && other.last <= self.last
     }
 
     fn overlaps(self, other: Self) -> bool {
@@ -35,37 +34,15 @@ impl Span {
     }
 }
 
-/// Whether a lock of this type excludes all others.
-pub(super) fn is_write(kind: LockType) -> bool {
-    matches!(kind, LockType::Write | LockType::WriteWait)
-}
-
 /// A range that is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Held {
+pub struct Held {
+    /// The range.
     pub span: Span,
+    /// Nobody else may hold any of it.
     pub write: bool,
-    pub owner: u64,
-}
-
-impl Held {
-    /// The range as the wire tells it.
-    pub fn range(&self) -> LockRange {
-        let kind = if self.write {
-            LockType::Write
-        } else {
-            LockType::Read
-        };
-        let length = match self.span.last {
-            u64::MAX => u64::MAX,
-            last => last - self.span.first + 1,
-        };
-        LockRange {
-            kind,
-            offset: self.span.first,
-            length,
-        }
-    }
+    /// By whom.
+    pub owner: Owner,
 }
 
 /// The locks of a file.
@@ -78,12 +55,18 @@ impl Ranges {
     }
 
     /// How many ranges an owner has locked.
-    pub fn count(&self, owner: u64) -> usize {
+    pub fn count(&self, owner: Owner) -> usize {
         self.0.iter().filter(|held| held.owner == owner).count()
     }
 
+    /// How many ranges a side has locked.
+    pub fn of(&self, side: Side) -> usize {
+        let ranges = self.0.iter();
+        ranges.filter(|held| held.owner.side == side).count()
+    }
+
     /// A lock in the way of `owner`, the first in the file.
-    pub fn conflict(&self, span: Span, write: bool, owner: Option<u64>) -> Option<Held> {
+    pub fn conflict(&self, span: Span, write: bool, owner: Option<Owner>) -> Option<Held> {
         let in_the_way = self.0.iter().filter(|held| {
             Some(held.owner) != owner && held.span.overlaps(span) && (held.write || write)
         });
@@ -91,14 +74,14 @@ impl Ranges {
     }
 
     /// Whether an owner's lock would be cut in two without this span.
-    pub fn would_split(&self, span: Span, owner: u64) -> bool {
+    pub fn would_split(&self, span: Span, owner: Owner) -> bool {
         self.0.iter().any(|held| {
             held.owner == owner && held.span.first < span.first && held.span.last > span.last
         })
     }
 
     /// Locks a span for an owner, which replaces what it had locked there.
-    pub fn lock(&mut self, span: Span, write: bool, owner: u64) {
+    pub fn lock(&mut self, span: Span, write: bool, owner: Owner) {
         self.unlock(span, owner);
         let mut whole = span;
         self.0.retain(|held| {
@@ -117,7 +100,7 @@ impl Ranges {
     }
 
     /// Gives a span back.
-    pub fn unlock(&mut self, span: Span, owner: u64) {
+    pub fn unlock(&mut self, span: Span, owner: Owner) {
         let mut rests = Vec::new();
         self.0.retain(|held| {
             let goes = held.owner == owner && held.span.overlaps(span);

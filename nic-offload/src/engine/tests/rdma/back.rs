@@ -1,0 +1,342 @@
+//! Calls to the client (RFC 8167).
+
+use odafs_common::rpcrdma::PrivateData;
+use odafs_common::wire::rpc;
+use odafs_common::wire::rpcrdma::{
+    Body, Chunks, Header, ReadList, ReadSegment, Segment, Segments, TransportError,
+};
+use odafs_common::wire::xdr::Encode as _;
+use odafs_fabric::Access;
+use odafs_fabric::sim::NetworkConfig;
+use odafs_fabric::sync::{Arc, thread};
+
+use super::rig::{Client, Rig, segment};
+use super::{CREDITS, networks};
+use crate::calls::Back;
+use crate::engine::tests::wire::Shared;
+use crate::engine::tests::world::World;
+use crate::engine::{EngineConfig, RdmaConfig};
+
+/// What an engine asks for by default.
+const ASKED: u32 = 16;
+
+/// A call to a client.
+fn call(xid: u32, rest: &[u8]) -> Vec<u8> {
+    [&xid.to_be_bytes()[..], &[0; 4], rest].concat()
+}
+
+/// What a client answers.
+fn reply(xid: u32) -> Vec<u8> {
+    let mut reply = Vec::new();
+    rpc::reply_success(&mut odafs_common::wire::xdr::Writer::new(&mut reply), xid);
+    reply
+}
+
+/// What is told of a call that failed.
+fn failed(xid: u32) -> Vec<u8> {
+    let mut reply = Vec::new();
+    rpc::system_err(&mut odafs_common::wire::xdr::Writer::new(&mut reply), xid);
+    reply
+}
+
+/// A client that may be called, and the way back to it.
+fn called(rig: &Rig) -> (Client, Arc<dyn Back>) {
+    let mut client = rig.client();
+    let message = client.message(b'c', &[]);
+    client.call(Chunks::default(), &message);
+    let way = rig.shelf.ways.lock().pop();
+    (client, way.expect("there is a way back"))
+}
+
+impl Client {
+    /// Answers a call of the server's, or sends what looks like it.
+    fn answer(&mut self, xid: u32, credits: u32, body: Body, message: &[u8]) {
+        let header = Header { xid, credits, body };
+        self.qp
+            .post_send(0, &[&header.to_bytes(), message])
+            .expect("room");
+        self.qp.flush();
+    }
+
+    fn answer_well(&mut self, xid: u32, credits: u32) {
+        self.answer(xid, credits, Body::Msg(Chunks::default()), &reply(xid));
+    }
+
+    /// The next message must be this call.
+    fn is_called(&mut self, message: &[u8]) {
+        let (header, came) = self.receive();
+        assert_eq!(came, message);
+        let xid = u32::from_be_bytes(*message.first_chunk().expect("an xid"));
+        let (credits, body) = (ASKED, Body::Msg(Chunks::default()));
+        assert_eq!(header, Header { xid, credits, body });
+    }
+}
+
+impl Rig {
+    /// The replies that the procedures got, once the client's messages so far have come.
+    fn answers(&self, client: &mut Client) -> Vec<Vec<u8>> {
+        client.echo();
+        std::mem::take(&mut *self.shelf.answers.lock())
+    }
+}
+
+/// All that the tests of this directory run on, and iWARP, where a message without a receive ends the connection.
+fn all_networks() -> Vec<NetworkConfig> {
+    let iwarp = NetworkConfig {
+        iwarp: true,
+        ..NetworkConfig::default()
+    };
+    [&networks()[..], &[iwarp]].concat()
+}
+
+#[test]
+fn a_client_is_called_and_its_answer_is_heard() {
+    for network in all_networks() {
+        let rig = Rig::new(network, RdmaConfig::default());
+        let (mut client, way) = called(&rig);
+        assert!(way.is_open());
+        for xid in 0..50 {
+            let message = call(xid, &[7; 100]);
+            assert!(way.send(message.clone()));
+            client.is_called(&message);
+            client.answer_well(xid, 1);
+            assert_eq!(rig.answers(&mut client), [reply(xid)]);
+        }
+        assert_eq!(Rig::count(&rig.counts.calls), 51);
+        rig.end();
+    }
+}
+
+#[test]
+fn calls_to_a_client_wait_for_its_credits() {
+    for network in all_networks() {
+        let rig = Rig::new(network, RdmaConfig::default());
+        let (mut client, way) = called(&rig);
+        for xid in 0..6 {
+            assert!(way.send(call(xid, &[])));
+        }
+        // The first message is the only call that one credit allows.
+        client.is_called(&call(0, &[]));
+        client.echo();
+        client.answer_well(0, 3);
+        for xid in 1..4 {
+            client.is_called(&call(xid, &[]));
+        }
+        client.echo();
+        client.answer_well(2, 3);
+        client.is_called(&call(4, &[]));
+        client.echo();
+        // A smaller grant: the last call waits until one alone would be under way.
+        for xid in [1, 3] {
+            client.answer_well(xid, 1);
+            client.echo();
+        }
+        client.answer_well(4, 1);
+        client.is_called(&call(5, &[]));
+        client.answer_well(5, 1);
+        assert_eq!(rig.answers(&mut client).len(), 6);
+        rig.end();
+    }
+}
+
+/// Every credit of both directions in use at once.
+#[test]
+fn answers_take_no_receive_of_calls() {
+    for network in all_networks() {
+        let rig = Rig::new(network, RdmaConfig::default());
+        let (mut client, way) = called(&rig);
+        client.qp.post_receives(2 * CREDITS);
+        assert!(way.send(call(0, &[])));
+        client.is_called(&call(0, &[]));
+        client.answer_well(0, 100);
+        client.echo();
+        for round in 1..4 {
+            let calls = 1000 * round..1000 * round + ASKED;
+            for xid in calls.clone() {
+                assert!(way.send(call(xid, &[])));
+            }
+            for xid in calls.clone() {
+                client.is_called(&call(xid, &[]));
+            }
+            for _ in 0..CREDITS {
+                let message = client.message(b'e', &[]);
+                client.send(Body::Msg(Chunks::default()), &message);
+            }
+            for xid in calls {
+                client.answer_well(xid, 100);
+            }
+            for _ in 0..CREDITS {
+                client.receive();
+            }
+            assert_eq!(
+                rig.answers(&mut client).len() as u32,
+                ASKED + u32::from(round == 1)
+            );
+        }
+        rig.end();
+    }
+}
+
+/// Sends a message without chunks.
+fn put(wire: &Shared, xid: u32, credits: u32, message: &[u8]) {
+    let body = Body::Msg(Chunks::default());
+    let header = Header { xid, credits, body };
+    let whole = [&header.to_bytes(), message].concat();
+    wire.lock().to_server.push_back(whole);
+}
+
+/// Step by step: what is posted, and what goes.
+#[test]
+fn each_call_to_a_client_has_a_receive_for_its_answer() {
+    let mut world = World::new(EngineConfig::default());
+    let wire = world.connect_with(&PrivateData::default().encode());
+    let first = u32::from_be_bytes(*b"call");
+    put(&wire, first, 8, &call(first, &[]));
+    world.rounds();
+    let way = world.echo.ways.lock().pop().expect("there is a way back");
+    wire.lock().to_client.clear();
+    // Those of the credits, and the spare one.
+    let idle = CREDITS + 1;
+    let is = |sent: usize, receives: u32| {
+        let wire = wire.lock();
+        assert_eq!((wire.to_client.len(), wire.receives), (sent, receives));
+    };
+    is(0, idle);
+    for xid in 0..8 {
+        assert!(way.send(call(xid, &[])));
+    }
+    world.rounds();
+    is(1, idle + 1);
+    // An answer takes its receive; two more calls go.
+    put(&wire, 0, 2, &reply(0));
+    world.rounds();
+    is(3, idle + 2);
+    // What no call waits for takes one, which is posted again.
+    put(&wire, 0, 9, &reply(0));
+    world.rounds();
+    is(3, idle + 2);
+    // The next call finds no room to be sent. The receive is there all the same.
+    wire.lock().room = 0;
+    put(&wire, 1, 3, &reply(1));
+    world.rounds();
+    is(3, idle + 2);
+    wire.lock().room = 1000;
+    world.rounds();
+    is(5, idle + 3);
+    for xid in 2..5 {
+        put(&wire, xid, 3, &reply(xid));
+    }
+    world.rounds();
+    is(8, idle + 3);
+    for xid in 5..8 {
+        put(&wire, xid, 3, &reply(xid));
+    }
+    world.rounds();
+    is(8, idle);
+}
+
+#[test]
+fn what_waits_for_a_client_is_bounded() {
+    let rig = Rig::new(NetworkConfig::default(), RdmaConfig::default());
+    let (mut client, way) = called(&rig);
+    assert!(way.send(call(0, &[])));
+    client.is_called(&call(0, &[]));
+    let taken = (1..1000)
+        .take_while(|xid| way.send(call(*xid, &[])))
+        .count();
+    assert_eq!(taken, 64);
+    assert!(way.is_open(), "it is only full");
+    client.answer_well(0, 16);
+    for xid in 1..=16 {
+        client.is_called(&call(xid, &[]));
+    }
+    assert!(way.send(call(1000, &[])));
+    rig.end();
+}
+
+#[test]
+fn the_way_back_ends_with_its_connection() {
+    for network in all_networks() {
+        let rig = Rig::new(network, RdmaConfig::default());
+        let (client, way) = called(&rig);
+        assert!(way.send(call(0, &[])) && way.send(call(1, &[])));
+        drop(client);
+        while way.is_open() {
+            thread::yield_now();
+        }
+        assert!(!way.send(call(2, &[])));
+        rig.client().echo();
+        let (_client, way) = called(&rig);
+        rig.end();
+        assert!(!way.is_open() && !way.send(call(3, &[])));
+    }
+}
+
+/// Whoever called hears of it by an error of RPC.
+#[test]
+fn calls_that_cannot_be_answered_fail() {
+    let rig = Rig::new(NetworkConfig::default(), RdmaConfig::default());
+    let (mut client, way) = called(&rig);
+    // Longer than goes inline: the client never hears of it.
+    assert!(way.send(call(1, &[0; 4096])));
+    while rig.shelf.answers.lock().is_empty() {
+        thread::yield_now();
+    }
+    assert_eq!(rig.answers(&mut client), [failed(1)]);
+    // The client does not take calls.
+    assert!(way.send(call(2, &[])));
+    client.is_called(&call(2, &[]));
+    client.answer(2, 9, Body::Error(TransportError::Chunk), &[]);
+    assert_eq!(rig.answers(&mut client), [failed(2)]);
+    // Its reply brings a chunk, where none was offered.
+    assert!(way.send(call(3, &[])));
+    client.is_called(&call(3, &[]));
+    let chunks = Chunks {
+        write: Some(Segments::one(Segment::default())),
+        ..Chunks::default()
+    };
+    client.answer(3, 9, Body::Msg(chunks), &reply(3));
+    assert_eq!(rig.answers(&mut client), [failed(3)]);
+    assert_eq!(Rig::count(&rig.counts.ignored), 0);
+    rig.end();
+}
+
+/// Replies that nobody asked for, by any way, are dropped, and cost their receive for as long as that takes.
+#[test]
+fn unasked_replies_are_dropped() {
+    for network in all_networks() {
+        let rig = Rig::new(network, RdmaConfig::default());
+        let (mut client, way) = called(&rig);
+        assert!(way.send(call(500, &[])));
+        client.is_called(&call(500, &[]));
+        let long = client.region(&reply(500), Access::READ);
+        for round in 0..10 {
+            for xid in 0..CREDITS {
+                client.answer_well(1000 * round + xid, 100);
+            }
+            client.echo();
+        }
+        let sent = 10 * u64::from(CREDITS);
+        assert_eq!(Rig::count(&rig.counts.ignored), sent);
+        // A reply in the client's memory, whole and in pieces: the server reads it as it would a call.
+        for cut in [24, 6, 2] {
+            let parts = [segment(&long, 0, cut), segment(&long, cut.into(), 24 - cut)];
+            let reads = parts.map(|segment| ReadSegment {
+                position: 0,
+                segment,
+            });
+            let chunks = Chunks {
+                reads: ReadList::new(&reads).0,
+                ..Chunks::default()
+            };
+            client.answer(500, 100, Body::Nomsg(chunks), &[]);
+        }
+        while Rig::count(&rig.counts.ignored) < sent + 3 {
+            client.echo();
+        }
+        assert_eq!(rig.answers(&mut client), [[0; 0]; 0]);
+        client.answer_well(500, 1);
+        assert_eq!(rig.answers(&mut client), [reply(500)]);
+        rig.end();
+    }
+}

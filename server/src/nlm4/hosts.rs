@@ -1,0 +1,588 @@
+//! What the lock manager keeps about clients of NFS version 3: hosts, the owners of their locks, who waits, and shares. A core
+//! without IO: time comes in with each call, nothing waits, and one lock around all of it is for the caller.
+//!
+//! There are no leases in this protocol. What a host has locked is its own until it gives it back, or says that it has
+//! started anew. So all of it is bounded, for each address and together.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+
+use odafs_common::wire::nlm4::Status;
+use odafs_fabric::clock::Nanos;
+use odafs_fabric::sync::Arc;
+
+use super::grants::{Grant, GrantCall, Waiter};
+use super::share::Share;
+use crate::vfs::ObjectId;
+use crate::vfs::locks::{Counted, Held, Locks, Owner as Holder, Side, Span};
+
+/// Bounds, of what hosts at one address may have, or of what all may have together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Names of hosts.
+    pub hosts: usize,
+    /// Owners of locks.
+    pub owners: usize,
+    /// Ranges that are locked.
+    pub ranges: usize,
+    /// Locks that somebody waits for, or is being told of.
+    pub waiters: usize,
+    /// Shares.
+    pub shares: usize,
+}
+
+/// For each address.
+const OF_ADDRESS: Limits = Limits {
+    hosts: 256,
+    owners: 1 << 12,
+    ranges: 1 << 14,
+    waiters: 256,
+    shares: 1 << 10,
+};
+/// In all.
+const OF_ALL: Limits = Limits {
+    hosts: 1 << 12,
+    owners: 1 << 16,
+    ranges: 1 << 19,
+    waiters: 1 << 14,
+    shares: 1 << 16,
+};
+/// How long a host is remembered that has nothing any more.
+const IDLE: Nanos = Nanos::from_secs(60);
+
+/// How many of each there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub hosts: usize,
+    pub owners: usize,
+    pub ranges: usize,
+    pub waiters: usize,
+    pub shares: usize,
+}
+
+/// A host: where its calls come from, and what it calls itself. Several may share an address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct HostKey {
+    pub address: String,
+    pub name: Vec<u8>,
+}
+
+/// Who calls.
+#[derive(Clone, Debug)]
+pub(super) struct Who {
+    pub key: HostKey,
+    /// Where it can be called.
+    pub address: Option<IpAddr>,
+}
+
+/// An owner of locks within its host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct OwnerKey {
+    pub process: u32,
+    pub name: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub(super) struct Host {
+    pub key: HostKey,
+    pub address: Option<IpAddr>,
+    owners: HashMap<OwnerKey, u64>,
+    pub shares: usize,
+    /// How often it has started, as it last said.
+    state: u32,
+    /// Stable storage says that it is to be told when this server starts anew.
+    recorded: bool,
+    used: Nanos,
+}
+
+#[derive(Debug)]
+pub(super) struct Owner {
+    pub host: u32,
+    pub key: OwnerKey,
+    /// How many ranges of which files it has locked.
+    files: HashMap<ObjectId, usize>,
+    /// How many locks it waits for.
+    pub waits: usize,
+}
+
+/// A lock that is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Asked<'a> {
+    pub owner: OwnerKey,
+    pub file: ObjectId,
+    /// As the client named it, for the callback.
+    pub handle: &'a [u8],
+    pub offset: u64,
+    pub length: u64,
+    pub span: Span,
+    pub write: bool,
+    /// The client waits if it is denied.
+    pub block: bool,
+    pub reclaim: bool,
+    /// How often the client has started. `None`: it does not tell when it starts anew.
+    pub state: Option<u32>,
+}
+
+/// A lock in the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Conflict {
+    pub held: Held,
+    /// Of other protocols nothing is known.
+    pub owner: Option<(u32, Vec<u8>)>,
+}
+
+/// A host that is told when this server starts anew, or no more: for stable storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Record {
+    Keep(HostKey),
+    Forget(HostKey),
+}
+
+/// All of it.
+#[derive(Debug)]
+pub(super) struct Hosts {
+    pub locks: Arc<Locks>,
+    pub hosts: HashMap<u32, Host>,
+    names: HashMap<HostKey, u32>,
+    addresses: HashMap<String, Counts>,
+    total: Counts,
+    pub owners: HashMap<u64, Owner>,
+    /// By file, those who came first before the others.
+    pub waiters: HashMap<ObjectId, Vec<Waiter>>,
+    /// By number: locks that somebody waited for and has now, which he is being told.
+    pub grants: HashMap<u64, Grant>,
+    /// What is to be told.
+    pub calls: Vec<GrantCall>,
+    pub shares: HashMap<ObjectId, Vec<Share>>,
+    records: Vec<Record>,
+    /// Hosts that had locks when the server went down.
+    reclaiming: HashSet<HostKey>,
+    last: u64,
+    last_host: u32,
+}
+
+pub(super) fn holder(number: u64) -> Holder {
+    Holder {
+        side: Side::Nlm,
+        number,
+    }
+}
+
+impl Hosts {
+    /// Nothing yet. The hosts of `reclaiming` may reclaim until then.
+    pub fn new(locks: Arc<Locks>, reclaiming: HashSet<HostKey>, until: Nanos) -> Self {
+        if !reclaiming.is_empty() {
+            locks.reclaims_until(Side::Nlm, until);
+        }
+        Self {
+            locks,
+            hosts: HashMap::new(),
+            names: HashMap::new(),
+            addresses: HashMap::new(),
+            total: Counts::default(),
+            owners: HashMap::new(),
+            waiters: HashMap::new(),
+            grants: HashMap::new(),
+            calls: Vec::new(),
+            shares: HashMap::new(),
+            records: Vec::new(),
+            reclaiming,
+            last: 0,
+            last_host: 0,
+        }
+    }
+
+    /// How much there is.
+    pub fn counts(&self) -> Counts {
+        self.total
+    }
+
+    /// Clients reclaim what they held before the server started anew: nobody may take anything else.
+    pub fn in_grace(&self, now: Nanos) -> bool {
+        self.locks.is_reclaiming(Side::Nlm, now) || self.locks.is_reclaiming(Side::Nfs4, now)
+    }
+
+    /// Whether a host may take locks or shares now.
+    pub fn may_take(&self, now: Nanos, key: &HostKey, reclaim: bool) -> Result<(), Status> {
+        let may = match reclaim {
+            true => self.locks.is_reclaiming(Side::Nlm, now) && self.reclaiming.contains(key),
+            false => !self.in_grace(now),
+        };
+        may.then_some(()).ok_or(Status::DeniedGracePeriod)
+    }
+
+    /// LOCK
+    pub fn lock(&mut self, now: Nanos, who: &Who, asked: &Asked<'_>) -> Status {
+        if let Err(status) = self.may_take(now, &who.key, asked.reclaim) {
+            return status;
+        }
+        let owner = match self.owner(now, who, &asked.owner) {
+            Ok(owner) => owner,
+            Err(status) => return status,
+        };
+        let status = self.lock_as(now, owner, asked);
+        self.release_owner(owner);
+        status
+    }
+
+    fn lock_as(&mut self, now: Nanos, owner: u64, asked: &Asked<'_>) -> Status {
+        let Some(host) = self.owners.get(&owner).map(|owner| owner.host) else {
+            return Status::Failed;
+        };
+        // It asks again, so it does not wait to be told.
+        self.wait_no_more(owner, asked.file, asked.span, Some(asked.write));
+        self.tell_no_more(owner, asked.file, |span| span == asked.span);
+        // A lock may cut one in two.
+        if !self.has_room(host, |counts| &mut counts.ranges, 2) {
+            return Status::DeniedNoLocks;
+        }
+        let locked = self
+            .locks
+            .lock(asked.file, asked.span, asked.write, holder(owner));
+        match locked {
+            Ok(counted) => {
+                self.count_ranges(owner, asked.file, counted);
+                self.record(now, host, asked.state);
+                // It may have been a stronger one.
+                self.wake(asked.file);
+                Status::Granted
+            }
+            Err(_) if asked.block && !asked.reclaim => {
+                self.record(now, host, asked.state);
+                self.wait_for(owner, asked)
+            }
+            Err(_) => Status::Denied,
+        }
+    }
+
+    /// TEST
+    pub fn test(&self, now: Nanos, who: &Who, asked: &Asked<'_>) -> Result<Status, Conflict> {
+        if self.in_grace(now) {
+            return Ok(Status::DeniedGracePeriod);
+        }
+        let owner = self.find_owner(&who.key, &asked.owner).map(holder);
+        let held = self
+            .locks
+            .conflict(asked.file, asked.span, asked.write, owner);
+        let Some(held) = held else {
+            return Ok(Status::Granted);
+        };
+        let owner = self.owners.get(&held.owner.number);
+        let owner = owner.filter(|_| held.owner.side == Side::Nlm);
+        Err(Conflict {
+            held,
+            owner: owner.map(|owner| (owner.key.process, owner.key.name.clone())),
+        })
+    }
+
+    /// UNLOCK
+    pub fn unlock(&mut self, who: &Who, owner: &OwnerKey, file: ObjectId, span: Span) -> Status {
+        let Some(owner) = self.find_owner(&who.key, owner) else {
+            return Status::Granted;
+        };
+        let Some(host) = self.owners.get(&owner).map(|owner| owner.host) else {
+            return Status::Failed;
+        };
+        let splits = self.locks.would_split(file, span, holder(owner));
+        if splits && !self.has_room(host, |counts| &mut counts.ranges, 1) {
+            return Status::DeniedNoLocks;
+        }
+        self.tell_no_more(owner, file, |given| span.covers(given));
+        self.give_back(owner, file, span);
+        self.release_owner(owner);
+        Status::Granted
+    }
+
+    /// Gives back what an owner has locked of a span.
+    pub fn give_back(&mut self, owner: u64, file: ObjectId, span: Span) {
+        let counted = self.locks.unlock(file, span, holder(owner));
+        self.count_ranges(owner, file, counted);
+        self.wake(file);
+    }
+
+    pub fn count_ranges(&mut self, owner: u64, file: ObjectId, counted: Counted) {
+        let Some(known) = self.owners.get_mut(&owner) else {
+            return;
+        };
+        match counted.after {
+            0 => known.files.remove(&file),
+            ranges => known.files.insert(file, ranges),
+        };
+        let host = known.host;
+        self.count(
+            host,
+            |counts| &mut counts.ranges,
+            counted.after,
+            counted.before,
+        );
+    }
+
+    /// The locks of a host are worth nothing any more: it has started anew, or says so (FREE_ALL).
+    pub fn free_all(&mut self, key: &HostKey) {
+        if let Some(host) = self.names.get(key).copied() {
+            self.free(host);
+        }
+    }
+
+    /// A host at this address has started anew, and is in this state now. How many that were.
+    pub fn started_anew(&mut self, address: &str, name: &[u8], state: u32) -> usize {
+        let hosts = self.hosts.iter().filter(|(_, host)| {
+            // Who has locked since is not to lose that.
+            host.key.address == address && is_name_of(&host.key.name, name) && host.state != state
+        });
+        let hosts = Vec::from_iter(hosts.map(|(number, _)| *number));
+        for host in &hosts {
+            self.free(*host);
+        }
+        hosts.len()
+    }
+
+    fn free(&mut self, number: u32) {
+        let Some(host) = self.hosts.get(&number) else {
+            return;
+        };
+        let owners: HashSet<u64> = host.owners.values().copied().collect();
+        for waiters in self.waiters.values_mut() {
+            waiters.retain(|waiter| !owners.contains(&waiter.owner));
+        }
+        self.waiters.retain(|_, waiters| !waiters.is_empty());
+        self.grants
+            .retain(|_, grant| !owners.contains(&grant.owner));
+        self.unshare_all(number);
+        let mut freed = HashSet::new();
+        for owner in owners {
+            let Some(known) = self.owners.get_mut(&owner) else {
+                continue;
+            };
+            let waits = std::mem::take(&mut known.waits);
+            let files = Vec::from_iter(known.files.keys().copied());
+            self.count(number, |counts| &mut counts.waiters, 0, waits);
+            for file in files {
+                let counted = self.locks.unlock(file, Span::ALL, holder(owner));
+                self.count_ranges(owner, file, counted);
+                freed.insert(file);
+            }
+            self.release_owner(owner);
+        }
+        for file in freed {
+            self.wake(file);
+        }
+        self.remove_host(number);
+    }
+
+    /// The host of a caller, which is made if it is not there.
+    pub fn host(&mut self, now: Nanos, who: &Who) -> Result<u32, Status> {
+        if let Some(number) = self.names.get(&who.key) {
+            if let Some(host) = self.hosts.get_mut(number) {
+                host.used = now;
+            }
+            return Ok(*number);
+        }
+        let known = self.addresses.get(&who.key.address);
+        let there = known.map_or(0, |counts| counts.hosts);
+        if there >= OF_ADDRESS.hosts || self.total.hosts >= OF_ALL.hosts {
+            return Err(Status::DeniedNoLocks);
+        }
+        while self.hosts.contains_key(&self.last_host) {
+            self.last_host = self.last_host.wrapping_add(1);
+        }
+        let number = self.last_host;
+        let host = Host {
+            key: who.key.clone(),
+            address: who.address,
+            owners: HashMap::new(),
+            shares: 0,
+            state: 0,
+            recorded: self.reclaiming.contains(&who.key),
+            used: now,
+        };
+        self.hosts.insert(number, host);
+        self.names.insert(who.key.clone(), number);
+        self.count(number, |counts| &mut counts.hosts, 1, 0);
+        Ok(number)
+    }
+
+    fn find_owner(&self, key: &HostKey, owner: &OwnerKey) -> Option<u64> {
+        let host = self.hosts.get(self.names.get(key)?)?;
+        host.owners.get(owner).copied()
+    }
+
+    fn owner(&mut self, now: Nanos, who: &Who, key: &OwnerKey) -> Result<u64, Status> {
+        let host = self.host(now, who)?;
+        if let Some(owner) = self.find_owner(&who.key, key) {
+            return Ok(owner);
+        }
+        if !self.has_room(host, |counts| &mut counts.owners, 1) {
+            return Err(Status::DeniedNoLocks);
+        }
+        let number = self.serial();
+        self.count(host, |counts| &mut counts.owners, 1, 0);
+        if let Some(host) = self.hosts.get_mut(&host) {
+            host.owners.insert(key.clone(), number);
+        }
+        let owner = Owner {
+            host,
+            key: key.clone(),
+            files: HashMap::new(),
+            waits: 0,
+        };
+        self.owners.insert(number, owner);
+        Ok(number)
+    }
+
+    /// As [`Hosts::find_owner`], for CANCEL.
+    pub fn known_owner(&self, who: &Who, owner: &OwnerKey) -> Option<u64> {
+        self.find_owner(&who.key, owner)
+    }
+
+    /// Forgets an owner that has nothing.
+    pub fn release_owner(&mut self, number: u64) {
+        let idle = |owner: &Owner| owner.files.is_empty() && owner.waits == 0;
+        if !self.owners.get(&number).is_some_and(idle) {
+            return;
+        }
+        let Some(owner) = self.owners.remove(&number) else {
+            return;
+        };
+        self.count(owner.host, |counts| &mut counts.owners, 0, 1);
+        if let Some(host) = self.hosts.get_mut(&owner.host) {
+            host.owners.remove(&owner.key);
+        }
+    }
+
+    /// From now on the host is told when this server starts anew.
+    pub fn record(&mut self, now: Nanos, number: u32, state: Option<u32>) {
+        let (Some(host), Some(state)) = (self.hosts.get_mut(&number), state) else {
+            return;
+        };
+        host.used = now;
+        host.state = state;
+        if !std::mem::replace(&mut host.recorded, true) {
+            self.records.push(Record::Keep(host.key.clone()));
+        }
+    }
+
+    /// Changes of who is to be told, since this was last asked. They go to stable storage before the reply.
+    pub fn take_records(&mut self) -> Vec<Record> {
+        std::mem::take(&mut self.records)
+    }
+
+    fn remove_host(&mut self, number: u32) {
+        self.count(number, |counts| &mut counts.hosts, 0, 1);
+        let Some(host) = self.hosts.remove(&number) else {
+            return;
+        };
+        self.names.remove(&host.key);
+        let counts = self.addresses.get(&host.key.address);
+        if counts.is_some_and(|counts| *counts == Counts::default()) {
+            self.addresses.remove(&host.key.address);
+        }
+        // Until the grace period is over it may come back.
+        if host.recorded && !self.reclaiming.contains(&host.key) {
+            self.records.push(Record::Forget(host.key));
+        }
+    }
+
+    /// To be called every second or so: forgets hosts that have nothing, and those that have not reclaimed in time.
+    pub fn tick(&mut self, now: Nanos) {
+        if !self.reclaiming.is_empty() && !self.locks.is_reclaiming(Side::Nlm, now) {
+            self.locks.has_reclaimed(Side::Nlm);
+            for key in std::mem::take(&mut self.reclaiming) {
+                if !self.names.contains_key(&key) {
+                    self.records.push(Record::Forget(key));
+                }
+            }
+        }
+        self.locks
+            .watch_only(Side::Nlm, |file| self.waiters.contains_key(file));
+        let idle = self.hosts.iter().filter(|(_, host)| {
+            let nothing = host.owners.is_empty() && host.shares == 0;
+            nothing && now.since(host.used) > IDLE
+        });
+        for number in Vec::from_iter(idle.map(|(number, _)| *number)) {
+            self.remove_host(number);
+        }
+    }
+
+    /// A number that was not used before.
+    pub fn serial(&mut self) -> u64 {
+        self.last += 1;
+        self.last
+    }
+
+    /// Whether a host may have so many more of something.
+    pub fn has_room(
+        &self,
+        host: u32,
+        what: impl Fn(&mut Counts) -> &mut usize,
+        more: usize,
+    ) -> bool {
+        let address = self.hosts.get(&host).map(|host| &host.key.address);
+        let known = address.and_then(|address| self.addresses.get(address));
+        let (mut here, mut all) = (known.copied().unwrap_or_default(), self.total);
+        *what(&mut here) + more <= *what(&mut OF_ADDRESS.counts())
+            && *what(&mut all) + more <= *what(&mut OF_ALL.counts())
+    }
+
+    /// Counts what a host has.
+    pub fn count(
+        &mut self,
+        host: u32,
+        what: impl Fn(&mut Counts) -> &mut usize,
+        more: usize,
+        fewer: usize,
+    ) {
+        let Some(host) = self.hosts.get(&host) else {
+            return;
+        };
+        let here = match self.addresses.get_mut(&host.key.address) {
+            Some(here) => here,
+            None => self.addresses.entry(host.key.address.clone()).or_default(),
+        };
+        for counts in [here, &mut self.total] {
+            let counted = what(counts);
+            *counted = (*counted + more).saturating_sub(fewer);
+        }
+    }
+}
+
+impl Limits {
+    fn counts(self) -> Counts {
+        Counts {
+            hosts: self.hosts,
+            owners: self.owners,
+            ranges: self.ranges,
+            waiters: self.waiters,
+            shares: self.shares,
+        }
+    }
+}
+
+/// Whether a status monitor that speaks of `told` means the host that calls itself `known`: one of them may have the domain
+/// and the other not.
+fn is_name_of(known: &[u8], told: &[u8]) -> bool {
+    let (short, long) = if known.len() < told.len() {
+        (known, told)
+    } else {
+        (told, known)
+    };
+    let Some((start, rest)) = long.split_at_checked(short.len()) else {
+        return false;
+    };
+    !short.is_empty() && start.eq_ignore_ascii_case(short) && matches!(rest, [] | [b'.', ..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name_of;
+
+    #[test]
+    fn names_with_and_without_their_domain_are_the_same() {
+        assert!(is_name_of(b"host", b"host"));
+        assert!(is_name_of(b"host", b"HOST.example.com"));
+        assert!(is_name_of(b"host.example.com", b"host"));
+        assert!(!is_name_of(b"host", b"hostess"));
+        assert!(!is_name_of(b"host.example.com", b"host.example.org"));
+        assert!(!is_name_of(b"host", b""));
+    }
+}

@@ -1,0 +1,356 @@
+//! Locks for clients of NFS version 3: the lock manager (NLM version 4), and the status monitor (NSM) by which hosts tell each
+//! other that they have started anew.
+//!
+//! What clients hold is kept by `hosts.rs`, a core without IO; the ranges themselves are in [`crate::vfs::locks`], which NFS
+//! version 4 shares. A procedure runs on the pool, since it may wait for stable storage. Nothing waits for another host:
+//! calls to clients go out through [`Peers`].
+//!
+//! Who may free what: a host is the address that a call came from together with the name in it, and no call reaches the locks
+//! of another. The forms of the procedures that answer by a call of their own (`_MSG`, `_RES`) are not served; no known
+//! client uses them over TCP.
+
+mod grants;
+mod hosts;
+mod lock;
+mod nsm;
+mod peers;
+mod records;
+mod share;
+
+use std::net::IpAddr;
+
+use odafs_common::wire::nfs3::FileHandle;
+use odafs_common::wire::nlm4::{FreeAllArgs, Name, PROGRAM, Procedure, ShareArgs, Status, VERSION};
+use odafs_common::wire::xdr::{Decode, Encode as _, Reader, Writer, XdrError};
+use odafs_fabric::Peer;
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::sync::{Arc, Mutex, OnceLock, Weak};
+use odafs_nic::calls::Caller;
+
+use crate::rpc::drc::Repeats;
+use crate::rpc::{Admission, Answer, Call, Program, reply};
+use crate::vfs::attributes::{access as granted, attributes};
+use crate::vfs::export::Export;
+use crate::vfs::locks::Side;
+use crate::vfs::metrics::gauge;
+use crate::vfs::read::Effort;
+use crate::vfs::{self, FileType, ObjectId, access};
+
+use hosts::{HostKey, Hosts, Who};
+pub use nsm::Nsm;
+use nsm::Untold;
+pub use peers::{Heard, PeerCall, Peers};
+pub use records::Records;
+
+/// What a lock manager is put together from.
+pub struct Config {
+    /// The state that the status monitor tells: odd, and another with each start of the server.
+    pub state: u32,
+    /// How long clients may reclaim what they held before the start.
+    pub grace: Nanos,
+    /// Which hosts held locks before, and where that is kept.
+    pub records: Records,
+    /// Calls clients. Without it none can wait for a lock.
+    pub peers: Option<Arc<dyn Peers>>,
+}
+
+/// The lock manager and the status monitor of an export.
+pub struct Lockd {
+    export: Arc<Export>,
+    hosts: Mutex<Hosts>,
+    records: Mutex<Records>,
+    peers: Option<Arc<dyn Peers>>,
+    state: u32,
+    untold: Mutex<Untold>,
+    /// For those who call back.
+    me: OnceLock<Weak<Lockd>>,
+}
+
+impl Lockd {
+    /// For `export`. Tells the hosts that held locks before that the server has started anew.
+    pub fn start(export: Arc<Export>, config: Config) -> Arc<Self> {
+        let before = config.records.hosts();
+        let untold = Untold::new(before.iter().map(|host| host.address.clone()));
+        let until = clock::now() + config.grace;
+        let hosts = Hosts::new(Arc::clone(export.locks()), before, until);
+        let lockd = Arc::new(Self {
+            hosts: Mutex::new(hosts),
+            records: Mutex::new(config.records),
+            peers: config.peers,
+            state: config.state,
+            untold: Mutex::new(untold),
+            me: OnceLock::new(),
+            export,
+        });
+        let me = Arc::downgrade(&lockd);
+        let _ = lockd.me.set(Weak::clone(&me));
+        lockd.export.locks().on_news(Side::Nlm, move || {
+            if let Some(lockd) = me.upgrade() {
+                lockd.hear_of_locks();
+            }
+        });
+        lockd.tell_hosts(clock::now());
+        lockd
+    }
+
+    /// Does something with the hosts, and then what follows from it.
+    fn with<T>(&self, act: impl FnOnce(&mut Hosts, Nanos) -> T) -> T {
+        let done = act(&mut self.hosts.lock(), clock::now());
+        self.keep_records();
+        self.call_hosts();
+        self.export.locks().tell(Side::Nfs4);
+        done
+    }
+
+    /// NFS version 4 gave locks back. Its state may be locked now.
+    fn hear_of_locks(&self) {
+        self.hosts.lock().hear_of_locks();
+        self.call_hosts();
+    }
+
+    /// Brings to stable storage who is to be told after a restart, as far as that has changed.
+    fn keep_records(&self) {
+        let mut records = self.records.lock();
+        let changes = self.hosts.lock().take_records();
+        records.apply(changes);
+    }
+
+    /// Tells clients which locks they have by now.
+    fn call_hosts(&self) {
+        let calls = std::mem::take(&mut self.hosts.lock().calls);
+        for call in calls {
+            let number = call.number;
+            let done = {
+                let me = self.me.get().cloned();
+                move |heard: Heard| {
+                    let lockd = me.and_then(|me| me.upgrade());
+                    if let Some(lockd) = lockd {
+                        lockd.with(|hosts, _| hosts.heard(number, &heard));
+                    }
+                }
+            };
+            match &self.peers {
+                Some(peers) => {
+                    let arguments = call.arguments;
+                    let call = PeerCall {
+                        address: call.address,
+                        program: PROGRAM,
+                        version: VERSION,
+                        procedure: Procedure::Granted.code(),
+                        arguments: Box::new(move |_| arguments),
+                    };
+                    peers.call(call, Box::new(done));
+                }
+                None => self.hosts.lock().heard(number, &Heard::Unreached),
+            }
+        }
+    }
+
+    /// What a handle was made for, whether it is still there or not.
+    fn named(&self, handle: FileHandle<'_>) -> Result<ObjectId, Status> {
+        let named = self.export.named(handle.0);
+        named.map_err(|_| Status::StaleHandle)
+    }
+
+    /// The regular file of a handle.
+    fn file(&self, call: &Call<'_>, handle: FileHandle<'_>) -> Result<ObjectId, Status> {
+        debug_assert_eq!(call.effort, Effort::MayBlock);
+        let object = self.export.resolve(handle.0, call.effort);
+        let object = object.map_err(|_| Status::StaleHandle)?;
+        match attributes(&self.export, object) {
+            Ok(known) if known.kind == FileType::Regular => Ok(object),
+            Err(error) if error.status == vfs::Status::Stale => Err(Status::StaleHandle),
+            _ => Err(Status::Failed),
+        }
+    }
+
+    /// Locks are for those who may read the file or write it.
+    fn may_lock(&self, call: &Call<'_>, file: ObjectId) -> Result<(), Status> {
+        let any = access::READ | access::MODIFY | access::EXTEND;
+        match granted(&self.export, &call.who, file, any) {
+            Ok(rights) if rights != 0 => Ok(()),
+            _ => Err(Status::Failed),
+        }
+    }
+
+    fn dispatch(
+        &self,
+        procedure: Procedure,
+        call: &Call<'_>,
+        results: &mut Writer<'_>,
+    ) -> Result<Answer, XdrError> {
+        let arguments = &mut call.arguments.clone();
+        macro_rules! decoded {
+            () => {
+                &last(arguments)?
+            };
+        }
+        Ok(match procedure {
+            // The server calls it.
+            Procedure::Null | Procedure::Granted => Answer::NoProcedure,
+            _ if call.effort == Effort::ResidentOnly => Answer::Blocks,
+            Procedure::Test => {
+                lock::test(self, call, decoded!(), |result| result.encode(results));
+                Answer::Replied
+            }
+            Procedure::Lock => reply(results, &lock::lock(self, call, decoded!(), true)),
+            Procedure::UnmonitoredLock => {
+                reply(results, &lock::lock(self, call, decoded!(), false))
+            }
+            Procedure::Cancel => reply(results, &lock::cancel(self, call, decoded!())),
+            Procedure::Unlock => reply(results, &lock::unlock(self, call, decoded!())),
+            Procedure::Share | Procedure::Unshare => {
+                let arguments: ShareArgs<'_> = last(arguments)?;
+                let begins = procedure == Procedure::Share;
+                reply(results, &share::share(self, call, &arguments, begins))
+            }
+            Procedure::FreeAll => {
+                let arguments: FreeAllArgs<'_> = last(arguments)?;
+                let who = who(call.caller, arguments.name);
+                self.with(|hosts, _| hosts.free_all(&who.key));
+                Answer::Replied
+            }
+        })
+    }
+
+    fn tick(&self, now: Nanos) {
+        self.with(|hosts, _| {
+            hosts.tick(now);
+            hosts.hear_of_locks();
+        });
+        self.tell_hosts(now);
+    }
+}
+
+/// Arguments, behind which there is nothing.
+fn last<'a, T: Decode<'a>>(r: &mut Reader<'a>) -> Result<T, XdrError> {
+    let value = T::decode(r)?;
+    r.finish()?;
+    Ok(value)
+}
+
+/// Who calls, under this name.
+fn who(caller: &Caller, name: Name<'_>) -> Who {
+    let address = match &caller.peer {
+        Peer::Address(address) => Some(address.ip().to_canonical()),
+        Peer::Uid { .. } | Peer::Simulated(_) => None,
+    };
+    Who {
+        key: HostKey {
+            address: place(&caller.peer, address),
+            name: name.0.to_vec(),
+        },
+        address,
+    }
+}
+
+fn place(peer: &Peer, address: Option<IpAddr>) -> String {
+    match (peer, address) {
+        (_, Some(address)) => address.to_string(),
+        (Peer::Uid { uid, .. }, None) => format!("uid {uid}"),
+        (peer, None) => peer.to_string(),
+    }
+}
+
+/// NLM version 4.
+pub struct Nlm4(Arc<Lockd>);
+
+impl Nlm4 {
+    /// Of this lock manager.
+    pub fn new(lockd: Arc<Lockd>) -> Self {
+        Self(lockd)
+    }
+}
+
+impl Program for Nlm4 {
+    fn number(&self) -> u32 {
+        PROGRAM
+    }
+
+    fn version(&self) -> u32 {
+        VERSION
+    }
+
+    fn name(&self) -> &'static str {
+        "nlm4"
+    }
+
+    fn procedures(&self) -> &'static [&'static str] {
+        &[
+            "NULL",
+            "TEST",
+            "LOCK",
+            "CANCEL",
+            "UNLOCK",
+            "GRANTED",
+            "TEST_MSG",
+            "LOCK_MSG",
+            "CANCEL_MSG",
+            "UNLOCK_MSG",
+            "GRANTED_MSG",
+            "TEST_RES",
+            "LOCK_RES",
+            "CANCEL_RES",
+            "UNLOCK_RES",
+            "GRANTED_RES",
+            "16",
+            "17",
+            "18",
+            "19",
+            "SHARE",
+            "UNSHARE",
+            "NM_LOCK",
+            "FREE_ALL",
+        ]
+    }
+
+    fn admission(&self, _procedure: u32) -> Admission {
+        Admission::Listed
+    }
+
+    /// A repetition that comes late could take or free what its owner has freed or taken since.
+    fn repeats<'a>(&self, procedure: u32, _arguments: Reader<'a>) -> Repeats<'a> {
+        match Procedure::from_code(procedure) {
+            None | Some(Procedure::Null | Procedure::Test | Procedure::Granted) => {
+                Repeats::Harmless
+            }
+            Some(_) => Repeats::Change { names: [None; 2] },
+        }
+    }
+
+    fn may_sync(&self, procedure: u32, _arguments: Reader<'_>) -> bool {
+        let procedure = Procedure::from_code(procedure);
+        matches!(procedure, Some(Procedure::Lock))
+    }
+
+    fn call(&self, call: Call<'_>, results: &mut Writer<'_>) -> Answer {
+        match Procedure::from_code(call.procedure) {
+            Some(procedure) => self
+                .0
+                .dispatch(procedure, &call, results)
+                .unwrap_or_else(Answer::from),
+            None => Answer::NoProcedure,
+        }
+    }
+
+    fn tick(&self, now: Nanos) {
+        self.0.tick(now);
+    }
+
+    fn append_text(&self, out: &mut String) {
+        let counts = self.0.hosts.lock().counts();
+        gauge(out, "nlm_hosts", "Hosts that use NLM.", counts.hosts);
+        gauge(
+            out,
+            "nlm_locks",
+            "Ranges of files locked by NLM.",
+            counts.ranges,
+        );
+        gauge(
+            out,
+            "nlm_waiters",
+            "Locks that clients of NLM wait for.",
+            counts.waiters,
+        );
+    }
+}

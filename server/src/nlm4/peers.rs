@@ -1,0 +1,44 @@
+//! How the lock manager calls the lock managers and status monitors of its clients.
+
+use std::net::IpAddr;
+
+/// A call to another host, whose port its portmapper tells.
+pub struct PeerCall {
+    /// The host.
+    pub address: IpAddr,
+    /// RPC program number.
+    pub program: u32,
+    /// Its version.
+    pub version: u32,
+    /// Procedure of that version.
+    pub procedure: u32,
+    /// Makes the arguments out of our address, as the host sees it.
+    pub arguments: Box<dyn FnOnce(IpAddr) -> Vec<u8> + Send>,
+}
+
+impl std::fmt::Debug for PeerCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PeerCall")
+            .field("address", &self.address)
+            .field("program", &self.program)
+            .field("procedure", &self.procedure)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// The host cannot have heard it.
+    Unreached,
+    /// It may have heard it, and has not answered in time.
+    Silence,
+    /// The results.
+    Answer(Vec<u8>),
+}
+
+/// Calls other hosts. Each call ends within a bounded time.
+pub trait Peers: Send + Sync {
+    /// Makes a call, without waiting for it; `done` is told what became of it, on any thread.
+    fn call(&self, call: PeerCall, done: Box<dyn FnOnce(Heard) + Send>);
+}

@@ -1,0 +1,137 @@
+//! SHARE and UNSHARE (XNFS, sections 14.3.14 and 14.3.15): open files as DOS shares them, among clients of NFS version 3.
+
+use odafs_common::wire::nlm4::{ShareAccess, ShareArgs, ShareMode, ShareResult, Status};
+use odafs_fabric::clock::Nanos;
+
+use super::hosts::{Hosts, Who};
+use super::{Lockd, who};
+use crate::rpc::Call;
+use crate::vfs::ObjectId;
+
+/// An open file.
+#[derive(Debug)]
+pub(super) struct Share {
+    host: u32,
+    owner: Vec<u8>,
+    mode: ShareMode,
+    access: ShareAccess,
+}
+
+impl Share {
+    fn excludes(&self, mode: ShareMode, access: ShareAccess) -> bool {
+        self.mode.code() & access.code() | self.access.code() & mode.code() != 0
+    }
+}
+
+impl Hosts {
+    /// SHARE; a later one of an owner replaces the earlier.
+    pub fn share(
+        &mut self,
+        now: Nanos,
+        who: &Who,
+        file: ObjectId,
+        owner: &[u8],
+        (mode, access): (ShareMode, ShareAccess),
+        reclaim: bool,
+    ) -> Status {
+        if let Err(status) = self.may_take(now, &who.key, reclaim) {
+            return status;
+        }
+        let host = match self.host(now, who) {
+            Ok(host) => host,
+            Err(status) => return status,
+        };
+        let shares = self.shares.get(&file).map_or(&[][..], Vec::as_slice);
+        let is_own = |share: &Share| share.host == host && share.owner == owner;
+        if shares
+            .iter()
+            .any(|share| !is_own(share) && share.excludes(mode, access))
+        {
+            return Status::Denied;
+        }
+        self.unshare_of(host, file, owner);
+        if !self.has_room(host, |counts| &mut counts.shares, 1) {
+            return Status::DeniedNoLocks;
+        }
+        self.count(host, |counts| &mut counts.shares, 1, 0);
+        if let Some(host) = self.hosts.get_mut(&host) {
+            host.shares += 1;
+        }
+        let share = Share {
+            host,
+            owner: owner.to_vec(),
+            mode,
+            access,
+        };
+        self.shares.entry(file).or_default().push(share);
+        Status::Granted
+    }
+
+    /// UNSHARE
+    pub fn unshare(&mut self, now: Nanos, who: &Who, file: ObjectId, owner: &[u8]) -> Status {
+        if let Ok(host) = self.host(now, who) {
+            self.unshare_of(host, file, owner);
+        }
+        Status::Granted
+    }
+
+    fn unshare_of(&mut self, host: u32, file: ObjectId, owner: &[u8]) {
+        let Some(shares) = self.shares.get_mut(&file) else {
+            return;
+        };
+        let before = shares.len();
+        shares.retain(|share| share.host != host || share.owner != owner);
+        let gone = before - shares.len();
+        if shares.is_empty() {
+            self.shares.remove(&file);
+        }
+        self.forget_shares(host, gone);
+    }
+
+    /// The host shares nothing any more.
+    pub fn unshare_all(&mut self, host: u32) {
+        let mut gone = 0;
+        self.shares.retain(|_, shares| {
+            let before = shares.len();
+            shares.retain(|share| share.host != host);
+            gone += before - shares.len();
+            !shares.is_empty()
+        });
+        self.forget_shares(host, gone);
+    }
+
+    fn forget_shares(&mut self, number: u32, gone: usize) {
+        if let Some(host) = self.hosts.get_mut(&number) {
+            host.shares -= gone;
+        }
+        self.count(number, |counts| &mut counts.shares, 0, gone);
+    }
+}
+
+/// SHARE, or UNSHARE.
+pub(super) fn share<'a>(
+    lockd: &Lockd,
+    call: &Call<'_>,
+    arguments: &ShareArgs<'a>,
+    begins: bool,
+) -> ShareResult<'a> {
+    let share = &arguments.share;
+    let who = who(call.caller, share.caller);
+    let status = match lockd.file(call, share.file) {
+        Err(status) => status,
+        Ok(file) => lockd.with(|hosts, now| {
+            let owner = share.owner.0;
+            if begins {
+                let how = (share.mode, share.access);
+                hosts.share(now, &who, file, owner, how, arguments.reclaim)
+            } else {
+                hosts.unshare(now, &who, file, owner)
+            }
+        }),
+    };
+    ShareResult {
+        cookie: arguments.cookie,
+        status,
+        sequence: 0,
+    }
+}

@@ -1,0 +1,210 @@
+//! Copies and clones: bytes of one file become those of another, without coming by the page cache. What is written goes to the
+//! store before it goes to the cache, so that the store has all bytes of the source.
+//!
+//! Only the target's gate is closed: two copies in opposite directions do not wait for each other. Of the bytes that others
+//! write to the source meanwhile some may be copied (RFC 7862, section 15.2.3).
+
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::sync::Arc;
+
+use crate::store::{Credential, ObjectId, Status, StoreError};
+use crate::vfs::attributes::attributes;
+use crate::vfs::export::Export;
+use crate::vfs::file::File;
+use crate::vfs::read::{Effort, ReadFailed, check_right};
+use crate::vfs::space::{Made, Range, alone};
+use crate::vfs::write::sync;
+
+/// Bytes of a file, from this one on.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// The file.
+    pub file: &'a Arc<File>,
+    /// The first byte.
+    pub offset: u64,
+}
+
+/// What became of a copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Copied {
+    /// Bytes copied: fewer than asked for if space ran out or it took too long. None only where none were to be copied, or
+    /// the source ended early.
+    pub count: u64,
+    /// Write verifier: another one whenever unstable data may have been lost. The copy may be, until a commit.
+    pub verifier: [u8; 8],
+}
+
+/// How much one call does.
+#[derive(Clone, Copy)]
+struct Bounds {
+    /// The most bytes with the target's gate closed.
+    piece: u64,
+    /// The most bytes.
+    bytes: u64,
+    /// No piece begins later.
+    time: Nanos,
+}
+
+const BOUNDS: Bounds = Bounds {
+    piece: 1 << 20,
+    bytes: 64 << 20,
+    time: Nanos::from_secs(1),
+};
+
+/// Copies `count` bytes, or all behind the first if that is 0, or the beginning of them: whoever asked goes on with the rest.
+/// INVAL where the source does not have them. May block.
+pub fn copy(
+    export: &Export,
+    who: &Credential,
+    from: Place<'_>,
+    to: Place<'_>,
+    count: u64,
+) -> Result<Copied, StoreError> {
+    copy_within(export, who, from, to, count, BOUNDS)
+}
+
+fn copy_within(
+    export: &Export,
+    who: &Credential,
+    from: Place<'_>,
+    to: Place<'_>,
+    count: u64,
+    bounds: Bounds,
+) -> Result<Copied, StoreError> {
+    let (count, _) = to_take(export, who, from, to, count)?;
+    // From before the data: if a sync fails in between, the client will see that the verifier is another.
+    let verifier = export.verifier();
+    let begun = clock::now();
+    let wanted = count.min(bounds.bytes);
+    let mut done = 0;
+    loop {
+        let piece = (wanted - done).min(bounds.piece);
+        match copy_piece(export, who, (from, to), done, piece) {
+            Ok(0) => break,
+            Ok(copied) => done += copied,
+            // It is said to who asks for the rest.
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(error),
+        }
+        if done >= wanted || clock::now().since(begun) > bounds.time {
+            break;
+        }
+    }
+    if export.store().wants_sync() {
+        sync(export, to.file, true)?;
+    }
+    export.metrics().writes.increment();
+    export.metrics().written_bytes.add(done);
+    Ok(Copied {
+        count: done,
+        verifier,
+    })
+}
+
+/// Copies some of `piece` bytes, after `done` others. If there are none, the right to write is asked for all the same.
+fn copy_piece(
+    export: &Export,
+    who: &Credential,
+    (from, to): (Place<'_>, Place<'_>),
+    done: u64,
+    piece: u64,
+) -> Result<u64, StoreError> {
+    let source = (from.file.object(), from.offset + done);
+    let target = (to.file.object(), to.offset + done);
+    let store = export.store();
+    if piece == 0 {
+        return Ok(store.write_at(who, target.0, target.1, &[])? as u64);
+    }
+    let range = Range {
+        offset: target.1,
+        length: piece,
+    };
+    let made = alone(export, to.file, range, |_| {
+        let copied = store.copy(who, source, target, piece)?;
+        Ok(Made {
+            touched: copied,
+            reaches: if copied == 0 { 0 } else { target.1 + copied },
+        })
+    })?;
+    Ok(made.touched)
+}
+
+/// What clones on the object's file system are multiples of, in bytes. `None`: there are none.
+pub fn clone_block(export: &Export, object: ObjectId) -> Option<u32> {
+    export.store().clone_block_bytes(object)
+}
+
+/// Makes `count` bytes, or all behind the first if that is 0, those of the source, at once and for good. NOTSUPP where the store
+/// makes no clones. INVAL where the source does not have these bytes, where they are not in blocks of [`clone_block`] (the
+/// last may be cut where the source ends), and where they overlap. May block.
+pub fn clone_range(
+    export: &Export,
+    who: &Credential,
+    from: Place<'_>,
+    to: Place<'_>,
+    count: u64,
+) -> Result<(), StoreError> {
+    let block = u64::from(clone_block(export, to.file.object()).ok_or(Status::NotSupp)?);
+    let (count, ends) = to_take(export, who, from, to, count)?;
+    let in_blocks = |bytes: u64| bytes.is_multiple_of(block);
+    let cut = !in_blocks(count) && !ends;
+    let same = from.file.object() == to.file.object();
+    let overlap = same && from.offset.abs_diff(to.offset) < count;
+    if !in_blocks(from.offset) || !in_blocks(to.offset) || cut || overlap {
+        return Err(Status::Inval.into());
+    }
+    let source = (from.file.object(), from.offset);
+    let target = (to.file.object(), to.offset);
+    let store = export.store();
+    if count == 0 {
+        return store.write_at(who, target.0, target.1, &[]).map(drop);
+    }
+    let range = Range {
+        offset: to.offset,
+        length: count,
+    };
+    alone(export, to.file, range, |_| {
+        store.clone_range(who, source, target, count)?;
+        Ok(Made {
+            touched: count,
+            reaches: target.1 + count,
+        })
+    })?;
+    sync(export, to.file, false).map(drop)
+}
+
+/// How many bytes are meant, if the caller may read them, the source has them and the target can take them; and whether the
+/// source ends with them.
+fn to_take(
+    export: &Export,
+    who: &Credential,
+    from: Place<'_>,
+    to: Place<'_>,
+    count: u64,
+) -> Result<(u64, bool), StoreError> {
+    let size = attributes(export, from.file.object())?.size;
+    let facts = from.file.facts();
+    check_right(export, who, from.file, &facts, Effort::MayBlock).map_err(refusal)?;
+    let behind = size.checked_sub(from.offset).ok_or(Status::Inval)?;
+    let count = match count {
+        0 => behind,
+        some if some <= behind => some,
+        _ => return Err(Status::Inval.into()),
+    };
+    match to.offset.checked_add(count) {
+        Some(end) if end <= i64::MAX as u64 => Ok((count, count == behind)),
+        _ => Err(Status::FBig.into()),
+    }
+}
+
+fn refusal(failed: ReadFailed) -> StoreError {
+    match failed {
+        ReadFailed::Status(status) => status.into(),
+        // Whoever may block never hears that.
+        ReadFailed::NotResident => Status::Jukebox.into(),
+    }
+}
+
+#[cfg(test)]
+#[path = "copies_tests.rs"]
+mod tests;

@@ -1,0 +1,139 @@
+//! Where a file has data, and where holes. The store is asked with the gate of the file shared: no change of a whole range is
+//! half made then, as far as readers can tell.
+
+use odafs_fabric::sync::{Arc, RwLockReadGuard};
+
+use crate::store::{Credential, Extent, Status};
+use crate::vfs::change;
+use crate::vfs::export::Export;
+use crate::vfs::file::{File, Leaf, Standing};
+use crate::vfs::read::{Effort, ReadFailed, check_right};
+
+/// What a search has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where it begins.
+    pub offset: u64,
+    /// That is the end of the file.
+    pub eof: bool,
+}
+
+/// The first data, or the first hole, at `offset` or behind it. Where no data follow, the end of the file is found, and where
+/// `offset` is not within the file, NXIO said. May block.
+pub fn seek(
+    export: &Export,
+    who: &Credential,
+    file: &Arc<File>,
+    offset: u64,
+    what: Extent,
+) -> Result<Found, ReadFailed> {
+    let _gate = enter(export, who, file)?;
+    let (store, object) = (export.store(), file.object());
+    let found = store.seek(object, offset, what);
+    let found = found.map_err(|error| error.status)?;
+    let size = store.getattr(object).map_err(|error| error.status)?.size;
+    Ok(Found {
+        offset: found.unwrap_or(size),
+        eof: found.is_none_or(|found| found >= size),
+    })
+}
+
+/// A part of what is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What it is.
+    pub what: Extent,
+    /// Bytes.
+    pub length: u64,
+    /// The file ends with it, or before.
+    pub eof: bool,
+}
+
+/// What is at the beginning of the bytes from `offset` to `end`, of which there is at least one. All that is wanted of a page
+/// is part of a hole or none of it, so that it is of one moment. May block.
+pub fn part(
+    export: &Export,
+    who: &Credential,
+    file: &Arc<File>,
+    offset: u64,
+    end: u64,
+) -> Result<Part, ReadFailed> {
+    let _gate = enter(export, who, file)?;
+    let size = file.attributes().size;
+    let (mut what, mut border) = look(export, file, offset, end, size);
+    if what == Extent::Hole
+        && let Some(page) = first_resident(export, file, offset, border)
+    {
+        let start = export.page().start(page);
+        (what, border) = match start > offset {
+            true => (Extent::Hole, start),
+            false => (
+                Extent::Data,
+                (start + export.page().bytes() as u64).min(end),
+            ),
+        };
+    }
+    Ok(Part {
+        what,
+        length: border - offset,
+        eof: border >= size,
+    })
+}
+
+/// What the store says of these bytes, and where that ends: at a border of pages, or at `end`. Where it does not know, or has
+/// just lost some of them, all are left to the read.
+fn look(export: &Export, file: &File, offset: u64, end: u64, size: u64) -> (Extent, u64) {
+    let (store, page) = (export.store(), export.page());
+    let data = match store.seek(file.object(), offset, Extent::Data) {
+        Ok(None) if end <= size => return (Extent::Hole, end),
+        Ok(Some(data)) if data >= end => return (Extent::Hole, end),
+        Ok(Some(data)) => data,
+        Ok(None) | Err(_) => return (Extent::Data, end),
+    };
+    let border = page.start(page.index(data));
+    if border > offset {
+        return (Extent::Hole, border);
+    }
+    match store.seek(file.object(), data, Extent::Hole) {
+        Ok(Some(hole)) if hole > data => {
+            let last = page.start(page.index(hole - 1));
+            let border = last.saturating_add(page.bytes() as u64);
+            (Extent::Data, border.min(end))
+        }
+        _ => (Extent::Data, end),
+    }
+}
+
+/// The first page of these bytes that is in memory. A write of it that is under way, and may have made the hole, is over then.
+fn first_resident(export: &Export, file: &Arc<File>, offset: u64, end: u64) -> Option<u64> {
+    let pages = export.page().span(offset, end - offset)?;
+    let (first, last) = pages.into_inner();
+    let leaves = file.leaves_from(first).into_iter();
+    for leaf in leaves.take_while(|leaf| leaf.first() <= last) {
+        for page in first.max(leaf.first())..=last.min(leaf.last()) {
+            if leaf.lock(Leaf::slot(page)).frame().is_some() {
+                return Some(page);
+            }
+        }
+    }
+    None
+}
+
+/// Shares the gate with those who may read the file.
+fn enter<'f>(
+    export: &Export,
+    who: &Credential,
+    file: &'f Arc<File>,
+) -> Result<RwLockReadGuard<'f, Standing>, ReadFailed> {
+    change::recheck_unwatched(export, file, Effort::MayBlock)?;
+    let gate = file.enter_blocking();
+    if gate.gone {
+        return Err(Status::Stale.into());
+    }
+    check_right(export, who, file, &file.facts(), Effort::MayBlock)?;
+    Ok(gate)
+}
+
+#[cfg(test)]
+#[path = "extents_tests.rs"]
+mod tests;

@@ -1,0 +1,282 @@
+//! Locks of ranges of bytes, which the clients of all protocols share. They are advisory: no read or write asks for them.
+//!
+//! A protocol knows its owners, bounds what each may hold, and lets nobody wait longer than it should. Here is what it cannot
+//! know alone: which ranges of a file are locked, whether clients of the other protocol may still reclaim what they held
+//! before the server started anew, and when the other gave something back for which somebody waits.
+
+mod ranges;
+
+use std::collections::{BTreeSet, HashMap};
+
+use odafs_fabric::clock::Nanos;
+use odafs_fabric::sync::{Mutex, OnceLock};
+
+use crate::vfs::ObjectId;
+
+use ranges::Ranges;
+pub use ranges::{Held, Span};
+
+/// A protocol that locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// The lock manager of NFS version 3.
+    Nlm,
+    /// NFS version 4.
+    Nfs4,
+}
+
+impl Side {
+    fn other(self) -> Self {
+        match self {
+            Self::Nlm => Self::Nfs4,
+            Self::Nfs4 => Self::Nlm,
+        }
+    }
+}
+
+/// Who holds locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    /// By which protocol.
+    pub side: Side,
+    /// Which of its owners.
+    pub number: u64,
+}
+
+/// How many ranges of a file an owner has locked, before and after a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Before.
+    pub before: usize,
+    /// After.
+    pub after: usize,
+}
+
+type Hook = Box<dyn Fn() + Send + Sync>;
+
+/// All locks of an export.
+#[derive(Default)]
+pub struct Locks {
+    table: Mutex<Table>,
+    hooks: [OnceLock<Hook>; 2],
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    files: HashMap<ObjectId, Ranges>,
+    /// The files of which a side wants to hear that the other has given something back.
+    watched: [BTreeSet<ObjectId>; 2],
+    /// Those of them where that has happened.
+    news: [BTreeSet<ObjectId>; 2],
+    /// Until when clients of a side may reclaim.
+    reclaiming: [Option<Nanos>; 2],
+}
+
+impl std::fmt::Debug for Locks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.table.lock().fmt(f)
+    }
+}
+
+impl Locks {
+    /// A lock in the way of `owner`, the first in the file.
+    pub fn conflict(
+        &self,
+        file: ObjectId,
+        span: Span,
+        write: bool,
+        owner: Option<Owner>,
+    ) -> Option<Held> {
+        let table = self.table.lock();
+        table.files.get(&file)?.conflict(span, write, owner)
+    }
+
+    /// Locks a span for an owner, which replaces what it had locked there.
+    ///
+    /// # Errors
+    /// A lock in the way, the first in the file.
+    pub fn lock(
+        &self,
+        file: ObjectId,
+        span: Span,
+        write: bool,
+        owner: Owner,
+    ) -> Result<Counted, Held> {
+        let mut table = self.table.lock();
+        let ranges = table.files.entry(file).or_default();
+        if let Some(held) = ranges.conflict(span, write, Some(owner)) {
+            return Err(held);
+        }
+        let before = ranges.count(owner);
+        ranges.lock(span, write, owner);
+        let after = ranges.count(owner);
+        // It may have been a stronger one.
+        table.changed(file, owner.side);
+        Ok(Counted { before, after })
+    }
+
+    /// Gives back what an owner has locked of a span.
+    pub fn unlock(&self, file: ObjectId, span: Span, owner: Owner) -> Counted {
+        let mut table = self.table.lock();
+        let Some(ranges) = table.files.get_mut(&file) else {
+            return Counted {
+                before: 0,
+                after: 0,
+            };
+        };
+        let before = ranges.count(owner);
+        ranges.unlock(span, owner);
+        let after = ranges.count(owner);
+        if ranges.is_empty() {
+            table.files.remove(&file);
+        }
+        table.changed(file, owner.side);
+        Counted { before, after }
+    }
+
+    /// How many ranges of a file an owner has locked.
+    pub fn count(&self, file: ObjectId, owner: Owner) -> usize {
+        let table = self.table.lock();
+        table
+            .files
+            .get(&file)
+            .map_or(0, |ranges| ranges.count(owner))
+    }
+
+    /// Whether an owner's lock would be cut in two without this span.
+    pub fn would_split(&self, file: ObjectId, span: Span, owner: Owner) -> bool {
+        let table = self.table.lock();
+        let ranges = table.files.get(&file);
+        ranges.is_some_and(|ranges| ranges.would_split(span, owner))
+    }
+
+    /// Somebody waits for a lock of the file: the side wants to hear that the other has given something back there.
+    pub fn watch(&self, file: ObjectId, side: Side) {
+        self.table.lock().watched[side as usize].insert(file);
+    }
+
+    /// Of the files that a side wanted to hear of, only these any more.
+    pub fn watch_only(&self, side: Side, waits: impl Fn(&ObjectId) -> bool) {
+        self.table.lock().watched[side as usize].retain(waits);
+    }
+
+    /// The files of which this side wanted to hear, and where there is something. Each is told once.
+    pub fn take_news(&self, side: Side) -> BTreeSet<ObjectId> {
+        std::mem::take(&mut self.table.lock().news[side as usize])
+    }
+
+    /// What [`Locks::tell`] calls for this side. The first counts.
+    pub fn on_news(&self, side: Side, hook: impl Fn() + Send + Sync + 'static) {
+        let _ = self.hooks[side as usize].set(Box::new(hook));
+    }
+
+    /// Lets a side hear its news now, if there are any. The hook of [`Side::Nlm`] may be called with the state of version 4
+    /// locked; that of [`Side::Nfs4`] locks this state itself.
+    pub fn tell(&self, side: Side) {
+        let news = !self.table.lock().news[side as usize].is_empty();
+        if let Some(hook) = self.hooks[side as usize].get().filter(|_| news) {
+            hook();
+        }
+    }
+
+    /// Clients of a side may reclaim what they held before the server started anew, until then. Nobody else may take
+    /// anything meanwhile.
+    pub fn reclaims_until(&self, side: Side, until: Nanos) {
+        self.table.lock().reclaiming[side as usize] = Some(until);
+    }
+
+    /// All clients of a side have reclaimed what they wanted.
+    pub fn has_reclaimed(&self, side: Side) {
+        self.table.lock().reclaiming[side as usize] = None;
+    }
+
+    /// Whether clients of a side may reclaim.
+    pub fn is_reclaiming(&self, side: Side, now: Nanos) -> bool {
+        let until = self.table.lock().reclaiming[side as usize];
+        until.is_some_and(|until| now < until)
+    }
+
+    /// Ranges that are locked.
+    pub fn ranges(&self, side: Side) -> usize {
+        let table = self.table.lock();
+        table.files.values().map(|ranges| ranges.of(side)).sum()
+    }
+}
+
+impl Table {
+    fn changed(&mut self, file: ObjectId, by: Side) {
+        let other = by.other() as usize;
+        if self.watched[other].remove(&file) {
+            self.news[other].insert(file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: ObjectId = ObjectId {
+        ino: 7,
+        generation: 1,
+    };
+    const THREE: Owner = Owner {
+        side: Side::Nlm,
+        number: 1,
+    };
+    /// The same number, and another owner.
+    const FOUR: Owner = Owner {
+        side: Side::Nfs4,
+        number: 1,
+    };
+
+    fn span(first: u64, last: u64) -> Span {
+        Span { first, last }
+    }
+
+    #[test]
+    fn the_protocols_exclude_each_other_and_hear_of_each_other() {
+        let locks = Locks::default();
+        let file = FILE;
+        locks.lock(file, span(0, 9), true, THREE).expect("free");
+        let held = locks
+            .lock(file, span(5, 5), false, FOUR)
+            .expect_err("locked");
+        assert_eq!((held.owner, held.span), (THREE, span(0, 9)));
+        locks.watch(file, Side::Nfs4);
+        let counted = locks.unlock(file, span(3, 4), THREE);
+        assert_eq!((counted.before, counted.after), (1, 2));
+        assert_eq!(locks.ranges(Side::Nlm), 2);
+        assert!(locks.take_news(Side::Nlm).is_empty());
+        assert_eq!(Vec::from_iter(locks.take_news(Side::Nfs4)), [file]);
+        // Who wants to hear more says so again.
+        locks.unlock(file, span(0, u64::MAX), THREE);
+        assert!(locks.take_news(Side::Nfs4).is_empty());
+        locks.lock(file, span(5, 5), false, FOUR).expect("free");
+        locks.watch(file, Side::Nlm);
+        locks.watch_only(Side::Nfs4, |_| false);
+        locks.watch_only(Side::Nlm, |watched| *watched == file);
+        assert_eq!(locks.table.lock().watched[Side::Nlm as usize].len(), 1);
+        locks.watch_only(Side::Nlm, |_| false);
+        assert!(locks.table.lock().watched[Side::Nlm as usize].is_empty());
+        locks
+            .lock(file, span(0, 9), false, THREE)
+            .expect("both read");
+        assert!(
+            locks
+                .conflict(file, span(9, 20), true, Some(FOUR))
+                .is_some()
+        );
+        assert!(locks.conflict(file, span(10, 20), true, None).is_none());
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_is_given_back() {
+        let locks = Locks::default();
+        let file = FILE;
+        locks.lock(file, span(0, 9), true, THREE).expect("free");
+        locks.unlock(file, span(0, 9), THREE);
+        locks.unlock(file, span(0, 9), FOUR);
+        assert!(locks.table.lock().files.is_empty());
+    }
+}

@@ -1,0 +1,322 @@
+//! Clients of version 3 among themselves.
+
+use odafs_common::wire::nfs3::FileHandle;
+use odafs_common::wire::nlm4::{
+    FreeAllArgs, LockArgs, LockResult, Name, Object, Procedure, Share, ShareAccess, ShareArgs,
+    ShareMode, ShareResult, Status, TestArgs, UnlockArgs,
+};
+use odafs_common::wire::rpc::Rejection;
+use odafs_common::wire::xdr::{Decode as _, Encode as _};
+use odafs_common::wire::{nlm4, nsm};
+use odafs_server::nlm4::Heard;
+
+use crate::harness::{Server, Three, caller, read, user, write};
+
+/// Two clients of one server.
+fn clients(server: &Server) -> (Three<'_>, Three<'_>) {
+    (
+        server.client("10.1.0.1:700", "one"),
+        server.client("10.1.0.2:700", "two"),
+    )
+}
+
+#[test]
+fn a_lock_keeps_others_out_until_it_is_given_back() {
+    let server = Server::new();
+    let (one, two) = clients(&server);
+    assert_eq!(one.lock(write(1, 10, 20)), Status::Granted);
+    assert_eq!(two.lock(read(1, 29, 0)), Status::Denied);
+    let holder = two.test(read(1, 0, 11)).expect_err("it is locked");
+    assert_eq!((holder.offset, holder.length), (10, 20));
+    assert_eq!((holder.process, holder.owner), (1, Object(b"owner")));
+    assert!(holder.exclusive);
+    assert_eq!(two.test(read(1, 0, 10)), Ok(Status::Granted));
+    // Another process of the same host is another owner. The same one replaces what it has.
+    assert_eq!(one.lock(read(2, 10, 1)), Status::Denied);
+    assert_eq!(one.lock(read(1, 0, 0)), Status::Granted);
+    assert_eq!(two.lock(read(1, 29, 0)), Status::Granted);
+    assert_eq!(two.test(write(1, 5, 5)).map_err(|h| h.length), Err(0));
+    assert_eq!(one.unlock(write(1, 0, 0)), Status::Granted);
+    assert_eq!(two.lock(write(1, 0, 0)), Status::Granted);
+    // What nobody has may be given back.
+    assert_eq!(one.unlock(write(1, 0, 0)), Status::Granted);
+    assert_eq!(one.unlock(write(7, 0, 0)), Status::Granted);
+}
+
+#[test]
+fn who_waits_is_called_when_he_has_the_lock() {
+    let server = Server::new();
+    let (one, two) = clients(&server);
+    assert_eq!(one.lock(write(1, 0, 0)), Status::Granted);
+    assert_eq!(two.lock(write(2, 5, 10).waiting()), Status::Blocked);
+    assert!(server.network.is_silent());
+    assert_eq!(one.unlock(write(1, 0, 5)), Status::Granted);
+    assert!(server.network.is_silent());
+    assert_eq!(one.unlock(write(1, 5, 0)), Status::Granted);
+    let call = server.network.granted();
+    assert_eq!(call.address.to_string(), "10.1.0.2");
+    let told = TestArgs::from_bytes(&call.arguments).expect("arguments");
+    assert!(told.exclusive);
+    assert_eq!(told.lock, two.of(write(2, 5, 10)));
+    // It has it already.
+    assert_eq!(one.lock(read(1, 0, 6)), Status::Denied);
+    call.answers(Status::Granted);
+    assert_eq!(one.lock(read(1, 0, 6)), Status::Denied);
+    assert_eq!(two.unlock(write(2, 5, 10)), Status::Granted);
+    assert_eq!(one.lock(read(1, 0, 6)), Status::Granted);
+    assert!(server.network.is_silent());
+}
+
+#[test]
+fn who_cannot_be_called_or_declines_has_not_the_lock() {
+    let server = Server::new();
+    let (one, two) = clients(&server);
+    let three = server.client("10.1.0.3:700", "three");
+    assert_eq!(one.lock(write(1, 0, 0)), Status::Granted);
+    for client in [&two, &three] {
+        assert_eq!(client.lock(write(1, 0, 0).waiting()), Status::Blocked);
+    }
+    assert_eq!(one.unlock(write(1, 0, 0)), Status::Granted);
+    server.network.granted().hears(Heard::Unreached);
+    let call = server.network.granted();
+    assert_eq!(call.address.to_string(), "10.1.0.3");
+    call.answers(Status::Denied);
+    assert_eq!(one.lock(write(1, 0, 0)), Status::Granted);
+    // Whom the call may have reached has it.
+    assert_eq!(two.lock(write(1, 0, 0).waiting()), Status::Blocked);
+    assert_eq!(one.unlock(write(1, 0, 0)), Status::Granted);
+    server.network.granted().hears(Heard::Silence);
+    assert_eq!(one.lock(write(1, 0, 0)), Status::Denied);
+}
+
+#[test]
+fn a_client_that_asks_again_before_it_is_called_keeps_what_it_got() {
+    let server = Server::new();
+    let (one, two) = clients(&server);
+    assert_eq!(one.lock(write(1, 0, 0)), Status::Granted);
+    assert_eq!(two.lock(write(1, 0, 0).waiting()), Status::Blocked);
+    assert_eq!(two.lock(write(1, 0, 0).waiting()), Status::Blocked);
+    assert_eq!(one.unlock(write(1, 0, 0)), Status::Granted);
+    let call = server.network.granted();
+    assert_eq!(two.lock(write(1, 0, 0).waiting()), Status::Granted);
+    call.answers(Status::Denied);
+    assert_eq!(one.lock(write(1, 0, 0)), Status::Denied);
+}
+
+#[test]
+fn who_waits_no_more_says_so() {
+    let server = Server::new();
+    let (one, two) = clients(&server);
+    assert_eq!(one.lock(write(1, 0, 9)), Status::Granted);
+    assert_eq!(two.cancel(write(1, 0, 9)), Status::Denied);
+    assert_eq!(two.lock(write(1, 0, 9).waiting()), Status::Blocked);
+    assert_eq!(two.cancel(read(1, 0, 9)), Status::Denied);
+    assert_eq!(two.cancel(write(1, 0, 9)), Status::Granted);
+    assert_eq!(one.unlock(write(1, 0, 9)), Status::Granted);
+    assert!(server.network.is_silent());
+    // Also of a lock that it is just being told of.
+    assert_eq!(one.lock(write(1, 0, 9)), Status::Granted);
+    assert_eq!(two.lock(write(1, 0, 9).waiting()), Status::Blocked);
+    assert_eq!(one.unlock(write(1, 0, 9)), Status::Granted);
+    let call = server.network.granted();
+    assert_eq!(two.cancel(write(1, 0, 9)), Status::Granted);
+    assert_eq!(one.lock(write(1, 0, 9)), Status::Granted);
+    call.answers(Status::Denied);
+    assert_eq!(two.lock(write(1, 0, 9)), Status::Denied);
+}
+
+#[test]
+fn a_stronger_lock_of_its_own_does_not_stand_in_the_way_of_a_weaker() {
+    let server = Server::new();
+    let (one, two) = clients(&server);
+    assert_eq!(one.lock(write(1, 0, 9)), Status::Granted);
+    assert_eq!(two.lock(read(1, 0, 9).waiting()), Status::Blocked);
+    assert_eq!(one.lock(read(1, 0, 9)), Status::Granted);
+    server.network.granted().answers(Status::Granted);
+}
+
+#[test]
+fn a_client_without_an_address_is_not_called_and_so_does_not_wait() {
+    let server = Server::new();
+    let (one, two) = clients(&server);
+    let mut local = caller("10.1.0.9:700");
+    local.peer = odafs_fabric::Peer::Simulated(9);
+    let two = Three {
+        caller: local,
+        ..two
+    };
+    assert_eq!(one.lock(write(1, 0, 9)), Status::Granted);
+    assert_eq!(two.lock(write(1, 0, 9).waiting()), Status::Denied);
+}
+
+#[test]
+fn what_is_no_range_or_no_file_is_refused() {
+    let server = Server::new();
+    let (one, _) = clients(&server);
+    assert_eq!(one.lock(write(1, u64::MAX, 2)), Status::TooBig);
+    assert_eq!(one.lock(write(1, u64::MAX, 1)), Status::Granted);
+    let mut lock = one.of(write(1, 0, 0));
+    lock.file = FileHandle(&[1, 2, 3]);
+    let arguments = LockArgs {
+        cookie: Object(&[]),
+        block: false,
+        exclusive: true,
+        lock,
+        reclaim: false,
+        state: 0,
+    };
+    let result: LockResult<'static> = one.call(Procedure::Lock, &arguments);
+    assert_eq!(result.status, Status::StaleHandle);
+    // The mode is 600, and its owner is user 1000.
+    let arguments = LockArgs {
+        lock: one.of(write(1, 0, 1)),
+        ..arguments
+    };
+    let procedure = (nlm4::PROGRAM, nlm4::VERSION, Procedure::Lock.code());
+    let bytes = arguments.to_bytes();
+    let reply = server.call(&one.caller, procedure, &user(2000), &bytes);
+    let reply = reply.expect("served");
+    let result = LockResult::from_bytes(&reply).expect("a result");
+    assert_eq!(result.status, Status::Failed);
+}
+
+#[test]
+fn a_host_frees_what_it_has_and_nothing_else() {
+    let server = Server::new();
+    let (one, two) = clients(&server);
+    let also = server.client("10.1.0.1:701", "also");
+    assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);
+    assert_eq!(also.lock(write(1, 5, 5)), Status::Granted);
+    assert_eq!(two.lock(write(1, 0, 5).waiting()), Status::Blocked);
+    let free = |client: &Three<'_>, name: &'static str| {
+        let arguments = FreeAllArgs {
+            name: Name(name.as_bytes()),
+            state: 0,
+        };
+        client.call::<()>(Procedure::FreeAll, &arguments);
+    };
+    free(&two, "one");
+    free(&one, "two");
+    assert!(server.network.is_silent());
+    free(&one, "one");
+    server.network.granted().answers(Status::Granted);
+    assert_eq!(two.lock(write(1, 5, 1)), Status::Denied);
+}
+
+#[test]
+fn a_client_that_has_started_anew_has_no_locks() {
+    let server = Server::new();
+    let (mut one, two) = clients(&server);
+    one.name = "one.example.com";
+    assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);
+    assert_eq!(two.lock(write(1, 0, 5).waiting()), Status::Blocked);
+    // Another host cannot say so for it, nor one that shares its address.
+    two.notifies("one", 5);
+    one.notifies("other", 5);
+    assert!(server.network.is_silent());
+    let unprivileged = server.client("10.1.0.1:40000", "one");
+    unprivileged.notifies("one", 5);
+    server.network.granted().answers(Status::Granted);
+    // Said again, late: what it has locked since is its own.
+    one.state = 5;
+    assert_eq!(two.unlock(write(1, 0, 5)), Status::Granted);
+    assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);
+    one.notifies("one", 5);
+    assert_eq!(two.lock(write(1, 0, 5)), Status::Denied);
+}
+
+#[test]
+fn shares_exclude_what_they_deny() {
+    let server = Server::new();
+    let (one, two) = clients(&server);
+    let share = |client: &Three<'_>, procedure, mode, access| {
+        let arguments = ShareArgs {
+            cookie: Object(b"c"),
+            share: Share {
+                caller: Name(client.name.as_bytes()),
+                file: FileHandle(&client.server.file),
+                owner: Object(b"o"),
+                mode,
+                access,
+            },
+            reclaim: false,
+        };
+        let result: ShareResult<'static> = client.call(procedure, &arguments);
+        result.status
+    };
+    let shared = |client, mode, access| share(client, Procedure::Share, mode, access);
+    let reads = (ShareMode::DenyWrite, ShareAccess::Read);
+    assert_eq!(shared(&one, reads.0, reads.1), Status::Granted);
+    assert_eq!(shared(&two, reads.0, reads.1), Status::Granted);
+    let writes = (ShareMode::DenyNone, ShareAccess::Write);
+    assert_eq!(shared(&one, writes.0, writes.1), Status::Denied);
+    let ended = share(&two, Procedure::Unshare, reads.0, reads.1);
+    assert_eq!(ended, Status::Granted);
+    assert_eq!(shared(&one, writes.0, writes.1), Status::Granted);
+    assert_eq!(shared(&two, reads.0, reads.1), Status::Denied);
+    one.notifies("one", 9);
+    assert_eq!(shared(&two, reads.0, reads.1), Status::Granted);
+}
+
+#[test]
+fn others_versions_and_forms_are_refused() {
+    let server = Server::new();
+    let one = caller("10.1.0.1:700");
+    let call = |version, procedure| {
+        let procedure = (nlm4::PROGRAM, version, procedure);
+        server.call(&one, procedure, &user(1000), &[])
+    };
+    for version in [1, 3] {
+        let mismatch = Rejection::ProgramMismatch { low: 4, high: 4 };
+        assert_eq!(call(version, 1), Err(mismatch));
+    }
+    for form in 5..=19 {
+        assert_eq!(call(4, form), Err(Rejection::ProcedureUnavailable));
+    }
+    assert_eq!(call(4, 2), Err(Rejection::GarbageArguments));
+    let stranger = server.client("10.7.0.1:700", "x");
+    let procedure = (nlm4::PROGRAM, 4, 4);
+    let unlock = UnlockArgs {
+        cookie: Object(&[]),
+        lock: stranger.of(write(1, 0, 0)),
+    };
+    let refused = server.call(&stranger.caller, procedure, &user(1000), &unlock.to_bytes());
+    assert!(matches!(refused, Err(Rejection::Auth(_))), "{refused:?}");
+}
+
+#[test]
+fn the_status_monitor_monitors_nobody_for_others() {
+    let server = Server::new();
+    let one = caller("10.1.0.1:700");
+    let name = nsm::HostName(b"host");
+    let call = |procedure: nsm::Procedure, arguments: &[u8]| {
+        let procedure = (nsm::PROGRAM, nsm::VERSION, procedure.code());
+        server.call(&one, procedure, &user(0), arguments)
+    };
+    let reply = call(nsm::Procedure::Stat, &name.to_bytes()).expect("served");
+    let monitored = nsm::Monitored {
+        outcome: nsm::Outcome::Fail,
+        state: 3,
+    };
+    assert_eq!(nsm::Monitored::from_bytes(&reply), Ok(monitored));
+    let id = nsm::MonitorId {
+        host: name,
+        caller: nsm::Caller {
+            name,
+            program: 1,
+            version: 2,
+            procedure: 3,
+        },
+    };
+    let monitor = nsm::Monitor {
+        id,
+        private: [0; 16],
+    };
+    let reply = call(nsm::Procedure::Monitor, &monitor.to_bytes()).expect("served");
+    assert_eq!(nsm::Monitored::from_bytes(&reply), Ok(monitored));
+    let reply = call(nsm::Procedure::Unmonitor, &id.to_bytes()).expect("served");
+    assert_eq!(reply, [0, 0, 0, 3]);
+    let reply = call(nsm::Procedure::UnmonitorAll, &id.caller.to_bytes()).expect("served");
+    assert_eq!(reply, [0, 0, 0, 3]);
+    assert_eq!(call(nsm::Procedure::SimulateCrash, &[]), Ok(Vec::new()));
+}

@@ -1,0 +1,95 @@
+//! What becomes of locks when the server starts anew.
+
+use odafs_common::wire::nfs4::{LockType, Status as Status4};
+use odafs_common::wire::nlm4::Status;
+use odafs_common::wire::nsm;
+use odafs_common::wire::xdr::Decode as _;
+use odafs_fabric::clock::Nanos;
+use odafs_server::nlm4::Heard;
+
+use crate::harness::{Four, SERVER, Server, caller, read, write};
+
+const HOUR: Nanos = Nanos::from_secs(3600);
+
+#[test]
+fn who_held_locks_is_told_and_reclaims_them() {
+    let server = Server::new();
+    let one = server.client("10.1.0.1:700", "one");
+    assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);
+    let server = Server::start(server.remains, 2, HOUR);
+    let mut calls = server.network.all();
+    assert_eq!(calls.len(), 1);
+    let call = calls.remove(0);
+    let notify = (nsm::PROGRAM, nsm::Procedure::Notify.code());
+    assert_eq!((call.program, call.procedure), notify);
+    assert_eq!(call.address.to_string(), "10.1.0.1");
+    let told = nsm::Notification::from_bytes(&call.arguments).expect("arguments");
+    assert_eq!((told.host.0, told.state), (SERVER.as_bytes(), 5));
+    call.hears(Heard::Answer(Vec::new()));
+    let one = server.client("10.1.0.1:700", "one");
+    let two = server.client("10.1.0.2:700", "two");
+    assert_eq!(two.lock(write(1, 0, 5)), Status::DeniedGracePeriod);
+    assert_eq!(two.test(write(1, 0, 5)), Ok(Status::DeniedGracePeriod));
+    let reclaimed = two.lock(write(1, 0, 5).reclaiming());
+    assert_eq!(reclaimed, Status::DeniedGracePeriod);
+    assert_eq!(one.lock(write(1, 0, 5).reclaiming()), Status::Granted);
+    assert_eq!(one.unlock(write(1, 4, 1)), Status::Granted);
+    server.tick();
+    assert!(server.network.is_silent());
+}
+
+#[test]
+fn what_was_given_back_is_not_remembered_for_ever() {
+    let server = Server::new();
+    let one = server.client("10.1.0.1:700", "one");
+    assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);
+    // Nobody reclaims in time.
+    let server = Server::start(server.remains, 2, Nanos(0));
+    assert!(!server.remains.kept.lock().unwrap().is_empty());
+    server.tick();
+    assert_eq!(*server.remains.kept.lock().unwrap(), "");
+    let one = server.client("10.1.0.1:700", "one");
+    let reclaimed = one.lock(write(1, 0, 5).reclaiming());
+    assert_eq!(reclaimed, Status::DeniedGracePeriod);
+    assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);
+    // It was told that its locks are lost by starting anew itself.
+    one.notifies("one", 9);
+    assert_eq!(*server.remains.kept.lock().unwrap(), "");
+}
+
+#[test]
+fn who_was_not_reached_is_told_again() {
+    let server = Server::new();
+    let one = server.client("10.1.0.1:700", "one");
+    assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);
+    let server = Server::start(server.remains, 2, HOUR);
+    let call = server.network.all().remove(0);
+    call.hears(Heard::Unreached);
+    server.tick_after(Nanos::from_secs(60));
+    assert_eq!(server.network.all().len(), 1);
+}
+
+#[test]
+fn the_versions_wait_for_each_others_clients() {
+    let server = Server::new();
+    let one = server.client("10.1.0.1:700", "one");
+    assert_eq!(one.lock(write(1, 0, 5)), Status::Granted);
+    let server = Server::start(server.remains, 2, HOUR);
+    let mut four = Four::new(&server, caller("10.1.0.4:700"));
+    four.reclaim_complete();
+    assert_eq!(four.open(), Err(Status4::Grace));
+    drop(four);
+
+    // The other way round: a client of version 4 that has something may reclaim it, until it says that it is done.
+    let server = Server::new();
+    let mut four = Four::new(&server, caller("10.1.0.4:700"));
+    four.reclaim_complete();
+    four.open().expect("opened");
+    four.lock(LockType::Write, (0, 9)).expect("free");
+    drop(four);
+    let server = Server::start(server.remains, 2, HOUR);
+    let one = server.client("10.1.0.1:700", "one");
+    assert_eq!(one.lock(read(1, 0, 5)), Status::DeniedGracePeriod);
+    Four::new(&server, caller("10.1.0.4:700")).reclaim_complete();
+    assert_eq!(one.lock(read(1, 0, 5)), Status::Granted);
+}
