@@ -147,7 +147,7 @@ impl Client {
     fn open(&mut self) {
         let open = Operation::Open(OpenArgs {
             sequence: 0,
-            share_access: share_access::BOTH,
+            share_access: share_access::BOTH | share_access::WANT_NONE,
             share_deny: 0,
             owner: StateOwner {
                 client_id: self.id,

@@ -26,7 +26,7 @@ attach() { mount -i -t $type -o "$MOUNT_OPTIONS${3:+,$3}" "$SERVER:$1" "$2" || d
 
 EXPORT=${EXPORT:-/}
 step mount
-mkdir /mnt/t /mnt/sub
+mkdir /mnt/t /mnt/sub /mnt/other
 attach "$EXPORT" /mnt/t
 cd /mnt/t
 grep -q "$SERVER" /proc/mounts
@@ -348,7 +348,6 @@ if [ -n "$LOCKS" ]; then
     flock -n 8
 elif [ "$VERSION" != 3 ]; then
     step a lock for which another waits
-    mkdir /mnt/other
     attach "$EXPORT" /mnt/other nosharecache
     flock -n 8
     flock /mnt/other/locked true &
@@ -365,9 +364,53 @@ elif [ "$VERSION" != 3 ]; then
     *) same "$asked" 2 ;;
     esac
     umount /mnt/other
-    rmdir /mnt/other
     # It is held while the server starts anew.
     flock -n 8
+fi
+
+# Who is not called back gets no delegations.
+delegates=
+case $VERSION,$MOUNT_OPTIONS in
+3,* | 4.0,* | *proto=rdma*) ;;
+4.1,*) delegates=yes another=4.2 ;;
+4.2,*) delegates=yes another=4.1 ;;
+esac
+calls() { sed -n "/ mounted on .mnt.t /,/^device/s/^\s*$1: \([0-9]*\) .*/\1/p" /proc/self/mountstats; }
+# What another mount writes is read here without an OPEN, until it is written to again.
+delegated() {
+    local file=$1 theirs=$2 opens returns
+    echo one >"$theirs/$file"
+    same "$(<"$file")" one
+    opens=$(calls OPEN) returns=$(calls DELEGRETURN)
+    for i in {1..5}; do same "$(<"$file")" one; done
+    same "$(calls OPEN)" "$opens"
+    echo two >"$theirs/$file"
+    same "$(<"$file")" two
+    [ "$(calls DELEGRETURN)" -gt "$returns" ] || die "nothing was returned"
+    # What is written under a delegation, and is not on the server yet, another mount reads.
+    exec 7<>"$file-alone"
+    returns=$(calls DELEGRETURN)
+    echo early >&7
+    same "$(<"$theirs/$file-alone")" early
+    [ "$(calls DELEGRETURN)" -gt "$returns" ] || die "nothing was returned"
+    exec 7>&-
+    rm "$file-alone"
+}
+if [ -n "$delegates" ]; then
+    step a delegation that another client takes back
+    # To the server another minor version is another client.
+    attach "$EXPORT" /mnt/other "vers=$another"
+    delegated by-another /mnt/other
+    umount /mnt/other
+
+    step a delegation that version 3 takes back
+    mount -i -t nfs -o "addr=$SERVER,vers=3,proto=tcp,port=2049,mountproto=tcp,mountport=${MOUNT_PORT:-2049},mountaddr=$SERVER,nolock,hard" "$SERVER:$EXPORT" /mnt/other
+    delegated by-three /mnt/other
+    echo one >/mnt/other/kept
+    umount /mnt/other
+    # This one is held while the server starts anew.
+    exec 9<kept
+    same "$(<kept)" one
 fi
 
 step the server killed and started again in mid-write
@@ -405,6 +448,18 @@ elif [ "$VERSION" != 3 ]; then
     exec 8>&-
     same "$(flock -n locked cat locked)" mine
     rm locked
+fi
+if [ -n "$delegates" ]; then
+    opens=$(calls OPEN)
+    same "$(<kept)" one
+    same "$(calls OPEN)" "$opens"
+    attach "$EXPORT" /mnt/other "vers=$another"
+    echo two >/mnt/other/kept
+    umount /mnt/other
+    # If the server did not know of the delegation, it would not have recalled it.
+    same "$(<kept)" two
+    exec 9<&-
+    rm by-another by-three kept
 fi
 
 step remove everything

@@ -122,7 +122,7 @@ impl Client {
     fn waits(&mut self) -> (Vec<u8>, StateId) {
         let open = Operation::Open(OpenArgs {
             sequence: 0,
-            share_access: share_access::BOTH,
+            share_access: share_access::BOTH | share_access::WANT_NONE,
             share_deny: 0,
             owner: self.owner(b"owner"),
             create: None,

@@ -4,8 +4,9 @@
 use std::collections::HashMap;
 
 use odafs_common::wire::nfs4::{
-    CallWriter, CallbackOperation, CallbackResult, CallbackSequenceArgs, FileHandle, List,
-    NotifyLockArgs, Opaque, Procedure, Results, SessionId, StateOwner, Status,
+    Bitmap, CallWriter, CallbackOperation, CallbackResult, CallbackSequenceArgs, FileHandle, List,
+    NotifyLockArgs, Opaque, Procedure, RecallAnyArgs, RecallArgs, ReferringCall, ReferringCalls,
+    Results, SessionId, StateOwner, Status, recall_any,
 };
 use odafs_common::wire::rpc;
 use odafs_common::wire::xdr::Writer;
@@ -13,7 +14,8 @@ use odafs_fabric::sync::Arc;
 use odafs_nic::calls::Back;
 
 use super::Nfs4;
-use super::state::{Callback, Called, Send};
+use super::recalls::Messenger;
+use super::state::{Callback, Called, Origin, Send};
 use crate::vfs::export::Export;
 use crate::vfs::metrics::describe;
 
@@ -114,7 +116,7 @@ fn message(xid: u32, send: &Send, export: &Export) -> Vec<u8> {
         slot: 0,
         highest_slot: 0,
         cache: false,
-        referring: List(Vec::new()),
+        referring: referring(&send.callback),
     });
     let call = CallWriter::callback(&mut w, Opaque(b""), send.minor, 0).push(&sequence);
     match &send.callback {
@@ -128,9 +130,39 @@ fn message(xid: u32, send: &Send, export: &Export) -> Vec<u8> {
                 },
             }))
         }
+        Callback::Recall { state, file, .. } => {
+            let handle = export.handle(*file);
+            call.push(&CallbackOperation::Recall(RecallArgs {
+                state: *state,
+                truncate: false,
+                file: FileHandle(&handle),
+            }))
+        }
+        Callback::RecallAny { keep } => call.push(&CallbackOperation::RecallAny(RecallAnyArgs {
+            keep: *keep,
+            types: Bitmap::EMPTY
+                .with(recall_any::READ_DELEGATIONS)
+                .with(recall_any::WRITE_DELEGATIONS),
+        })),
     }
     .finish();
     bytes
+}
+
+/// The compound whose reply a recall may overtake (RFC 8881, section 2.10.6.3).
+fn referring<const MOST: u32>(callback: &Callback) -> List<ReferringCalls, MOST> {
+    let origin = match callback {
+        Callback::Recall { origin, .. } => *origin,
+        Callback::NotifyLock { .. } | Callback::RecallAny { .. } => None,
+    };
+    let calls = origin.map(|origin: Origin| ReferringCalls {
+        session: origin.session,
+        calls: List(vec![ReferringCall {
+            sequence: origin.sequence,
+            slot: origin.slot,
+        }]),
+    });
+    List(calls.into_iter().collect())
 }
 
 /// What became of a callback, by its reply.
@@ -142,17 +174,23 @@ fn outcome(reply: &rpc::Reply<'_>) -> Called {
         return Called::Refused;
     };
     match results.next_as::<CallbackResult<'_>>() {
-        // What the client makes of the rest is its own business.
-        Some(Ok(CallbackResult::Sequence(Ok(_)))) => Called::Seen,
+        Some(Ok(CallbackResult::Sequence(Ok(_)))) => match results.next_as() {
+            // Perhaps the delegation is on its way still.
+            Some(Ok(CallbackResult::Recall(Err(
+                Status::Delay | Status::BadHandle | Status::BadStateId,
+            )))) => Called::NotYet,
+            // What the client makes of the rest is its own business.
+            _ => Called::Seen,
+        },
         Some(Ok(CallbackResult::Sequence(Err(Status::RetryUncachedRep)))) => Called::Seen,
         Some(Ok(CallbackResult::Sequence(Err(Status::Delay)))) => Called::Later,
         _ => Called::Refused,
     }
 }
 
-impl Nfs4 {
+impl Messenger {
     /// Sends the callbacks that wait.
-    pub(super) fn call_back(&self) {
+    pub fn call_back(&self) {
         let now = odafs_fabric::clock::now();
         loop {
             let mut state = self.state.lock();
@@ -171,6 +209,14 @@ impl Nfs4 {
                 }
             }
         }
+    }
+}
+
+impl Nfs4 {
+    /// Tells clients and `vfs` what has become of state.
+    pub(super) fn call_back(&self) {
+        self.messenger.end_promises(&mut self.state.lock());
+        self.messenger.call_back();
     }
 
     /// A reply came over a connection.

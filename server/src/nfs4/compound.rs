@@ -11,15 +11,17 @@ use odafs_nic::calls::{Back, Placed};
 
 use super::effects::changes_nothing;
 use super::object::{Handle, Object, Tree};
-use super::state::{Sender, Sequenced, Slot};
+use super::state::{Origin, Sender, Sequenced, Slot};
 use super::{
     Nfs4, OPERATIONS_MAX, access, clients, commit, create, getattr, link, lock, lookup, read,
-    readdir, readlink, remove, rename, secinfo, sessions, setattr, space, verify, write, xattrs,
+    readdir, readlink, recalls, remove, rename, secinfo, sessions, setattr, space, verify, write,
+    xattrs,
 };
 use crate::rpc::{Answer, Call};
 use crate::vfs::attributes::{attributes as attributes_of, attributes_at_hand};
 use crate::vfs::export::Export;
 use crate::vfs::file::File;
+use crate::vfs::promises;
 use crate::vfs::read::{Effort, ReadFailed};
 use crate::vfs::{self, Attributes, Credential, FileType, ObjectId, ids};
 
@@ -65,6 +67,8 @@ pub(super) struct Compound<'a> {
     pub back: Option<Arc<dyn Back>>,
     /// The session of the compound.
     pub session: Option<SessionId>,
+    /// What callbacks call it by.
+    pub origin: Option<Origin>,
     pub now: Nanos,
     /// Whose stateids and owners are meant.
     pub sender: Sender,
@@ -101,6 +105,7 @@ pub(super) fn run<'a>(server: &'a Nfs4, call: Call<'a>, results: &mut Writer<'_>
         connection: call.caller.connection,
         back: call.caller.back.clone(),
         session: None,
+        origin: None,
         now: clock::now(),
         sender: Sender::Named,
         placement: call.caller.placement,
@@ -126,6 +131,7 @@ pub(super) fn run<'a>(server: &'a Nfs4, call: Call<'a>, results: &mut Writer<'_>
         Err(Stop::Blocks) => return Answer::Blocks,
     };
     let mut held = Held { server, slot };
+    let _acting = promises::changing_for(recalls::party(compound.sender));
     let status = compound.all(operations, held.slot.as_ref(), &mut w);
     // What a thread that acts for nobody was refused is no answer, and no slot may keep it.
     let missed = call.effort == Effort::ResidentOnly && ids::were_missed();
@@ -205,6 +211,11 @@ impl Compound<'_> {
             Ok(Sequenced::Execute(slot, ok)) => {
                 self.sender = Sender::Client(slot.client);
                 self.session = Some(slot.session);
+                self.origin = Some(Origin {
+                    session: slot.session,
+                    slot: slot.number,
+                    sequence: arguments.sequence,
+                });
                 let room = slot.reply_bytes as usize;
                 self.room = self.room.min(room.saturating_sub(REPLY_OVERHEAD_BYTES));
                 w.push(code, &Ok::<_, Status>(ok));
@@ -406,8 +417,12 @@ impl Compound<'_> {
             | O::SetClientIdConfirm(..)
             | O::Renew(..)
             | O::ReleaseLockOwner(..) => clients::run(self, &operation, w),
-            // There are no delegations, named attributes, or copies that go on.
-            O::DelegationReturn(..) => Err(Status::BadStateId.into()),
+            O::DelegationReturn(state) => {
+                recalls::give_back(self, state)?;
+                plain(w, code, ())
+            }
+            // Delegations do not outlive their client's end (RFC 8881, section 18.5), and are of files alone. There are no named
+            // attributes, or copies that go on.
             O::WantDelegation(..)
             | O::GetDirDelegation(..)
             | O::DelegationPurge(..)
@@ -493,10 +508,10 @@ impl<'a> Compound<'a> {
         }
         match self.export.resolve(handle, self.effort) {
             Ok(object) => Ok(Object::Real(object)),
-            // Who has it open can still close it.
+            // Who has it open can still close it, and return a delegation.
             Err(ReadFailed::Status(vfs::Status::Stale)) => {
                 let object = self.export.named(handle)?;
-                if self.server.state.lock().is_open(object) {
+                if self.server.state.lock().is_held(object) {
                     return Ok(Object::Real(object));
                 }
                 Err(Status::Stale.into())

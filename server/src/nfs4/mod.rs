@@ -6,8 +6,8 @@
 //! block or change something it is given up, its slot given back, and it runs again from the start on the pool. What
 //! clients hold (client ids, sessions, opens, locks) is kept by [`state`], a core without IO.
 //!
-//! Clients of 4.1 and later are called back over the connections that they bind (`callbacks.rs`), of TCP and RDMA. There are
-//! no delegations yet.
+//! Clients of 4.1 and later are called back over the connections that they bind (`callbacks.rs`), of TCP and RDMA. These get
+//! delegations, which every change of a file asks back first (`recalls.rs`).
 
 mod access;
 mod attributes;
@@ -28,6 +28,7 @@ mod open;
 mod read;
 mod readdir;
 mod readlink;
+mod recalls;
 mod records;
 mod remove;
 mod rename;
@@ -55,9 +56,11 @@ use crate::rpc::{Admission, Answer, Call, Program};
 use crate::vfs::copies;
 use crate::vfs::export::Export;
 use crate::vfs::metrics::gauge;
+use crate::vfs::promises::Holders;
 
 use callbacks::Callbacks;
 use object::Tree;
+use recalls::Messenger;
 pub use records::Records;
 use state::{Limits, State};
 
@@ -118,8 +121,9 @@ pub struct Nfs4 {
     tree: Tree,
     /// The attributes that clients may ask for or set, by minor version.
     supported: [Bitmap; MAX_MINOR_VERSION as usize + 1],
-    state: Mutex<State>,
-    callbacks: Mutex<Callbacks>,
+    state: Arc<Mutex<State>>,
+    callbacks: Arc<Mutex<Callbacks>>,
+    messenger: Arc<Messenger>,
     records: Mutex<Records>,
     /// Names the server, the same after a restart.
     owner: Vec<u8>,
@@ -135,6 +139,8 @@ impl Nfs4 {
             sessions: 16,
             states: 1 << 16,
             all_states: 1 << 20,
+            delegations: 1 << 10,
+            all_delegations: 1 << 14,
             all_cached_bytes: 1 << 30,
             slots: 64,
             message_bytes: DATA_BYTES_MAX + (64 << 10),
@@ -144,6 +150,15 @@ impl Nfs4 {
         let reclaiming = config.records.take_reclaiming();
         let state = State::new(limits, config.boot, clock::now(), reclaiming)
             .with_locks(Arc::clone(export.locks()));
+        let state = Arc::new(Mutex::new(state));
+        let callbacks = Arc::<Mutex<Callbacks>>::default();
+        let messenger = Arc::new(Messenger {
+            export: Arc::clone(&export),
+            state: Arc::clone(&state),
+            callbacks: Arc::clone(&callbacks),
+        });
+        let holders: Arc<dyn Holders> = Arc::clone(&messenger) as _;
+        export.promises().keep(Arc::downgrade(&holders));
         Self {
             tree: Tree::new(&export.config().name, export.root()),
             minors: config.minors,
@@ -155,8 +170,9 @@ impl Nfs4 {
                     None => all.without(&Bitmap::of(&[Attribute::CloneBlockSize])),
                 }
             }),
-            state: Mutex::new(state),
-            callbacks: Mutex::default(),
+            state,
+            callbacks,
+            messenger,
             records: Mutex::new(config.records),
             owner: format!("odafs-{:016x}", export.store().number()).into_bytes(),
             export,
@@ -207,6 +223,7 @@ impl Program for Nfs4 {
             "Ranges of files locked by NFS version 4.",
             locks,
         );
+        recalls::append_text(&self.state.lock().delegation_counts(), out);
         self.callbacks.lock().append_text(out);
     }
 

@@ -2,15 +2,16 @@
 //! and 18.18).
 
 use odafs_common::wire::nfs4::{
-    Attribute, Bitmap, ChangeInfo, Claim, CloseArgs, CreateHow as WireHow, Delegation, Name,
-    OpenArgs, OpenConfirmArgs, OpenDowngradeArgs, OpenOk, RawAttributes, SetAttributes as WireSet,
-    StateId, Status, WhyNone, open_result, share_access, share_deny,
+    Attribute, Bitmap, ChangeInfo, Claim, CloseArgs, CreateHow as WireHow, Name, OpenArgs,
+    OpenConfirmArgs, OpenDowngradeArgs, OpenOk, RawAttributes, SetAttributes as WireSet, StateId,
+    Status, open_result, share_access, share_deny,
 };
 
 use super::attributes::{exclusive, to_set};
 use super::compound::{Compound, Done};
 use super::create::create_in;
 use super::object::Object;
+use super::recalls::{self, Claimed};
 use super::setattr::apply;
 use super::state::Wanted;
 use super::{convert, lookup};
@@ -58,21 +59,7 @@ pub(super) fn open<'a>(c: &mut Compound<'_>, arguments: &OpenArgs<'_>) -> Done<O
     let mut machine = c.server.state.lock();
     machine.may_open(c.now, c.sender, &arguments.owner, reclaim)?;
     drop(machine);
-    let found = match arguments.claim {
-        Claim::Null(name) => by_name(c, name, arguments.create.as_ref())?,
-        Claim::Previous(_) => current(c)?,
-        Claim::File if c.minor > 0 => current(c)?,
-        Claim::File | Claim::DelegateCurrentFile(_) | Claim::DelegatePreviousFile
-            if c.minor == 0 =>
-        {
-            return Err(Status::BadXdr.into());
-        }
-        // There are no delegations.
-        Claim::DelegatePrevious(_) | Claim::DelegatePreviousFile => {
-            return Err(Status::NotSupp.into());
-        }
-        _ => return Err(Status::BadStateId.into()),
-    };
+    let (found, claimed) = claim(c, arguments, access)?;
     if !found.made {
         check_access(c, found.object, access)?;
     }
@@ -81,6 +68,7 @@ pub(super) fn open<'a>(c: &mut Compound<'_>, arguments: &OpenArgs<'_>) -> Done<O
         access,
         deny: arguments.share_deny,
         reclaim,
+        delegated: matches!(claimed, Claimed::Has),
     };
     let mut machine = c.server.state.lock();
     let opened = machine.open(c.now, c.sender, &arguments.owner, &wanted)?;
@@ -104,17 +92,27 @@ pub(super) fn open<'a>(c: &mut Compound<'_>, arguments: &OpenArgs<'_>) -> Done<O
         directory: found.directory,
         flags,
         set: found.set,
-        delegation: delegation(wish & share_access::WANT_MASK),
+        delegation: recalls::delegation(c, &wanted, wish & share_access::WANT_MASK, &claimed),
     })
 }
 
-/// There are none. Who wished for one, or for none, is told so.
-fn delegation<'a>(wish: u32) -> Delegation<'a> {
-    match wish {
-        share_access::WANT_NO_PREFERENCE => Delegation::None,
-        share_access::WANT_NONE => Delegation::NoneBecause(WhyNone::NotWanted),
-        share_access::WANT_CANCEL => Delegation::NoneBecause(WhyNone::Cancelled),
-        _ => Delegation::NoneBecause(WhyNone::Resource(false)),
+/// The file that a client claims, and the delegation by which.
+fn claim(c: &Compound<'_>, arguments: &OpenArgs<'_>, access: u32) -> Done<(Found, Claimed)> {
+    let by = |found: Found, state| {
+        recalls::check_claim(c, state, found.object, access)?;
+        Ok((found, Claimed::Has))
+    };
+    let new = |found| (found, Claimed::Nothing);
+    match arguments.claim {
+        Claim::Null(name) => by_name(c, name, arguments.create.as_ref()).map(new),
+        Claim::Previous(before) => Ok((current(c)?, Claimed::Before(before))),
+        Claim::DelegateCurrent(state, name) => by(existing(c, name)?, state),
+        // A client that starts anew has lost its delegations.
+        Claim::DelegatePrevious(_) => Err(Status::NotSupp.into()),
+        _ if c.minor == 0 => Err(Status::BadXdr.into()),
+        Claim::File => current(c).map(new),
+        Claim::DelegateCurrentFile(state) => by(current(c)?, state),
+        Claim::DelegatePreviousFile => Err(Status::NotSupp.into()),
     }
 }
 

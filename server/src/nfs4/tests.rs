@@ -1,6 +1,7 @@
 //! Compounds against a store in memory, as clients send them.
 
 mod callbacks;
+mod delegations;
 mod files;
 mod hostile;
 mod legacy;

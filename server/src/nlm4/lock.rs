@@ -54,6 +54,7 @@ pub(super) fn test<'a>(
     let tried = || {
         let file = lockd.file(call, lock.file)?;
         lockd.may_lock(call, file)?;
+        let _changing = lockd.ask(file)?;
         let asked = asked(lock, file, arguments.exclusive)?;
         let who = who(call.caller, lock.caller);
         Ok(lockd.with(|hosts, now| hosts.test(now, &who, &asked)))
@@ -95,6 +96,7 @@ pub(super) fn lock<'a>(
     let locked = || {
         let file = lockd.file(call, lock.file)?;
         lockd.may_lock(call, file)?;
+        let _changing = lockd.ask(file)?;
         let asked = Asked {
             block: arguments.block,
             reclaim: arguments.reclaim,

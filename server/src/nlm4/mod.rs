@@ -33,6 +33,7 @@ use crate::vfs::attributes::{access as granted, attributes};
 use crate::vfs::export::Export;
 use crate::vfs::locks::Side;
 use crate::vfs::metrics::gauge;
+use crate::vfs::promises::Changing;
 use crate::vfs::read::Effort;
 use crate::vfs::{self, FileType, ObjectId, access};
 
@@ -41,6 +42,9 @@ pub use nsm::Nsm;
 use nsm::Untold;
 pub use peers::{Heard, PeerCall, Peers};
 pub use records::Records;
+
+/// What clients take for a reason to ask again.
+const COME_AGAIN: Status = Status::DeniedGracePeriod;
 
 /// What a lock manager is put together from.
 pub struct Config {
@@ -160,6 +164,7 @@ impl Lockd {
         match attributes(&self.export, object) {
             Ok(known) if known.kind == FileType::Regular => Ok(object),
             Err(error) if error.status == vfs::Status::Stale => Err(Status::StaleHandle),
+            Err(error) if error.status == vfs::Status::Jukebox => Err(COME_AGAIN),
             _ => Err(Status::Failed),
         }
     }
@@ -171,6 +176,13 @@ impl Lockd {
             Ok(rights) if rights != 0 => Ok(()),
             _ => Err(Status::Failed),
         }
+    }
+
+    /// Clients of version 4 lock what they have a delegation of without telling: it is returned when this returns, and none is
+    /// given until what it gives is dropped.
+    fn ask(&self, file: ObjectId) -> Result<Changing<'_>, Status> {
+        let asked = self.export.promises().ask(file);
+        asked.map_err(|_| COME_AGAIN)
     }
 
     fn dispatch(

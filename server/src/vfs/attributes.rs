@@ -14,7 +14,7 @@ pub fn attributes_at_hand(
     export: &Export,
     object: ObjectId,
 ) -> Option<Result<Attributes, StoreError>> {
-    if !export.store().is_at_hand(object) {
+    if export.promises().is_hidden(object) || !export.store().is_at_hand(object) {
         return None;
     }
     let attributes = export.store().getattr(object);
@@ -26,6 +26,7 @@ pub fn attributes_at_hand(
 
 /// Attributes as of now; an outside change that they show is taken note of. May block.
 pub fn attributes(export: &Export, object: ObjectId) -> Result<Attributes, StoreError> {
+    export.promises().ask_to_look(object)?;
     let attributes = export.store().getattr(object)?;
     match change::seen(export, object, &attributes) {
         // It took a while, and others may have gone on meanwhile.

@@ -133,6 +133,7 @@ fn look(
         }
         Err(error) if error.status == Status::Stale => {
             bury(export, file, &mut standing, Reason::Outside);
+            export.promises().broken(file.object());
             drop(standing);
             export.forget(file);
             Err(error.status)
@@ -160,6 +161,7 @@ pub(crate) fn absorb(export: &Export, file: &Arc<File>, now: &Attributes) {
 
 /// Nothing is kept of the file, and these are its attributes. The caller has closed the gate.
 fn start_anew(export: &Export, file: &Arc<File>, now: &Attributes) {
+    export.promises().broken(file.object());
     drop_pages(export, file, 0, Reason::Outside);
     revoke_counter(export, file);
     file.counter().bump();
@@ -405,6 +407,13 @@ pub fn observe(export: &Export, timeout: Duration) {
             };
         }
     }
+}
+
+/// The file is left to one client alone ([`crate::vfs::promises`]): references to it are worth nothing from now on.
+pub fn hide(export: &Export, file: &Arc<File>) {
+    let _closed = file.close();
+    revoke_pages(export, file, Reason::Rights);
+    file.counter().bump();
 }
 
 /// Changes of the file are reported no more, so an unchanged counter says nothing.

@@ -26,6 +26,7 @@ use crate::vfs::handle::{HandleBytes, HandleMaker};
 use crate::vfs::handles::{Handles, Known};
 use crate::vfs::locks::Locks;
 use crate::vfs::metrics::Metrics;
+use crate::vfs::promises::Promises;
 use crate::vfs::read::{Effort, ReadFailed};
 use crate::vfs::sessions::Sessions;
 
@@ -106,6 +107,7 @@ pub struct Export {
     buffers: Buffers,
     verifier: AtomicU64,
     pulse: Pulse,
+    promises: Promises,
 }
 
 /// A part of the live files.
@@ -174,6 +176,7 @@ impl Export {
             buffers: Buffers::default(),
             verifier: AtomicU64::new(entropy::word()),
             pulse: Pulse::new(clock::now()),
+            promises: Promises::default(),
         }
     }
 
@@ -220,6 +223,11 @@ impl Export {
     /// Regular files that are kept in mind.
     pub fn live_count(&self) -> usize {
         self.live.load(Ordering::Relaxed)
+    }
+
+    /// What was promised of its files.
+    pub fn promises(&self) -> &Promises {
+        &self.promises
     }
 
     pub(crate) fn cache(&self) -> &Cache {
@@ -294,8 +302,15 @@ impl Export {
         self.naming.open(handle)
     }
 
-    /// The live file of a handle: like [`Self::resolve`], and INVAL or ISDIR for what is no regular file.
+    /// The live file of a handle: like [`Self::resolve`], and INVAL or ISDIR for what is no regular file. Its attributes are
+    /// those that the caller may see.
     pub fn file_of_handle(&self, handle: &[u8], effort: Effort) -> Result<Arc<File>, ReadFailed> {
+        let file = self.file_as_named(handle, effort)?;
+        self.promises.look(file.object(), effort)?;
+        Ok(file)
+    }
+
+    fn file_as_named(&self, handle: &[u8], effort: Effort) -> Result<Arc<File>, ReadFailed> {
         if let Some(file) = self.handles.file(handle) {
             return Ok(file);
         }
@@ -476,9 +491,10 @@ impl Export {
     }
 
     /// Whether references to a file's pages may be issued: outside changes must be reported, or looked for in
-    /// time.
+    /// time, and nobody may change it unseen.
     pub(crate) fn hands_out(&self, file: &File) -> bool {
         self.nic.is_some()
+            && self.promises.alone_for(file.object()).is_none()
             && (file.is_watched() || file.unchecked_for(clock::now()) <= Nanos::from_secs(2))
     }
 

@@ -125,6 +125,7 @@ fn enter<'f>(
     who: &Credential,
     file: &'f Arc<File>,
 ) -> Result<RwLockReadGuard<'f, Standing>, ReadFailed> {
+    export.promises().look(file.object(), Effort::MayBlock)?;
     change::recheck_unwatched(export, file, Effort::MayBlock)?;
     let gate = file.enter_blocking();
     if gate.gone {

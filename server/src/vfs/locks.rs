@@ -143,6 +143,14 @@ impl Locks {
             .map_or(0, |ranges| ranges.count(owner))
     }
 
+    /// Whether clients of this side have locked something of a file, or wait for that.
+    pub fn concern(&self, file: ObjectId, side: Side) -> bool {
+        let table = self.table.lock();
+        let ranges = table.files.get(&file);
+        ranges.is_some_and(|ranges| ranges.of(side) > 0)
+            || table.watched[side as usize].contains(&file)
+    }
+
     /// Whether an owner's lock would be cut in two without this span.
     pub fn would_split(&self, file: ObjectId, span: Span, owner: Owner) -> bool {
         let table = self.table.lock();

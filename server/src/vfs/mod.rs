@@ -21,6 +21,7 @@ pub mod locks;
 pub mod metrics;
 pub mod namespace;
 mod pageout;
+pub mod promises;
 pub mod read;
 pub(crate) mod references;
 mod reports;

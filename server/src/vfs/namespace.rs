@@ -41,6 +41,8 @@ pub fn remove(
     directory: ObjectId,
     name: &[u8],
 ) -> Result<(), StoreError> {
+    let names = [Some((directory, name)), None];
+    let _naming = export.promises().ask_named(export, who, names)?;
     let unlinked = export.store().remove(who, directory, name)?;
     unlink(export, unlinked);
     Ok(())
@@ -53,6 +55,7 @@ pub fn rename(
     from: (ObjectId, &[u8]),
     to: (ObjectId, &[u8]),
 ) -> Result<(), StoreError> {
+    let _naming = (export.promises()).ask_named(export, who, [Some(from), Some(to)])?;
     let replaced = export.store().rename(who, from, to)?;
     if let Some(unlinked) = replaced {
         unlink(export, unlinked);
@@ -72,6 +75,7 @@ pub fn link(
     directory: ObjectId,
     name: &[u8],
 ) -> Result<Attributes, StoreError> {
+    let _changing = export.promises().ask(object)?;
     let attributes = export.store().link(who, object, directory, name)?;
     change::record_links(export, object);
     Ok(attributes)
@@ -84,7 +88,11 @@ pub fn lookup(
     directory: ObjectId,
     name: &[u8],
 ) -> Result<(ObjectId, Attributes), StoreError> {
-    let (object, attributes) = export.store().lookup(who, directory, name)?;
+    let (object, mut attributes) = export.store().lookup(who, directory, name)?;
+    if export.promises().is_hidden(object) {
+        export.promises().ask_to_look(object)?;
+        attributes = export.store().getattr(object)?;
+    }
     change::seen(export, object, &attributes);
     Ok((object, attributes))
 }
@@ -98,6 +106,7 @@ pub fn lookup_at_hand(
 ) -> Option<Result<(ObjectId, Attributes), StoreError>> {
     let found = export.store().lookup_at_hand(who, directory, name)?;
     match &found {
+        Ok((object, _)) if export.promises().is_hidden(*object) => None,
         Ok((object, attributes)) if change::is_news(export, *object, attributes) => None,
         _ => Some(found),
     }
@@ -160,12 +169,13 @@ pub fn readdir(
     directory: ObjectId,
     range: ReaddirRange,
 ) -> Result<Listing, StoreError> {
-    let listing = export.store().readdir(who, directory, range)?;
-    for (object, attributes) in listing
-        .entries
-        .iter()
-        .filter_map(|entry| entry.object.as_ref())
-    {
+    let mut listing = export.store().readdir(who, directory, range)?;
+    let entries = listing.entries.iter_mut();
+    for (object, attributes) in entries.filter_map(|entry| entry.object.as_mut()) {
+        if export.promises().is_hidden(*object) {
+            export.promises().ask_to_look(*object)?;
+            *attributes = export.store().getattr(*object)?;
+        }
         change::seen(export, *object, attributes);
     }
     Ok(listing)

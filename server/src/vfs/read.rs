@@ -103,6 +103,7 @@ fn read_to(
     effort: Effort,
     target: &mut impl Target,
 ) -> Result<ReadDone, ReadFailed> {
+    export.promises().look(file.object(), effort)?;
     change::recheck_unwatched(export, file, effort)?;
     for _ in 1..TRIES {
         match pass(export, who, file, range, effort, target)? {

@@ -83,6 +83,7 @@ pub(super) fn alone(
     make: impl FnOnce(&Attributes) -> Result<Made, StoreError>,
 ) -> Result<Made, StoreError> {
     let (store, object) = (export.store(), file.object());
+    let _changing = export.promises().ask(object)?;
     let gate = file.close();
     if gate.gone {
         return Err(Status::Stale.into());

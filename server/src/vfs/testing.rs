@@ -17,7 +17,7 @@ use odafs_nic::connection::Connection;
 use odafs_nic::host_vm::HostVm;
 use odafs_nic::nic::{NicConfig, Verdict};
 
-use crate::store::{CreateHow, Credential, MemoryStore, SetAttributes, Store};
+use crate::store::{CreateHow, Credential, MemoryStore, OutsideChange, SetAttributes, Store};
 use crate::vfs::export::{Export, ExportConfig};
 use crate::vfs::file::File;
 use crate::vfs::read::{Effort, ReadDone, ReadFailed, ReadRange, read};
@@ -155,6 +155,13 @@ impl World {
         let written = written.expect("written");
         assert_eq!(written.count as usize, length);
         written
+    }
+
+    /// Someone else writes to the beginning of the file.
+    pub(crate) fn write_outside(&self, file: &File, data: &[u8]) {
+        let change = OutsideChange::Write { offset: 0, data };
+        let changed = self.store.outside_change(file.object(), change);
+        changed.expect("changed");
     }
 
     /// Acts on all outside changes reported so far.

@@ -97,6 +97,8 @@ pub fn write<'d>(
         .checked_add(length)
         .filter(|end| *end <= SIZE_MAX)
         .ok_or_else(|| Refused::unchanged(export, file, Status::FBig))?;
+    let asked = export.promises().ask(file.object());
+    let _changing = asked.map_err(|status| Refused::unchanged(export, file, status))?;
     // From before the data: if a sync fails in between, the client will see that the verifier is another.
     let (verifier, failures) = (export.verifier(), file.syncs().failures());
     let settle = || match stable {
@@ -369,6 +371,7 @@ pub fn set_attributes(
     guard: Option<Time>,
 ) -> Result<Around, Refused> {
     let store = export.store();
+    let _changing = export.promises().ask(object).map_err(Refused::plain)?;
     let before = store.getattr(object).map_err(Refused::plain)?;
     if before.kind != FileType::Regular {
         return set_plain(export, who, object, new, (guard, before));

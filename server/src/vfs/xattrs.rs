@@ -59,6 +59,7 @@ fn changing(
     object: ObjectId,
     change: impl FnOnce() -> Result<(), StoreError>,
 ) -> Result<Around, StoreError> {
+    let _changing = export.promises().ask(object)?;
     let around = Change::begin(export, object);
     change()?;
     change::record_links(export, object);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use odafs_common::wire::nfs4::LockType;
+use odafs_common::wire::nfs4::{LockType, share_access};
 use odafs_common::wire::nlm4::Status;
 use odafs_nic::calls::Back;
 
@@ -32,6 +32,18 @@ fn four(server: &Server) -> (Four<'_>, Arc<Mailbox>) {
     four.reclaim_complete();
     four.open().expect("opened");
     (four, mailbox)
+}
+
+/// Who has a delegation may have locked what it likes.
+#[test]
+fn a_lock_by_version_3_asks_for_delegations_back() {
+    let server = Server::new();
+    let three = server.client("10.1.0.3:700", "three");
+    let (mut four, mailbox) = four(&server);
+    let wish = share_access::WANT_ANY;
+    four.open_wishing(wish).expect("opened");
+    assert_eq!(three.lock(write(1, 0, 1)), Status::DeniedGracePeriod);
+    assert_eq!(*mailbox.0.lock().unwrap(), 1);
 }
 
 #[test]

@@ -449,12 +449,17 @@ impl<'s> Four<'s> {
         assert!(matches!(done, OperationResult::ReclaimComplete(Ok(()))));
     }
 
-    /// OPEN, for reading and writing; or what it was refused with.
+    /// OPEN, for reading and writing, without a delegation; or what it was refused with.
     pub fn open(&mut self) -> Result<(), nfs4::Status> {
+        self.open_wishing(nfs4::share_access::WANT_NONE)
+    }
+
+    /// The same, with this wish for a delegation.
+    pub fn open_wishing(&mut self, wish: u32) -> Result<(), nfs4::Status> {
         use nfs4::*;
         let open = Operation::Open(OpenArgs {
             sequence: 0,
-            share_access: share_access::BOTH,
+            share_access: share_access::BOTH | wish,
             share_deny: 0,
             owner: self.owner(),
             create: None,

@@ -2,13 +2,16 @@
 //! 2.10.6 and 20). Each session has one callback under way at a time.
 
 use odafs_common::wire::nfs4::{
-    BackchannelCtlArgs, CallbackSecurities, CallbackSecurity, SessionId, Status, sequence_status,
+    BackchannelCtlArgs, CallbackSecurities, CallbackSecurity, SessionId, StateId, Status,
+    sequence_status,
 };
 use odafs_common::wire::rpc::{Auth, EncodedAuth};
 use odafs_fabric::clock::Nanos;
 
 use super::clients::Kind;
-use super::{State, Way};
+use super::delegations::Delegations;
+use super::stateids::words;
+use super::{Origin, State, Way};
 use crate::vfs::ObjectId;
 
 /// The most that waits to be said to one client; beyond it the client finds out for itself.
@@ -23,6 +26,20 @@ pub enum Callback {
         file: ObjectId,
         /// The owner that was denied.
         owner: Vec<u8>,
+    },
+    /// A delegation is to be returned.
+    Recall {
+        /// It.
+        state: StateId,
+        /// Of this file.
+        file: ObjectId,
+        /// The compound that brought it.
+        origin: Option<Origin>,
+    },
+    /// Delegations are to be returned, whichever.
+    RecallAny {
+        /// The client may keep so many.
+        keep: u32,
     },
 }
 
@@ -54,6 +71,8 @@ pub enum Called {
     Seen,
     /// The client asks for it again, later.
     Later,
+    /// The client has seen it, and can do nothing about it yet.
+    NotYet,
     /// The connection is gone. The client may have seen it.
     Lost,
     /// The client does not take callbacks in this session, or not so.
@@ -113,6 +132,17 @@ fn credential(securities: &CallbackSecurities<'_>) -> Option<EncodedAuth> {
         CallbackSecurity::Gss(_) => None,
     });
     known.next()
+}
+
+/// Whether a callback is still to be said. What was returned meanwhile needs no recall.
+fn is_due(callback: &Callback, delegations: &Delegations) -> bool {
+    match callback {
+        Callback::Recall { state, .. } => {
+            let [_, client, number] = words(&state.other);
+            delegations.is_recalled((client, number))
+        }
+        Callback::NotifyLock { .. } | Callback::RecallAny { .. } => true,
+    }
 }
 
 impl State {
@@ -235,7 +265,9 @@ impl State {
                 else {
                     continue;
                 };
-                let Some(callback) = client.callbacks.pop_front() else {
+                let delegations = &self.delegations;
+                let mut waiting = std::iter::from_fn(|| client.callbacks.pop_front());
+                let Some(callback) = waiting.find(|next| is_due(next, delegations)) else {
                     break;
                 };
                 let connection = back.connections[back.connections.len() - 1];
@@ -287,6 +319,14 @@ impl State {
             Called::Refused => {
                 back.fault = true;
                 self.put_back(client, under_way.callback);
+            }
+            Called::NotYet => {
+                back.sequence = sequence;
+                let known = self.clients.get_mut(&client);
+                if let Some(known) = known {
+                    known.callbacks.push_back(under_way.callback);
+                    self.later.insert(client);
+                }
             }
             Called::Later => {
                 let known = self.clients.get_mut(&client);

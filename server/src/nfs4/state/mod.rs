@@ -4,10 +4,12 @@
 
 mod back;
 mod clients;
+mod delegations;
 mod locks;
 mod opens;
 mod owners;
 mod sessions;
+mod stateids;
 #[cfg(test)]
 mod tests;
 mod waiters;
@@ -23,6 +25,8 @@ use crate::vfs::locks::{Locks, Side};
 
 pub use back::{Callback, Called, Send};
 use clients::{Client, Named};
+use delegations::Delegations;
+pub use delegations::{Delegated, DelegationCounts};
 use opens::{Entry, FileState, Key};
 use owners::Owner;
 use sessions::Session;
@@ -43,6 +47,10 @@ pub struct Limits {
     pub states: usize,
     /// Stateids of all clients.
     pub all_states: usize,
+    /// Delegations of a client.
+    pub delegations: usize,
+    /// Delegations of all clients.
+    pub all_delegations: usize,
     /// Bytes that the slots of all sessions may keep.
     pub all_cached_bytes: usize,
     /// Slots of a session, at most.
@@ -107,6 +115,17 @@ pub struct Slot {
     pub cached_bytes: u32,
 }
 
+/// A compound, whose reply a callback may overtake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// Its session.
+    pub session: SessionId,
+    /// Its slot.
+    pub slot: u32,
+    /// Its number in the slot.
+    pub sequence: u32,
+}
+
 /// What SEQUENCE came to.
 #[derive(Clone, Debug)]
 pub enum Sequenced {
@@ -152,6 +171,8 @@ pub struct Wanted {
     pub deny: u32,
     /// It was open before the server started anew.
     pub reclaim: bool,
+    /// It is opened by a delegation that the client has.
+    pub delegated: bool,
 }
 
 /// What an open came to.
@@ -241,6 +262,7 @@ pub struct State {
     /// The state that an owner has of a file.
     held: HashMap<(u64, ObjectId), Key>,
     files: HashMap<ObjectId, FileState>,
+    delegations: Delegations,
     /// What is locked, also by other protocols.
     locks: Arc<Locks>,
     /// What [`State::take_records`] has not told yet.
@@ -278,6 +300,7 @@ impl State {
             entries: HashMap::new(),
             held: HashMap::new(),
             files: HashMap::new(),
+            delegations: Delegations::default(),
             locks: Arc::default(),
             records: Vec::new(),
             last_client: 0,
@@ -321,6 +344,7 @@ impl State {
     pub fn tick(&mut self, now: Nanos) {
         self.end_grace(now);
         self.tick_callbacks(now);
+        self.tick_delegations(now);
         let over: Vec<u32> = self
             .clients
             .iter()

@@ -6,6 +6,7 @@ use odafs_fabric::clock::Nanos;
 
 use super::locks::holder;
 use super::owners::Role;
+use super::stateids::{is_current, words};
 use super::waiters::Waiter;
 use super::{Io, Opened, Sender, State, Wanted};
 use crate::vfs::ObjectId;
@@ -115,6 +116,13 @@ impl State {
             }
             self.expel(theirs);
         }
+        if self.open_waits(now, client, wanted) {
+            return Err(if wanted.reclaim {
+                Status::ReclaimConflict
+            } else {
+                Status::Delay
+            });
+        }
         let file = wanted.file;
         let key = match self.held.get(&(owner, file)) {
             Some(key) => *key,
@@ -192,6 +200,16 @@ impl State {
             })
         });
         found.map(|key| key.0)
+    }
+
+    /// Whether somebody has the file open for any of this access, besides perhaps one client.
+    pub(super) fn is_open_for(&self, file: ObjectId, access: u32, besides: Option<u32>) -> bool {
+        let opens = self.files.get(&file).map(|file| &file.opens);
+        opens.into_iter().flatten().any(|key| {
+            let what = self.entries.get(key).map(|entry| &entry.what);
+            matches!(what, Some(What::Open(open)) if open.access & access != 0)
+                && Some(key.0) != besides
+        })
     }
 
     /// OPEN_CONFIRM
@@ -294,6 +312,13 @@ impl State {
                 () => Ok(()),
             };
         }
+        if self.is_delegation(sender, state) {
+            let key = self.delegation(sender, state, Some(file))?;
+            return match io {
+                Io::Read => Ok(()),
+                Io::Write => self.may_write_by(key),
+            };
+        }
         let mut key = self.state(now, sender, state, file)?;
         if let Some(What::Locks { open }) = self.entries.get(&key).map(|entry| &entry.what) {
             key = *open;
@@ -324,16 +349,20 @@ impl State {
         })
     }
 
-    /// Whether somebody has the file open.
-    pub fn is_open(&self, file: ObjectId) -> bool {
-        self.files.contains_key(&file)
+    /// Whether somebody has the file open, or a delegation of it.
+    pub fn is_held(&self, file: ObjectId) -> bool {
+        self.files.contains_key(&file) || self.is_delegated(file)
     }
 
     /// FREE_STATEID
     pub fn free_state(&mut self, _now: Nanos, client: u64, state: &StateId) -> Result<(), Status> {
-        let key = self.key(Sender::Client(client), state)?;
+        let sender = Sender::Client(client);
+        if self.is_delegation(sender, state) {
+            return self.free_delegation(sender, state);
+        }
+        let key = self.key(sender, state)?;
         let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
-        is_current(entry, Sender::Client(client), state)?;
+        is_current(entry.sequence, sender, state)?;
         let ranges = self.locks.count(entry.file, holder(entry.owner));
         if matches!(entry.what, What::Open(_)) || ranges > 0 {
             return Err(Status::LocksHeld);
@@ -342,37 +371,6 @@ impl State {
         self.drop_locks(key);
         self.release_owner(owner);
         Ok(())
-    }
-
-    /// TEST_STATEID, for one.
-    pub fn test_state(&self, _now: Nanos, client: u64, state: &StateId) -> Status {
-        let sender = Sender::Client(client);
-        let found = self.key(sender, state).and_then(|key| {
-            let entry = self.entries.get(&key).ok_or(Status::BadStateId)?;
-            is_current(entry, sender, state)
-        });
-        found.err().unwrap_or(Status::Ok)
-    }
-
-    /// Which state a stateid names, if it can be one of the sender's.
-    pub(super) fn key(&self, sender: Sender, state: &StateId) -> Result<Key, Status> {
-        let other = state.other;
-        if other == [0; 12] || other == [0xff; 12] {
-            return Err(Status::BadStateId);
-        }
-        let [boot, client, number] = words(&other);
-        match sender {
-            Sender::Client(id) if self.number(id) == Some(client) && boot == self.boot => {}
-            Sender::Client(_) => return Err(Status::BadStateId),
-            Sender::Named if boot != self.boot => return Err(Status::StaleStateId),
-            Sender::Named => match self.clients.get(&client) {
-                Some(known) if known.expelled => return Err(Status::Expired),
-                Some(known) if known.legacy() => {}
-                Some(_) => return Err(Status::BadStateId),
-                None => return Err(Status::Expired),
-            },
-        }
-        Ok((client, number))
     }
 
     /// The state that a stateid names, which must be of this file and the latest. Renews the lease in 4.0.
@@ -389,7 +387,7 @@ impl State {
         if closed || entry.file != file {
             return Err(Status::BadStateId);
         }
-        is_current(entry, sender, state)?;
+        is_current(entry.sequence, sender, state)?;
         if sender == Sender::Named
             && let Some(client) = self.clients.get_mut(&key.0)
         {
@@ -428,16 +426,12 @@ impl State {
 
     /// Counts a change of a state: its stateid from now on.
     pub(super) fn changed(&mut self, key: Key) -> StateId {
-        let mut other = [0; 12];
-        for (part, value) in other.chunks_exact_mut(4).zip([self.boot, key.0, key.1]) {
-            part.copy_from_slice(&value.to_be_bytes());
-        }
         let sequence = self.entries.get_mut(&key).map_or(0, |entry| {
             // 0 stands for the latest.
             entry.sequence = entry.sequence.checked_add(1).unwrap_or(1);
             entry.sequence
         });
-        StateId { sequence, other }
+        self.state_id(key, sequence)
     }
 
     /// A new state, of sequence 0 until it has changed.
@@ -449,19 +443,13 @@ impl State {
         what: What,
     ) -> Result<Key, Status> {
         let too_much = self.too_much(client);
+        let key = self.free_key(client).ok_or(Status::Expired)?;
         let Some(known) = self.clients.get_mut(&client) else {
             return Err(Status::Expired);
         };
         if known.states >= self.limits.states || self.entries.len() >= self.limits.all_states {
             return Err(too_much);
         }
-        let key = loop {
-            known.last_state = known.last_state.wrapping_add(1);
-            let key = (client, known.last_state);
-            if !self.entries.contains_key(&key) {
-                break key;
-            }
-        };
         known.states += 1;
         if let Some(owner) = self.owners.get_mut(&owner) {
             owner.states.insert(key.1);
@@ -551,28 +539,4 @@ impl State {
             self.files.remove(&file);
         }
     }
-}
-
-/// What a stateid is put together from: the boot, the client and the number of the state.
-fn words(other: &[u8; 12]) -> [u32; 3] {
-    let mut words = [0; 3];
-    for (word, bytes) in words.iter_mut().zip(other.as_chunks().0) {
-        *word = u32::from_be_bytes(*bytes);
-    }
-    words
-}
-
-/// Whether a stateid is the latest of its state.
-fn is_current(entry: &Entry, sender: Sender, state: &StateId) -> Result<(), Status> {
-    let latest = matches!(sender, Sender::Client(_)) && state.sequence == 0;
-    if latest || state.sequence == entry.sequence {
-        return Ok(());
-    }
-    // The numbers wrap around.
-    let ahead = state.sequence.wrapping_sub(entry.sequence) as i32;
-    Err(if ahead > 0 {
-        Status::BadStateId
-    } else {
-        Status::OldStateId
-    })
 }

@@ -357,7 +357,7 @@ impl State {
             slot: args.slot,
             highest_slot: count - 1,
             target_highest_slot: count - 1,
-            status_flags: self.back_status(&args.session),
+            status_flags: self.back_status(&args.session) | self.delegation_status(number),
         };
         Ok(Sequenced::Execute(slot, ok))
     }

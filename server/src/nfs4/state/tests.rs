@@ -1,6 +1,7 @@
 //! The state machine by itself: time is a number here.
 
 mod clients;
+mod delegations;
 mod locks;
 mod random;
 mod slots;
@@ -33,6 +34,8 @@ fn limits() -> Limits {
         sessions: 4,
         states: 64,
         all_states: 256,
+        delegations: 8,
+        all_delegations: 24,
         all_cached_bytes: 1 << 20,
         slots: 8,
         message_bytes: 1 << 20,
@@ -138,6 +141,7 @@ fn wanted(access: u32, deny: u32) -> Wanted {
         access,
         deny,
         reclaim: false,
+        delegated: false,
     }
 }
 
@@ -161,6 +165,6 @@ fn assert_empty(state: &State) {
     assert!(state.sessions.is_empty() && state.connections.is_empty());
     assert!(state.owners.is_empty() && state.entries.is_empty());
     assert!(state.held.is_empty() && state.files.is_empty());
-    assert!(state.later.is_empty());
+    assert!(state.later.is_empty() && state.delegations.is_empty());
     assert_eq!(state.cached_bytes, 0);
 }

@@ -8,21 +8,21 @@ use super::*;
 
 /// The other end of a connection: the messages that came, and whether it is there.
 #[derive(Debug, Default)]
-struct Mailbox(Mutex<(Vec<Vec<u8>>, bool)>);
+pub(super) struct Mailbox(Mutex<(Vec<Vec<u8>>, bool)>);
 
 impl Mailbox {
     /// The next message, which must be the only one.
-    fn only(&self) -> Vec<u8> {
+    pub fn only(&self) -> Vec<u8> {
         let (messages, _) = &mut *self.0.lock();
         assert_eq!(messages.len(), 1, "{messages:?}");
         messages.remove(0)
     }
 
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.0.lock().0.is_empty()
     }
 
-    fn close(&self) {
+    pub fn close(&self) {
         self.0.lock().1 = true;
     }
 }
@@ -41,7 +41,7 @@ impl Back for Mailbox {
     }
 }
 
-fn listening(connection: u64) -> (Caller, Arc<Mailbox>) {
+pub(super) fn listening(connection: u64) -> (Caller, Arc<Mailbox>) {
     let mailbox = Arc::new(Mailbox::default());
     let caller = Caller {
         back: Some(mailbox.clone()),
@@ -51,7 +51,11 @@ fn listening(connection: u64) -> (Caller, Arc<Mailbox>) {
 }
 
 /// A client that is called back.
-fn hearing<'r>(room: &'r Room, name: &[u8], connection: u64) -> (Client<'r>, Arc<Mailbox>) {
+pub(super) fn hearing<'r>(
+    room: &'r Room,
+    name: &[u8],
+    connection: u64,
+) -> (Client<'r>, Arc<Mailbox>) {
     let (caller, mailbox) = listening(connection);
     let flag = create_session_flag::BACK_CHANNEL;
     (Client::over(room, name, caller, flag), mailbox)

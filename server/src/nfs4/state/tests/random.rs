@@ -1,5 +1,7 @@
 //! Whatever clients send in whatever order: nothing panics, the limits hold, and in the end nothing is left.
 
+use std::collections::HashSet;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -27,6 +29,10 @@ enum Step {
     Io(usize, bool),
     Free(usize, usize),
     Release(usize, u8),
+    Delegate(usize, u64, bool, bool),
+    Recall(usize, u64, bool),
+    Return(usize, usize),
+    Send(u8),
     Closed(u64),
     Wait(u64),
 }
@@ -71,6 +77,11 @@ fn step() -> impl Strategy<Value = Step> {
         (n(), any::<bool>()).prop_map(|(a, b)| S::Io(a, b)),
         (n(), n()).prop_map(|(a, b)| S::Free(a, b)),
         (n(), 0..3u8).prop_map(|(a, b)| S::Release(a, b)),
+        (n(), 0..3u64, any::<bool>(), any::<bool>())
+            .prop_map(|(a, b, c, d)| S::Delegate(a, b, c, d)),
+        (n(), 0..3u64, any::<bool>()).prop_map(|(a, b, c)| S::Recall(a, b, c)),
+        (n(), n()).prop_map(|(a, b)| S::Return(a, b)),
+        (0..5u8).prop_map(S::Send),
         (0..3u64).prop_map(S::Closed),
         prop_oneof![4 => 0..30u64, 1 => 80..400u64].prop_map(S::Wait),
     ]
@@ -85,6 +96,8 @@ struct World {
     states: Vec<(StateId, u64)>,
     slots: Vec<Slot>,
     turns: Vec<OwnerTurn>,
+    /// Files that `vfs` takes for delegated.
+    promised: HashSet<ObjectId>,
 }
 
 fn pick<T: Copy>(all: &[T], index: usize) -> Option<T> {
@@ -120,6 +133,8 @@ impl World {
             Step::Create(index, sequence, slots) => {
                 let mut args = create(id(index), sequence);
                 args.fore.max_requests = slots;
+                args.flags = create_session_flag::BACK_CHANNEL;
+                args.callback_security = List(vec![CallbackSecurity::None]);
                 if let Ok(made) = state.create_session(now, who(false), way(1), &args) {
                     self.sessions.push(made.session);
                 }
@@ -160,6 +175,7 @@ impl World {
                     access,
                     deny,
                     reclaim: false,
+                    delegated: legacy,
                 };
                 let owner = owner(id(index), &name);
                 let opened = state.open(now, sender(index, legacy), &owner, &wanted);
@@ -249,6 +265,48 @@ impl World {
                 let name = [name];
                 let _ = state.release_lock_owner(now, &owner(id(index), &name));
             }
+            Step::Delegate(index, ino, reclaim, writes) => {
+                let kind = match writes {
+                    true => Delegated::Write,
+                    false => Delegated::Read,
+                };
+                let wanted = Wanted {
+                    file: file(ino),
+                    access: share_access::READ,
+                    deny: 0,
+                    reclaim,
+                    delegated: false,
+                };
+                let may = state.may_delegate(now, Sender::Client(id(index)), &wanted, kind);
+                if let Ok(client) = may {
+                    let given = state.delegate(now, client, (file(ino), kind), None);
+                    self.states.extend(given.map(|(given, _)| (given, ino)));
+                    self.promised.insert(file(ino));
+                }
+            }
+            Step::Recall(index, ino, stranger) => {
+                let by = (!stranger).then(|| id(index));
+                if state.recall_for(now, file(ino), by) && stranger {
+                    assert!(!state.is_delegated(file(ino)));
+                }
+            }
+            Step::Return(index, client) => {
+                let (given, ino) = named(index);
+                let sender = Sender::Client(id(client));
+                let _ = state.delegation_return(sender, &given, file(ino));
+            }
+            Step::Send(how) => {
+                let called = match how {
+                    0 => Called::Seen,
+                    1 => Called::NotYet,
+                    2 => Called::Later,
+                    3 => Called::Lost,
+                    _ => Called::Refused,
+                };
+                for send in state.take_callbacks(now) {
+                    state.called(&send.session, send.sequence, called);
+                }
+            }
             Step::Closed(connection) => state.connection_closed(connection),
             Step::Wait(seconds) => {
                 self.now += seconds;
@@ -269,6 +327,12 @@ proptest! {
             assert!(state.clients.len() <= limits().clients);
             assert!(state.cached_bytes <= limits().all_cached_bytes);
             assert!(state.entries.len() <= limits().all_states);
+            let held = state.delegation_counts().held;
+            assert!(held <= limits().all_delegations);
+            for file in state.take_undelegated() {
+                world.promised.remove(&file);
+            }
+            assert_eq!(world.promised, state.delegations.files());
         }
         for turn in world.turns.drain(..) {
             state.end_turn(turn, Status::Ok, b"");

@@ -1,0 +1,241 @@
+//! Delegations between [`super::state`], which knows who has them, and `vfs`, where every change asks for them back.
+
+use odafs_common::wire::nfs4::{
+    Ace, Delegation, DelegationType, ReadDelegation, SpaceLimit, StateId, Status, WhyNone,
+    WriteDelegation, ace_type, share_access,
+};
+use odafs_fabric::clock;
+use odafs_fabric::sync::{Arc, Mutex, MutexGuard};
+
+use super::callbacks::Callbacks;
+use super::compound::{Compound, Done};
+use super::state::{Delegated, DelegationCounts, Sender, State, Wanted};
+use crate::vfs::export::Export;
+use crate::vfs::file::File;
+use crate::vfs::metrics::{describe, gauge};
+use crate::vfs::promises::{Holders, Party};
+use crate::vfs::{ObjectId, change};
+
+/// What it takes to say something to clients, at any time.
+pub(super) struct Messenger {
+    pub export: Arc<Export>,
+    pub state: Arc<Mutex<State>>,
+    pub callbacks: Arc<Mutex<Callbacks>>,
+}
+
+impl Messenger {
+    /// Tells `vfs` which files are delegated no more. The lock is held meanwhile, so that none of them is delegated anew.
+    pub fn end_promises(&self, state: &mut MutexGuard<'_, State>) {
+        for file in state.take_undelegated() {
+            self.export.promises().end(file);
+        }
+    }
+
+    fn recall(&self, object: ObjectId, by: Option<u64>) -> bool {
+        let mut state = self.state.lock();
+        let free = state.recall_for(clock::now(), object, by);
+        self.end_promises(&mut state);
+        if !state.is_delegated(object) {
+            self.export.promises().end(object);
+        }
+        drop(state);
+        self.call_back();
+        free
+    }
+}
+
+impl Holders for Messenger {
+    fn give_back(&self, object: ObjectId, by: Party) -> bool {
+        match by {
+            Party::Stranger => self.recall(object, None),
+            Party::Returning(client) => self.recall(object, client),
+        }
+    }
+
+    fn broken(&self, object: ObjectId) {
+        self.recall(object, None);
+    }
+}
+
+/// For whom a compound makes changes.
+pub(super) fn party(sender: Sender) -> Party {
+    match sender {
+        Sender::Client(id) => Party::Returning(Some(id)),
+        Sender::Named => Party::Returning(None),
+    }
+}
+
+/// DELEGRETURN
+pub(super) fn give_back(c: &Compound<'_>, state: StateId) -> Done<()> {
+    let file = c.real()?;
+    let state = c.state(state)?;
+    let mut machine = c.server.state.lock();
+    machine.delegation_return(c.sender, &state, file)?;
+    c.server.messenger.end_promises(&mut machine);
+    Ok(())
+}
+
+/// Whether an open had a delegation before the server started anew.
+pub(super) enum Claimed {
+    /// It is new.
+    Nothing,
+    /// It had this.
+    Before(DelegationType),
+    /// It is by one that the client has.
+    Has,
+}
+
+/// What OPEN gives of a file that it has opened. `wish` are the bits of the client's wish.
+pub(super) fn delegation<'a>(
+    c: &Compound<'_>,
+    wanted: &Wanted,
+    wish: u32,
+    claimed: &Claimed,
+) -> Delegation<'a> {
+    let why = match (claimed, wish) {
+        _ if c.minor == 0 => return Delegation::None,
+        (Claimed::Before(DelegationType::Read), _) => delegate(c, wanted, Delegated::Read),
+        (Claimed::Before(DelegationType::Write), _) => delegate(c, wanted, Delegated::Write),
+        (Claimed::Before(_), _) => return Delegation::None,
+        (_, share_access::WANT_NONE) => Err(WhyNone::NotWanted),
+        (_, share_access::WANT_CANCEL) => Err(WhyNone::Cancelled),
+        (Claimed::Has, _) => Err(WhyNone::Resource(false)),
+        (Claimed::Nothing, _) => {
+            kind(wanted.access, wish).and_then(|kind| delegate(c, wanted, kind))
+        }
+    };
+    match why {
+        Ok(delegation) => delegation,
+        Err(_) if wish == share_access::WANT_NO_PREFERENCE => Delegation::None,
+        Err(why) => Delegation::NoneBecause(why),
+    }
+}
+
+/// What pays for who opens a file so. Who writes without reading would have to read parts of pages under a delegation, and who
+/// reads alone has no use for one to write.
+fn kind(access: u32, wish: u32) -> Result<Delegated, WhyNone> {
+    match (access, wish) {
+        (share_access::READ, share_access::WANT_WRITE) => Err(WhyNone::WriteNotSupportedType),
+        (share_access::READ, _) => Ok(Delegated::Read),
+        (share_access::BOTH, wish) if wish != share_access::WANT_READ => Ok(Delegated::Write),
+        _ => Err(WhyNone::Resource(false)),
+    }
+}
+
+fn delegate<'a>(
+    c: &Compound<'_>,
+    wanted: &Wanted,
+    kind: Delegated,
+) -> Result<Delegation<'a>, WhyNone> {
+    let full = WhyNone::Resource(false);
+    // What others do to it is to be noticed.
+    let file = c.export.file(wanted.file).map_err(|_| full)?;
+    let mut machine = c.server.state.lock();
+    let client = machine.may_delegate(c.now, c.sender, wanted, kind)?;
+    match kind {
+        Delegated::Read if !c.export.promises().make(&file) => {
+            return Err(WhyNone::Contention(false));
+        }
+        Delegated::Read => {}
+        Delegated::Write => {
+            drop(machine);
+            machine = leave(c, &file, wanted)?;
+        }
+    }
+    let given = machine.delegate(c.now, client, (wanted.file, kind), c.origin);
+    let (state, recall) = given.ok_or(full)?;
+    let permissions = asks_for_access();
+    Ok(match kind {
+        Delegated::Read => Delegation::Read(ReadDelegation {
+            state,
+            recall,
+            permissions,
+        }),
+        Delegated::Write => Delegation::Write(WriteDelegation {
+            state,
+            recall,
+            // No space is set aside: whoever closes a file shall hear that there is none.
+            space_limit: SpaceLimit::Size(0),
+            permissions,
+        }),
+    })
+}
+
+/// Leaves a file to the caller alone. References to it are taken back without the lock, so the file may have been opened by
+/// others meanwhile.
+fn leave<'c>(
+    c: &Compound<'c>,
+    file: &Arc<File>,
+    wanted: &Wanted,
+) -> Result<MutexGuard<'c, State>, WhyNone> {
+    let Sender::Client(id) = c.sender else {
+        return Err(WhyNone::NotWanted);
+    };
+    let promises = c.export.promises();
+    if !promises.leave_to(file, id) {
+        return Err(WhyNone::Contention(false));
+    }
+    change::hide(c.export, file);
+    let machine = c.server.state.lock();
+    let may = machine.may_delegate(c.now, c.sender, wanted, Delegated::Write);
+    // Somebody who looked at the file may have ended it.
+    let still = promises.alone_for(wanted.file) == Some(id);
+    match may {
+        Ok(_) if still => Ok(machine),
+        Ok(_) => Err(WhyNone::Contention(false)),
+        Err(why) => {
+            if still && !machine.is_delegated(wanted.file) {
+                promises.end(wanted.file);
+            }
+            Err(why)
+        }
+    }
+}
+
+/// Nobody may open the file without asking for access first.
+fn asks_for_access<'a>() -> Ace<'a> {
+    Ace {
+        kind: ace_type::ALLOW,
+        ..Ace::default()
+    }
+}
+
+/// Checks the delegation by which a file is opened.
+pub(super) fn check_claim(
+    c: &Compound<'_>,
+    state: StateId,
+    file: ObjectId,
+    access: u32,
+) -> Done<()> {
+    let state = c.state(state)?;
+    let machine = c.server.state.lock();
+    match c.sender {
+        // Minor version 0 has none.
+        Sender::Named => Err(Status::BadStateId.into()),
+        Sender::Client(_) => Ok(machine.may_claim(c.sender, &state, file, access)?),
+    }
+}
+
+/// Figures of delegations in the text format of Prometheus.
+pub(super) fn append_text(counts: &DelegationCounts, out: &mut String) {
+    let help = "Delegations that clients of NFS version 4 have.";
+    gauge(out, "nfs4_delegations", help, counts.held);
+    let figures = [
+        ("granted", "Delegations given.", counts.granted),
+        (
+            "recalled",
+            "Delegations recalled, since someone else wanted to change the file.",
+            counts.recalled,
+        ),
+        (
+            "revoked",
+            "Delegations taken from clients that did not return them in time.",
+            counts.revoked,
+        ),
+    ];
+    for (name, help, count) in figures {
+        let name = format!("nfs4_delegations_{name}");
+        describe(out, &name, help);
+        out.push_str(&format!("odafs_{name}_total {count}\n"));
+    }
+}

@@ -1,0 +1,492 @@
+//! Delegations (RFC 8881, sections 10.2, 10.4, 18.6 and 20.2): whoever has one of a file knows that nobody else changes it,
+//! and opens and reads it without asking, until the server recalls the delegation. With a write delegation it also writes, and
+//! nobody else has the file open. They are for clients that hear callbacks.
+//!
+//! ```text
+//!          grant              a change              DELEGRETURN
+//! (none) --------> held ---------------> recalled ---------------> (none)
+//!                                           | not in a lease          ^
+//!                                           v                         |
+//!                                        revoked ---------------------+
+//!                                                    FREE_STATEID
+//! ```
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use odafs_common::wire::nfs4::{
+    StateId, Status, WhyNone, sequence_status, share_access, share_deny,
+};
+use odafs_fabric::clock::Nanos;
+
+use super::back::Callback;
+use super::opens::Key;
+use super::stateids::is_current;
+use super::{Origin, Sender, State, Wanted};
+use crate::vfs::ObjectId;
+use crate::vfs::locks::Side;
+
+/// A file whose delegation was recalled is delegated to nobody for so long.
+const COOLING: Nanos = Nanos::from_secs(30);
+/// Clients are asked for delegations at most so often.
+const ASKING: Nanos = Nanos::from_secs(10);
+
+/// A delegation.
+#[derive(Debug)]
+struct Delegation {
+    file: ObjectId,
+    kind: Delegated,
+    standing: Standing,
+    /// The compound whose reply brings it.
+    origin: Option<Origin>,
+}
+
+/// What a delegation is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delegated {
+    /// Reading.
+    Read,
+    /// Reading and writing.
+    Write,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Held,
+    Recalled(Nanos),
+    Revoked,
+}
+
+/// The delegations of a client.
+#[derive(Debug, Default)]
+struct Of {
+    /// The lower halves of their keys.
+    states: HashSet<u32>,
+    /// How many of them are revoked.
+    revoked: usize,
+    /// When it was last asked to return some.
+    asked: Option<Nanos>,
+}
+
+/// What is known of delegations.
+#[derive(Debug, Default)]
+pub(super) struct Delegations {
+    all: HashMap<Key, Delegation>,
+    /// Those of each file that are not revoked.
+    files: HashMap<ObjectId, Vec<Key>>,
+    clients: HashMap<u32, Of>,
+    /// Until when a file is not delegated again.
+    cooling: HashMap<ObjectId, Nanos>,
+    /// The files of `cooling`, each as often as it was recalled.
+    cooled: VecDeque<(Nanos, ObjectId)>,
+    /// Files that ceased to be delegated.
+    ended: Vec<ObjectId>,
+    /// When all clients were last asked to return some.
+    asked: Option<Nanos>,
+    counts: DelegationCounts,
+}
+
+/// What became of delegations since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DelegationCounts {
+    /// Those that clients have now, and those that were taken from them without their saying that they know.
+    pub held: usize,
+    /// Given.
+    pub granted: u64,
+    /// Asked for, since someone else wanted to change the file.
+    pub recalled: u64,
+    /// Of these, taken away: their clients did not return them.
+    pub revoked: u64,
+}
+
+impl Delegations {
+    /// Whether a delegation has this key.
+    pub fn has(&self, key: Key) -> bool {
+        self.all.contains_key(&key)
+    }
+
+    /// Whether a recall is still to be said.
+    pub fn is_recalled(&self, key: Key) -> bool {
+        let known = self.all.get(&key);
+        known.is_some_and(|known| matches!(known.standing, Standing::Recalled(_)))
+    }
+
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        let maps = self.files.is_empty() && self.clients.is_empty() && self.cooling.is_empty();
+        self.all.is_empty() && maps && self.cooled.is_empty()
+    }
+
+    /// Files that somebody has a delegation of.
+    #[cfg(test)]
+    pub fn files(&self) -> HashSet<ObjectId> {
+        self.files.keys().copied().collect()
+    }
+
+    /// The file was recalled.
+    fn cool(&mut self, file: ObjectId, until: Nanos, most: usize) {
+        if self.cooled.len() >= most {
+            self.warm_oldest();
+        }
+        self.cooling.insert(file, until);
+        self.cooled.push_back((until, file));
+    }
+
+    fn warm_oldest(&mut self) {
+        if let Some((until, file)) = self.cooled.pop_front()
+            && self.cooling.get(&file) == Some(&until)
+        {
+            self.cooling.remove(&file);
+        }
+    }
+
+    fn warm(&mut self, now: Nanos) {
+        while self.cooled.front().is_some_and(|(until, _)| *until <= now) {
+            self.warm_oldest();
+        }
+    }
+
+    /// The delegation stands no more.
+    fn leave_file(&mut self, key: Key, file: ObjectId) {
+        let Some(keys) = self.files.get_mut(&file) else {
+            return;
+        };
+        keys.retain(|known| *known != key);
+        if keys.is_empty() {
+            self.files.remove(&file);
+            self.ended.push(file);
+        }
+    }
+}
+
+impl State {
+    /// Whether the client of a session may have a delegation of a file that it has opened so, and which client that is.
+    pub fn may_delegate(
+        &self,
+        now: Nanos,
+        sender: Sender,
+        wanted: &Wanted,
+        kind: Delegated,
+    ) -> Result<u32, WhyNone> {
+        let table = &self.delegations;
+        let Sender::Client(id) = sender else {
+            return Err(WhyNone::NotWanted);
+        };
+        let client = self.session_client(id);
+        let client = client.map_err(|_| WhyNone::Resource(false))?;
+        let file = &wanted.file;
+        let is_shared = match kind {
+            Delegated::Read => {
+                self.is_open_for(*file, share_access::WRITE, wanted.reclaim.then_some(client))
+            }
+            Delegated::Write => self.is_open_for(*file, share_access::BOTH, Some(client)),
+        };
+        // Who has a delegation locks without telling.
+        if is_shared || self.locks.concern(*file, Side::Nlm) {
+            return Err(WhyNone::Contention(false));
+        }
+        let keys = table.files.get(file).map_or(&[][..], Vec::as_slice);
+        match kind {
+            _ if keys.iter().any(|key| key.0 == client) => return Err(WhyNone::Resource(false)),
+            Delegated::Write if !keys.is_empty() => return Err(WhyNone::Contention(false)),
+            _ if self.is_left_alone(*file) => return Err(WhyNone::Contention(false)),
+            Delegated::Read | Delegated::Write => {}
+        }
+        let cools = |until: &Nanos| now < *until && !wanted.reclaim;
+        if table.cooling.get(file).is_some_and(cools) {
+            return Err(WhyNone::Contention(false));
+        }
+        let none = Of::default();
+        let of = table.clients.get(&client).unwrap_or(&none);
+        // Who did not return one gets none before it has taken note of that.
+        let may = of.states.len() < self.limits.delegations && of.revoked == 0;
+        let hears = self.hears(client) || wanted.reclaim;
+        if !may || !hears || table.all.len() >= self.limits.all_delegations {
+            return Err(WhyNone::Resource(false));
+        }
+        let known = self.clients.get(&client);
+        let states = self.entries.len() + table.all.len();
+        let room = known.is_some_and(|known| known.states < self.limits.states)
+            && states < self.limits.all_states;
+        room.then_some(client).ok_or(WhyNone::Resource(false))
+    }
+
+    /// Gives a client that [`State::may_delegate`] a delegation. And whether the client is to return it at once.
+    pub fn delegate(
+        &mut self,
+        now: Nanos,
+        client: u32,
+        (file, kind): (ObjectId, Delegated),
+        origin: Option<Origin>,
+    ) -> Option<(StateId, bool)> {
+        let key = self.free_key(client)?;
+        let known = self.clients.get_mut(&client)?;
+        known.states += 1;
+        let hears = self.hears(client);
+        let table = &mut self.delegations;
+        let delegation = Delegation {
+            file,
+            kind,
+            standing: Standing::Held,
+            origin,
+        };
+        table.all.insert(key, delegation);
+        table.files.entry(file).or_default().push(key);
+        table
+            .clients
+            .entry(client)
+            .or_default()
+            .states
+            .insert(key.1);
+        table.counts.granted += 1;
+        self.ask_for_some(now, client);
+        Some((self.state_id(key, 1), !hears))
+    }
+
+    /// Who has nearly as many as there may be is asked to return half of them (CB_RECALL_ANY).
+    fn ask_for_some(&mut self, now: Nanos, client: u32) {
+        let near = |count: usize, most: usize| count >= most - most / 8;
+        let table = &mut self.delegations;
+        let lately = |asked: Option<Nanos>| asked.is_some_and(|asked| now.since(asked) < ASKING);
+        let mut asked = Vec::new();
+        if near(table.all.len(), self.limits.all_delegations) && !lately(table.asked) {
+            table.asked = Some(now);
+            asked.extend(table.clients.keys().copied());
+        }
+        if let Some(of) = table.clients.get(&client)
+            && near(of.states.len(), self.limits.delegations)
+            && !lately(of.asked)
+        {
+            asked.push(client);
+        }
+        for client in asked {
+            if let Some(of) = self.delegations.clients.get_mut(&client) {
+                of.asked = Some(now);
+                let keep = (of.states.len() / 2) as u32;
+                self.say(client, Callback::RecallAny { keep });
+            }
+        }
+    }
+
+    /// Asks for the delegations of a file, but for those of `by`, which wants to change it. Whoever was asked a lease ago
+    /// has lost it. True: there are no others.
+    pub fn recall(&mut self, now: Nanos, file: ObjectId, by: Option<u32>) -> bool {
+        for key in self.delegated_to_others(file, by) {
+            if self.is_over(key.0, now) {
+                self.expel(key.0);
+            } else {
+                self.recall_one(now, key);
+            }
+        }
+        self.delegated_to_others(file, by).is_empty()
+    }
+
+    /// As [`State::recall`], by a client's id.
+    pub fn recall_for(&mut self, now: Nanos, file: ObjectId, by: Option<u64>) -> bool {
+        let by = by.and_then(|id| self.number(id));
+        self.recall(now, file, by)
+    }
+
+    fn delegated_to_others(&self, file: ObjectId, by: Option<u32>) -> Vec<Key> {
+        let keys = self.delegations.files.get(&file);
+        let keys = keys.into_iter().flatten().copied();
+        keys.filter(|key| Some(key.0) != by).collect()
+    }
+
+    fn recall_one(&mut self, now: Nanos, key: Key) {
+        let state = self.state_id(key, 1);
+        let table = &mut self.delegations;
+        let Some(known) = table.all.get_mut(&key) else {
+            return;
+        };
+        let (file, origin) = (known.file, known.origin);
+        match known.standing {
+            Standing::Held => {
+                known.standing = Standing::Recalled(now);
+                table.counts.recalled += 1;
+                table.cool(file, now + COOLING, self.limits.all_delegations);
+                let recall = Callback::Recall {
+                    state,
+                    file,
+                    origin,
+                };
+                self.say(key.0, recall);
+            }
+            Standing::Recalled(since) if now.since(since) > self.limits.lease => {
+                known.standing = Standing::Revoked;
+                table.counts.revoked += 1;
+                table.leave_file(key, file);
+                if let Some(of) = table.clients.get_mut(&key.0) {
+                    of.revoked += 1;
+                }
+            }
+            Standing::Recalled(_) | Standing::Revoked => {}
+        }
+    }
+
+    /// Whether an open stands in the way of delegations, which are then recalled. Clients do not ask to open what they have a
+    /// delegation for. One that does has two views of the file, of which only the other has the delegation.
+    pub(super) fn open_waits(&mut self, now: Nanos, client: u32, wanted: &Wanted) -> bool {
+        let file = wanted.file;
+        let knows = wanted.reclaim || wanted.delegated;
+        let writes = wanted.access & share_access::WRITE != 0;
+        let alone = self.is_left_alone(file);
+        // Who reads under a delegation does not tell, and so cannot be denied it.
+        let conflicts = writes || wanted.deny & share_deny::READ != 0 || alone;
+        if conflicts && !self.recall(now, file, Some(client)) {
+            return true;
+        }
+        if knows || !(writes || alone) {
+            return false;
+        }
+        // Those of others are gone.
+        for key in self.delegated_to_others(file, None) {
+            self.recall_one(now, key);
+        }
+        // Its own opens for writing succeed beside a delegation to read.
+        self.is_left_alone(file)
+    }
+
+    /// Whether somebody has a write delegation of the file.
+    fn is_left_alone(&self, file: ObjectId) -> bool {
+        let table = &self.delegations;
+        let keys = table.files.get(&file).into_iter().flatten();
+        let mut known = keys.filter_map(|key| table.all.get(key));
+        known.any(|known| known.kind == Delegated::Write)
+    }
+
+    /// Whether somebody has a delegation of the file that was not revoked.
+    pub fn is_delegated(&self, file: ObjectId) -> bool {
+        self.delegations.files.contains_key(&file)
+    }
+
+    /// DELEGRETURN
+    pub fn delegation_return(
+        &mut self,
+        sender: Sender,
+        state: &StateId,
+        file: ObjectId,
+    ) -> Result<(), Status> {
+        let key = self.delegation(sender, state, Some(file))?;
+        self.drop_delegation(key);
+        Ok(())
+    }
+
+    /// Whether a client may open a file so by a delegation (CLAIM_DELEGATE_CUR).
+    pub fn may_claim(
+        &self,
+        sender: Sender,
+        state: &StateId,
+        file: ObjectId,
+        access: u32,
+    ) -> Result<(), Status> {
+        let key = self.delegation(sender, state, Some(file))?;
+        match access & share_access::WRITE {
+            0 => Ok(()),
+            _ => self.may_write_by(key),
+        }
+    }
+
+    pub(super) fn may_write_by(&self, key: Key) -> Result<(), Status> {
+        match self.delegations.all.get(&key).map(|known| known.kind) {
+            Some(Delegated::Write) => Ok(()),
+            Some(Delegated::Read) | None => Err(Status::OpenMode),
+        }
+    }
+
+    /// The delegation that a stateid names, which must stand, and be of this file if one is named.
+    pub(super) fn delegation(
+        &self,
+        sender: Sender,
+        state: &StateId,
+        file: Option<ObjectId>,
+    ) -> Result<Key, Status> {
+        let key = self.key(sender, state)?;
+        let known = self.delegations.all.get(&key).ok_or(Status::BadStateId)?;
+        is_current(1, sender, state)?;
+        if file.is_some_and(|file| file != known.file) {
+            return Err(Status::BadStateId);
+        }
+        match known.standing {
+            Standing::Revoked => Err(Status::DelegRevoked),
+            Standing::Held | Standing::Recalled(_) => Ok(key),
+        }
+    }
+
+    /// FREE_STATEID of a delegation: the client has taken note that it was revoked.
+    pub(super) fn free_delegation(
+        &mut self,
+        sender: Sender,
+        state: &StateId,
+    ) -> Result<(), Status> {
+        match self.delegation(sender, state, None) {
+            Ok(_) => Err(Status::LocksHeld),
+            Err(Status::DelegRevoked) => {
+                let key = self.key(sender, state)?;
+                self.drop_delegation(key);
+                Ok(())
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// What SEQUENCE says of a client's delegations.
+    pub(super) fn delegation_status(&self, client: u32) -> u32 {
+        match self.delegations.clients.get(&client) {
+            Some(of) if of.revoked > 0 => sequence_status::RECALLABLE_STATE_REVOKED,
+            _ => 0,
+        }
+    }
+
+    fn drop_delegation(&mut self, key: Key) {
+        let table = &mut self.delegations;
+        let Some(known) = table.all.remove(&key) else {
+            return;
+        };
+        if let Some(of) = table.clients.get_mut(&key.0) {
+            of.states.remove(&key.1);
+            of.revoked -= usize::from(known.standing == Standing::Revoked);
+            if of.states.is_empty() {
+                table.clients.remove(&key.0);
+            }
+        }
+        table.leave_file(key, known.file);
+        if let Some(client) = self.clients.get_mut(&key.0) {
+            client.states -= 1;
+        }
+    }
+
+    /// Takes its delegations from a client.
+    pub(super) fn drop_delegations(&mut self, client: u32) {
+        let Some(of) = self.delegations.clients.get(&client) else {
+            return;
+        };
+        for state in Vec::from_iter(of.states.iter().copied()) {
+            self.drop_delegation((client, state));
+        }
+    }
+
+    /// A second or so has passed: what was not returned in a lease is revoked.
+    pub(super) fn tick_delegations(&mut self, now: Nanos) {
+        self.delegations.warm(now);
+        let all = self.delegations.all.iter();
+        let recalled = all.filter(|(_, known)| matches!(known.standing, Standing::Recalled(_)));
+        for key in Vec::from_iter(recalled.map(|(key, _)| *key)) {
+            self.recall_one(now, key);
+        }
+    }
+
+    /// Files that ceased to be delegated since this was last asked.
+    pub fn take_undelegated(&mut self) -> Vec<ObjectId> {
+        let mut ended = std::mem::take(&mut self.delegations.ended);
+        ended.retain(|file| !self.delegations.files.contains_key(file));
+        ended
+    }
+
+    /// For metrics.
+    pub fn delegation_counts(&self) -> DelegationCounts {
+        DelegationCounts {
+            held: self.delegations.all.len(),
+            ..self.delegations.counts
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Promises that a file stays as it is until they are given back. A protocol makes them to its clients, and takes them back
+//! when a change asks for it: every change asks before it begins, whichever way it came.
+//!
+//! A file may also be left to one client alone, which then changes it where nobody sees that. So whoever looks at such a file
+//! asks too, and no references to it are handed out.
+//!
+//! A change says that it is under way and then looks for promises; who makes one notes it and then looks for changes under
+//! way. So at least one of them sees the other (both steps are sequentially consistent), and no promise is made beside a
+//! change. A change of names does not know at first which file it concerns, and counts for all files.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+
+use odafs_fabric::clock::{self, Nanos};
+use odafs_fabric::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use odafs_fabric::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, Weak};
+
+use crate::store::{Credential, ObjectId, Status};
+use crate::vfs::export::Export;
+use crate::vfs::file::File;
+use crate::vfs::read::{Effort, ReadFailed};
+
+/// How long changes wait for a promise to be given back, from the first that asks for it.
+const PATIENCE: Nanos = Nanos::from_secs(2);
+/// The most threads that wait so.
+const WAITING_MAX: usize = 4;
+
+/// What keeps the promises that a protocol made. Called with no lock of [`Promises`] held; [`Holders::broken`] with the
+/// file's gate closed.
+pub trait Holders: Send + Sync {
+    /// Asks for the promises of the object to be given back, but for those to `by`, who wants to change it. True: there are
+    /// no others.
+    fn give_back(&self, object: ObjectId, by: Party) -> bool;
+
+    /// The object was changed by someone whom nobody could ask.
+    fn broken(&self, object: ObjectId);
+}
+
+/// Who changes an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Party {
+    /// Nobody to whom promises are made. Perhaps it takes a refusal for final, so it waits for a moment.
+    Stranger,
+    /// Someone who comes again by itself; and the client of the protocol, if that is known.
+    Returning(Option<u64>),
+}
+
+thread_local!(static PARTY: Cell<Party> = const { Cell::new(Party::Stranger) });
+
+/// Says for whom the calling thread makes changes, until what this gives is dropped.
+pub fn changing_for(party: Party) -> Acting {
+    PARTY.set(party);
+    Acting(())
+}
+
+/// The thread makes changes for one party.
+pub struct Acting(());
+
+impl Drop for Acting {
+    fn drop(&mut self) {
+        PARTY.set(Party::Stranger);
+    }
+}
+
+/// The promises made of an export's files.
+pub struct Promises {
+    holders: OnceLock<Weak<dyn Holders>>,
+    shards: [Shard; Promises::SHARDS],
+    /// Promised files.
+    promised: AtomicU64,
+    /// Those of them that are left to one client alone.
+    alone: AtomicU64,
+    /// Changes of names under way.
+    naming: AtomicU64,
+    waiting: AtomicUsize,
+}
+
+/// A part of the files.
+#[derive(Default)]
+struct Shard {
+    /// Changes under way.
+    changes: AtomicU64,
+    /// Files in `kept`.
+    promised: AtomicU64,
+    kept: Mutex<HashMap<ObjectId, Kept>>,
+    given_back: Condvar,
+}
+
+/// A promised file, which stays live: so that what others do to it is noticed.
+struct Kept {
+    _file: Arc<File>,
+    /// The client to which it is left alone.
+    alone: Option<u64>,
+    /// When its promises were first asked for.
+    asked: Option<Nanos>,
+}
+
+impl Default for Promises {
+    fn default() -> Self {
+        Self {
+            holders: OnceLock::new(),
+            shards: std::array::from_fn(|_| Shard::default()),
+            promised: AtomicU64::new(0),
+            alone: AtomicU64::new(0),
+            naming: AtomicU64::new(0),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// A change under way: no promise is made of its object.
+pub(crate) struct Changing<'a>(&'a AtomicU64);
+
+impl<'a> Changing<'a> {
+    fn count(changes: &'a AtomicU64) -> Self {
+        changes.fetch_add(1, Ordering::SeqCst);
+        Self(changes)
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A change of names under way: no promise is made of any object.
+pub(crate) struct Naming<'a> {
+    _all: Changing<'a>,
+    _objects: [Option<Changing<'a>>; 2],
+}
+
+impl Promises {
+    const SHARDS: usize = 64;
+
+    /// Who keeps the promises. Only the first to say so does.
+    pub fn keep(&self, holders: Weak<dyn Holders>) {
+        let _ = self.holders.set(holders);
+    }
+
+    fn shard(&self, object: ObjectId) -> &Shard {
+        let mixed = object.ino.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &self.shards[(mixed >> 58) as usize % Self::SHARDS]
+    }
+
+    /// The file is promised from now on, until [`Promises::end`]. False: it, or perhaps it, is being changed.
+    pub fn make(&self, file: &Arc<File>) -> bool {
+        self.note(file, None)
+    }
+
+    /// The file is left to this client alone from now on, until [`Promises::end`]. False: it, or perhaps it, is being
+    /// changed; or it is promised.
+    pub fn leave_to(&self, file: &Arc<File>, client: u64) -> bool {
+        self.note(file, Some(client))
+    }
+
+    fn note(&self, file: &Arc<File>, alone: Option<u64>) -> bool {
+        let shard = self.shard(file.object());
+        let mut kept = shard.kept.lock();
+        shard.promised.fetch_add(1, Ordering::SeqCst);
+        self.promised.fetch_add(1, Ordering::SeqCst);
+        let changes =
+            [&shard.changes, &self.naming].map(|under_way| under_way.load(Ordering::SeqCst));
+        let known = kept.get(&file.object());
+        let fits = known.is_none_or(|known| known.alone.is_none() && alone.is_none());
+        let free = changes == [0; 2] && fits;
+        if free && known.is_none() {
+            let new = Kept {
+                _file: Arc::clone(file),
+                alone,
+                asked: None,
+            };
+            kept.insert(file.object(), new);
+            self.alone
+                .fetch_add(alone.is_some().into(), Ordering::SeqCst);
+        } else {
+            shard.promised.fetch_sub(1, Ordering::SeqCst);
+            self.promised.fetch_sub(1, Ordering::SeqCst);
+        }
+        free
+    }
+
+    /// Nobody has a promise of the object any more.
+    pub fn end(&self, object: ObjectId) {
+        let shard = self.shard(object);
+        let ended = shard.kept.lock().remove(&object);
+        if let Some(ended) = ended {
+            self.alone
+                .fetch_sub(ended.alone.is_some().into(), Ordering::SeqCst);
+            shard.promised.fetch_sub(1, Ordering::SeqCst);
+            self.promised.fetch_sub(1, Ordering::SeqCst);
+            shard.given_back.notify_all();
+        }
+    }
+
+    /// Before the object is changed: promises of it are given back when this returns, and none is made until what it gives
+    /// is dropped. [`Status::Jukebox`]: that takes longer. May wait, with no lock of the file held.
+    pub(crate) fn ask(&self, object: ObjectId) -> Result<Changing<'_>, Status> {
+        let shard = self.shard(object);
+        let changing = Changing::count(&shard.changes);
+        self.ask_back(shard, object)?;
+        Ok(changing)
+    }
+
+    /// Before the object is looked at or read: nobody else changes it unseen when this returns. [`Status::Jukebox`]: that takes
+    /// longer. May wait, with no lock of the file held.
+    pub(crate) fn ask_to_look(&self, object: ObjectId) -> Result<(), Status> {
+        match self.is_hidden(object) {
+            true => self.ask_back(self.shard(object), object),
+            false => Ok(()),
+        }
+    }
+
+    /// As [`Promises::ask_to_look`], with whatever effort is allowed.
+    pub(crate) fn look(&self, object: ObjectId, effort: Effort) -> Result<(), ReadFailed> {
+        match effort {
+            Effort::ResidentOnly if self.is_hidden(object) => Err(ReadFailed::NotResident),
+            Effort::ResidentOnly => Ok(()),
+            Effort::MayBlock => Ok(self.ask_to_look(object)?),
+        }
+    }
+
+    /// Whether somebody else than the caller may change the object unseen.
+    pub(crate) fn is_hidden(&self, object: ObjectId) -> bool {
+        self.alone_for(object)
+            .is_some_and(|client| PARTY.get() != Party::Returning(Some(client)))
+    }
+
+    /// The client to which the object is left alone, if it is to one.
+    pub fn alone_for(&self, object: ObjectId) -> Option<u64> {
+        if self.alone.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        self.shard(object).kept.lock().get(&object)?.alone
+    }
+
+    fn ask_back(&self, shard: &Shard, object: ObjectId) -> Result<(), Status> {
+        let Some(holders) = self.holders_of(shard, object) else {
+            return Ok(());
+        };
+        let party = PARTY.get();
+        while !holders.give_back(object, party) {
+            if party != Party::Stranger || !self.wait(shard, object) {
+                return Err(Status::Jukebox);
+            }
+        }
+        Ok(())
+    }
+
+    /// Who keeps promises of the object, if there are any.
+    fn holders_of(&self, shard: &Shard, object: ObjectId) -> Option<Arc<dyn Holders>> {
+        if shard.promised.load(Ordering::SeqCst) == 0 || !shard.kept.lock().contains_key(&object) {
+            return None;
+        }
+        self.holders.get()?.upgrade()
+    }
+
+    /// Waits for the promises of the object to be given back. False: not any longer.
+    fn wait(&self, shard: &Shard, object: ObjectId) -> bool {
+        let waits = self.waiting.fetch_add(1, Ordering::SeqCst) < WAITING_MAX;
+        let given_back = waits && self.wait_for(shard, shard.kept.lock(), object);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        given_back
+    }
+
+    fn wait_for(
+        &self,
+        shard: &Shard,
+        mut kept: MutexGuard<'_, HashMap<ObjectId, Kept>>,
+        object: ObjectId,
+    ) -> bool {
+        while let Some(promised) = kept.get_mut(&object) {
+            let now = clock::now();
+            let waited = now.since(*promised.asked.get_or_insert(now));
+            if waited >= PATIENCE {
+                return false;
+            }
+            (kept, _) = shard.given_back.wait_timeout(kept, PATIENCE.since(waited));
+        }
+        true
+    }
+
+    /// The object was changed from outside.
+    pub(crate) fn broken(&self, object: ObjectId) {
+        if let Some(holders) = self.holders_of(self.shard(object), object) {
+            holders.broken(object);
+        }
+    }
+
+    /// As [`Promises::ask`], before names are taken from what is there under them: each a directory and a name in it.
+    pub(crate) fn ask_named<'a>(
+        &'a self,
+        export: &Export,
+        who: &Credential,
+        names: [Option<(ObjectId, &[u8])>; 2],
+    ) -> Result<Naming<'a>, Status> {
+        let mut naming = Naming {
+            _all: Changing::count(&self.naming),
+            _objects: [None, None],
+        };
+        if self.promised.load(Ordering::SeqCst) == 0 {
+            return Ok(naming);
+        }
+        for (place, changing) in names.iter().zip(&mut naming._objects) {
+            let Some((directory, name)) = place else {
+                continue;
+            };
+            // What is not there is the change's own finding.
+            if let Ok((object, _)) = export.store().lookup(who, *directory, name) {
+                *changing = Some(self.ask(object)?);
+            }
+        }
+        Ok(naming)
+    }
+}
+
+#[cfg(test)]
+#[path = "promises_tests.rs"]
+mod tests;

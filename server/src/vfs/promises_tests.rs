@@ -1,0 +1,230 @@
+//! Changes beside promises.
+
+use std::collections::HashSet;
+
+use odafs_fabric::sync::mpsc;
+
+use super::*;
+use crate::store::{CreateHow, OutsideChange, SetAttributes, StoreError, XattrHow};
+use crate::vfs::testing::{World, owner};
+use crate::vfs::write::{Stable, write};
+use crate::vfs::{attributes, namespace, space, xattrs};
+
+/// Promises what it is told to.
+#[derive(Default)]
+struct Keeper {
+    promised: Mutex<HashSet<ObjectId>>,
+    asked: Mutex<Vec<(ObjectId, Party)>>,
+    broken: Mutex<Vec<ObjectId>>,
+    /// Told of each that is asked for.
+    tell: Mutex<Option<mpsc::Sender<ObjectId>>>,
+}
+
+impl Holders for Keeper {
+    fn give_back(&self, object: ObjectId, by: Party) -> bool {
+        self.asked.lock().push((object, by));
+        if let Some(tell) = &*self.tell.lock() {
+            let _ = tell.send(object);
+        }
+        !self.promised.lock().contains(&object)
+    }
+
+    fn broken(&self, object: ObjectId) {
+        self.broken.lock().push(object);
+    }
+}
+
+fn kept(world: &World) -> Arc<Keeper> {
+    let keeper = Arc::new(Keeper::default());
+    let holders: Arc<dyn Holders> = Arc::clone(&keeper) as _;
+    world.export.promises().keep(Arc::downgrade(&holders));
+    keeper
+}
+
+fn promise(world: &World, keeper: &Keeper, file: &Arc<File>) {
+    keeper.promised.lock().insert(file.object());
+    assert!(world.export.promises().make(file));
+}
+
+fn end(world: &World, keeper: &Keeper, file: &Arc<File>) {
+    keeper.promised.lock().remove(&file.object());
+    world.export.promises().end(file.object());
+}
+
+fn is_empty(promises: &Promises) -> bool {
+    let idle = |shard: &Shard| {
+        let counts = [&shard.changes, &shard.promised].map(|count| count.load(Ordering::SeqCst));
+        counts == [0; 2] && shard.kept.lock().is_empty()
+    };
+    promises.shards.iter().all(idle)
+        && promises.promised.load(Ordering::SeqCst) == 0
+        && promises.alone.load(Ordering::SeqCst) == 0
+        && promises.naming.load(Ordering::SeqCst) == 0
+        && promises.waiting.load(Ordering::SeqCst) == 0
+}
+
+#[test]
+fn a_stranger_waits_until_a_promise_is_given_back() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"old");
+    promise(&world, &keeper, &file);
+    let (tell, told) = mpsc::channel();
+    *keeper.tell.lock() = Some(tell);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| world.write(&file, 0, &b"new"[..]));
+        assert_eq!(told.recv(), Ok(file.object()));
+        // The write has not begun.
+        assert_eq!(world.read(&file, 0, 3), b"old");
+        // Nor is a promise made beside it.
+        assert!(!world.export.promises().make(&file));
+        end(&world, &keeper, &file);
+        writer.join().expect("written");
+    });
+    assert_eq!(world.read(&file, 0, 3), b"new");
+    assert_eq!(keeper.asked.lock()[0], (file.object(), Party::Stranger));
+    assert!(is_empty(world.export.promises()));
+}
+
+#[test]
+fn who_comes_again_is_refused_whatever_it_changes() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"old");
+    let other = world.file("b", b"other");
+    promise(&world, &keeper, &file);
+    let (export, who, root) = (&*world.export, &owner(), world.export.root());
+    let new = SetAttributes {
+        mode: Some(0o600),
+        ..SetAttributes::default()
+    };
+    let cut = SetAttributes {
+        size: Some(0),
+        ..SetAttributes::default()
+    };
+    let object = file.object();
+    let range = space::Range {
+        offset: 0,
+        length: 9,
+    };
+    let changes: [&dyn Fn() -> Result<(), StoreError>; 9] = [
+        &|| {
+            let written = write(export, who, &file, 0, &b"new"[..], Stable::Unstable);
+            written.map(drop).map_err(|no| no.error)
+        },
+        &|| {
+            let set = attributes::set(export, who, object, &new, None);
+            set.map(drop).map_err(|no| no.error)
+        },
+        &|| namespace::create(export, who, root, b"a", CreateHow::Unchecked(&cut)).map(drop),
+        &|| namespace::remove(export, who, root, b"a"),
+        &|| namespace::rename(export, who, (root, b"a"), (root, b"c")),
+        &|| namespace::rename(export, who, (root, b"b"), (root, b"a")),
+        &|| namespace::link(export, who, object, root, b"c").map(drop),
+        &|| space::allocate(export, who, &file, range),
+        &|| xattrs::set(export, who, object, (b"x", b"y"), XattrHow::Either).map(drop),
+    ];
+    let before = export.store().getattr(object).expect("there");
+    let party = Party::Returning(Some(7));
+    let acting = changing_for(party);
+    for (number, change) in changes.iter().enumerate() {
+        let refused = change().expect_err("refused");
+        assert_eq!(refused.status, Status::Jukebox, "{number}");
+        assert_eq!(keeper.asked.lock().pop(), Some((object, party)), "{number}");
+    }
+    assert_eq!(export.store().getattr(object).expect("there"), before);
+    // Another file is changed, and this one once it is promised no more.
+    world.write(&other, 0, &b"x"[..]);
+    end(&world, &keeper, &file);
+    for (number, change) in changes.iter().enumerate().take(3) {
+        assert!(change().is_ok(), "{number}");
+    }
+    drop(acting);
+    assert_eq!(PARTY.get(), Party::Stranger);
+    assert!(keeper.asked.lock().is_empty());
+    assert!(is_empty(export.promises()));
+}
+
+#[test]
+fn a_stranger_does_not_wait_for_ever() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"old");
+    promise(&world, &keeper, &file);
+    let refused = write(
+        &world.export,
+        &owner(),
+        &file,
+        0,
+        &b"new"[..],
+        Stable::Unstable,
+    );
+    assert_eq!(refused.expect_err("refused").error.status, Status::Jukebox);
+    assert_eq!(world.read(&file, 0, 3), b"old");
+    end(&world, &keeper, &file);
+    assert!(is_empty(world.export.promises()));
+}
+
+#[test]
+fn no_promise_is_made_beside_a_change() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"data");
+    let promises = world.export.promises();
+    let changing = promises.ask(file.object()).expect("nothing is promised");
+    assert!(!promises.make(&file));
+    drop(changing);
+    let names = [Some((world.export.root(), &b"other"[..])), None];
+    let naming = promises.ask_named(&world.export, &owner(), names);
+    assert!(!promises.make(&file));
+    drop(naming);
+    assert!(is_empty(promises));
+    promise(&world, &keeper, &file);
+    // It is promised once, however often.
+    assert!(promises.make(&file));
+    end(&world, &keeper, &file);
+    assert!(is_empty(promises));
+}
+
+#[test]
+fn changes_from_outside_break_a_promise() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"data");
+    promise(&world, &keeper, &file);
+    let change = OutsideChange::Write {
+        offset: 0,
+        data: b"else",
+    };
+    let changed = world.store.outside_change(file.object(), change);
+    changed.expect("changed");
+    world.observe();
+    assert_eq!(keeper.broken.lock().pop(), Some(file.object()));
+    let removed = world
+        .store
+        .outside_change(file.object(), OutsideChange::Remove);
+    removed.expect("removed");
+    world.observe();
+    assert_eq!(keeper.broken.lock().pop(), Some(file.object()));
+}
+
+#[test]
+fn a_file_is_left_to_one_alone() {
+    let world = World::new(64);
+    let keeper = kept(&world);
+    let file = world.file("a", b"data");
+    let promises = world.export.promises();
+    promise(&world, &keeper, &file);
+    assert!(!promises.leave_to(&file, 7));
+    end(&world, &keeper, &file);
+    assert!(promises.leave_to(&file, 7));
+    assert!(!promises.make(&file) && !promises.leave_to(&file, 8));
+    assert_eq!(promises.alone_for(file.object()), Some(7));
+    assert!(promises.is_hidden(file.object()));
+    let acting = changing_for(Party::Returning(Some(7)));
+    assert!(!promises.is_hidden(file.object()));
+    drop(acting);
+    end(&world, &keeper, &file);
+    assert!(!promises.is_hidden(file.object()));
+    assert!(is_empty(promises));
+}
