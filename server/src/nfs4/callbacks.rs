@@ -86,6 +86,9 @@ impl Callbacks {
         let gone = way.send(message(xid, send, export));
         if gone {
             self.sent += 1;
+            // A session has one under way at a time: an answer to an earlier one, which was given up, tells nothing of this.
+            self.under_way
+                .retain(|_, given_up| given_up.session != send.session);
             let under_way = UnderWay {
                 connection: send.connection,
                 session: send.session,

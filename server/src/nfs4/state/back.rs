@@ -335,7 +335,10 @@ impl State {
             }
             Called::Refused => {
                 back.fault = true;
-                self.put_back(client, under_way.callback);
+                // Others are hints. One that this client can never take, too long for its transport say, would be in the way.
+                if matches!(under_way.callback, Callback::Recall { .. }) {
+                    self.put_back(client, under_way.callback);
+                }
             }
             Called::Somehow if !matches!(under_way.callback, Callback::Recall { .. }) => {
                 back.sequence = sequence;
